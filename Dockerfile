@@ -5,9 +5,6 @@ ARG BUILD_IMAGE=docker.io/library/rust:1.95-slim-bookworm
 ARG RUNTIME_IMAGE=docker.io/library/debian:bookworm-slim
 
 FROM ${BUILD_IMAGE} AS build
-# The sandbox's video encoder is C++.
-RUN apt-get update && apt-get install -y --no-install-recommends g++ \
-    && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 # Dependencies first, with empty sources: this layer is cached until Cargo.lock changes.
 COPY .cargo .cargo
@@ -27,8 +24,6 @@ RUN touch src/main.rs src/lib.rs && cargo build --release --locked
 
 FROM ${RUNTIME_IMAGE}
 ARG POSTGRES=no
-RUN apt-get update && apt-get install -y --no-install-recommends libstdc++6 \
-    && rm -rf /var/lib/apt/lists/*
 # Debian would create a database with the package; gensvc creates its own.
 RUN if [ "$POSTGRES" = yes ]; then \
         mkdir -p /etc/postgresql-common/createcluster.d \

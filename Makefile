@@ -37,7 +37,7 @@ help:
 	@echo 'make check-docs  run the examples of README.md and docs/'
 	@echo 'make fmt         format the code'
 	@echo 'make sqlx        regenerate .sqlx after a change of SQL or schema'
-	@echo 'make openapi     regenerate openapi.json after a change of the API'
+	@echo 'make openapi     regenerate docs/openapi.json after a change of the API'
 
 # A debug build: it compiles far sooner, and is fast enough to try things out.
 #
@@ -56,11 +56,9 @@ run: tools $(if $(DATABASE_URL),,postgres)
 	esac
 
 # Gives the rest of a recipe a private Postgres in DATABASE_URL and stops it in the end. A
-# DATABASE_URL from outside is ignored: tests create and drop databases. A database that `cargo clean`
-# left behind, as root does where Postgres cannot enter target/, is deleted.
+# DATABASE_URL from outside is ignored: tests create and drop databases.
 database := DATABASE_URL= GENSVC_LOG=warn GENSVC_DATA_DIR=target/test-data $(gensvc) database
 with_postgres = trap 'exit 130' HUP INT TERM; trap '$(database) stop >/dev/null' EXIT; \
-	[ -e target/test-data ] || $(database) remove --yes >/dev/null || exit; \
 	DATABASE_URL=$$($(database) start) || exit; export DATABASE_URL;
 
 test: tools postgres $(if $(only),,chromium)
@@ -211,9 +209,9 @@ test-console: tools postgres chromium
 tools:
 	@command -v cargo >/dev/null || \
 		{ echo 'Rust is missing: install it from https://rustup.rs, then try again.'; exit 1; }
-	@command -v cc >/dev/null && command -v c++ >/dev/null || { \
-		echo 'A C and C++ compiler is missing, which some Rust libraries need.'; \
-		$(call install,gcc g++ libc6-dev,gcc gcc-c++ glibc-devel,build-base,gcc,gcc); }
+	@command -v cc >/dev/null || { \
+		echo 'A C compiler is missing, which some Rust libraries need.'; \
+		$(call install,gcc libc6-dev,gcc glibc-devel,build-base,gcc,gcc); }
 
 node:
 	@command -v node >/dev/null && command -v npm >/dev/null || { \

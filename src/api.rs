@@ -11,6 +11,7 @@ mod auth;
 mod body;
 mod catalogue;
 mod client_address;
+mod context;
 mod credits;
 mod error;
 mod estimate;
@@ -18,6 +19,7 @@ mod extract;
 mod generate;
 mod generations;
 mod health;
+mod links;
 mod media;
 mod metrics;
 mod middleware;
@@ -37,7 +39,7 @@ mod webhooks;
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{Router, body::Bytes, middleware::from_fn_with_state, routing::get};
+use axum::{Extension, Router, body::Bytes, middleware::from_fn_with_state, routing::get};
 use http::{HeaderName, HeaderValue, Method, Uri};
 use tower::util::option_layer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
@@ -47,17 +49,18 @@ pub use accept::accepts_html;
 pub use admin::{AdminAccountBody, AdminTokenBody, NewAdminTokenBody};
 pub use api_keys::{KeyBody, NewKeyBody};
 pub use client_address::{Network, is_trusted};
+pub use context::{Authenticated, OwnBody, Page, RequestId};
 pub use credits::LedgerEntryBody;
 pub use error::{ApiError, Code};
-pub use media::MediaLinks;
+pub use extract::VIEWED_ACCOUNT;
+pub use links::MediaLinks;
 pub use metrics::MetricsEndpoint;
-pub use middleware::{Authenticated, OwnBody, Page};
 pub use raw_error::raw_error_response;
 pub use record::{GenerationRecord, RecordError};
-pub use surfaces::RequestId;
 pub use usage::UsageBody;
 pub use webhooks::renderer;
 
+use context::Sdk;
 use route::{Route, route};
 
 use crate::{
@@ -112,7 +115,7 @@ struct Settings {
     metrics: MetricsEndpoint,
     memory: Memory,
     last_checks: health::LastChecks,
-    /// Packed.
+    /// Compressed.
     openapi: Bytes,
     unpacked: pages::Unpacked,
 }
@@ -218,6 +221,11 @@ fn routes() -> Vec<Route> {
         route!(admin::list),
         route!(admin::create),
         route!(admin::get),
+        route!(admin::customers::change),
+        route!(admin::customers::delete).errors(&[Paused]),
+        route!(admin::customers::replace_key),
+        route!(admin::customers::revoke_key),
+        route!(admin::customers::redeliver).errors(&[Paused]),
         route!(admin::move_credits).errors(&[ReferenceReused, Paused]),
         route!(admin::reports::providers),
         route!(admin::reports::jobs),
@@ -254,7 +262,7 @@ pub fn openapi() -> Result<serde_json::Value, serde_json::Error> {
 /// What the listeners of a server serve.
 pub struct Routers {
     pub api: Router,
-    /// For pages beside the API: what surrounds its routes.
+    /// The layers of the API's routes, for other pages.
     pub observer: Observer,
     /// The metrics without a token, for a listener that only this machine reaches.
     pub metrics: Router,
@@ -266,12 +274,11 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
     let unbounded = table.iter().filter(|route| !route.bounded);
     let unbounded = unbounded.flat_map(Route::paths).cloned().collect();
     let (most, timeout) = (settings.max_requests, settings.request_timeout);
-    let sdk_paths = table.iter().flat_map(Route::paths);
-    let sdk_paths: Arc<[String]> = sdk_paths
-        .filter(|path| surfaces::Sdk::of(path).is_some())
-        .cloned()
-        .collect();
-    let unknown = move |uri: Uri| async move { not_found(&uri, &sdk_paths) };
+    let of_sdks = table.iter().filter(|route| route.sdk.is_some());
+    let sdk_paths: Arc<[String]> = of_sdks.flat_map(Route::paths).cloned().collect();
+    let unknown = move |sdk: Option<Extension<Sdk>>, uri: Uri| async move {
+        not_found(&uri, sdk.is_some(), &sdk_paths)
+    };
     let memory = settings.memory.clone();
     let proxies = &settings.trusted_proxies;
     let admission = admission::Admission::new(most, timeout, unbounded, proxies, memory);
@@ -352,10 +359,10 @@ impl Observer {
 }
 
 /// The answer for a path that no route has. Below the root of an SDK it names what that has.
-fn not_found(uri: &Uri, sdk_paths: &[String]) -> ApiError {
+fn not_found(uri: &Uri, is_of_sdk: bool, sdk_paths: &[String]) -> ApiError {
     let path: String = uri.path().chars().take(MAX_NAMED_PATH).collect();
     let root = path.split('/').nth(1).unwrap_or_default();
-    ApiError::not_found(if surfaces::Sdk::of(&path).is_some() {
+    ApiError::not_found(if is_of_sdk {
         let here = sdk_paths.iter().filter(|here| here[1..].starts_with(root));
         let here: Vec<&str> = here.map(String::as_str).collect();
         format!("this server has no {path}; it has {}", here.join(", "))

@@ -1,6 +1,4 @@
-//! The composition root: parts made from the configuration, the order of start and stop.
-//!
-//! Here: what is built from what. Not here: rules.
+//! The composition root: builds the parts of a server from the configuration.
 
 pub mod config;
 pub mod database;
@@ -46,13 +44,12 @@ pub struct App {
     pub auditor: Auditor,
     /// How stored files are linked to.
     pub links: MediaLinks,
-    /// The HTTP side.
     pub router: Router,
     /// The metrics, for this machine alone.
     pub metrics_router: Router,
 }
 
-/// Why the parts could not be put together.
+/// The error of a start.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
     #[error(transparent)]
@@ -69,7 +66,6 @@ pub enum AppError {
     LocalPostgres(#[from] crate::local_postgres::LocalPostgresError),
     #[error(transparent)]
     DatabaseUrl(#[from] crate::store::HostsError),
-    /// `place` cannot be used, and where to look.
     #[error("cannot {verb} {place} ({cause}){advice}")]
     Database {
         verb: &'static str,
@@ -98,26 +94,22 @@ pub enum AppError {
     },
     #[error("the store of files cannot be used: {}{}", .0, causes(.0))]
     Media(#[from] crate::media::MediaStoreError),
-    /// The client that fetches files.
     #[error("the client that fetches files could not be made: {0}")]
     Downloader(reqwest::Error),
-    /// The client that posts to webhooks.
     #[error("the client that posts to webhooks could not be made: {0}")]
     Sender(reqwest::Error),
-    /// What links are made from.
     #[error("links to files cannot be made: {0}")]
     Links(String),
-    /// Anything of the system.
     #[error("{0}")]
     Io(#[from] std::io::Error),
     #[error("the OpenAPI document could not be made: {0}")]
     Document(#[from] serde_json::Error),
 }
 
-/// The causes of an error, for one line. Some errors tell their cause themselves.
+/// The causes of an error, in one line. Omits those that the error itself names.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
-    let told = text.len();
+    let own = text.len();
     let mut source = error.source();
     while let Some(cause) = source {
         let words = cause.to_string();
@@ -127,12 +119,11 @@ fn causes(error: &dyn std::error::Error) -> String {
         }
         source = cause.source();
     }
-    text.split_off(told)
+    text.split_off(own)
 }
 
 impl App {
-    /// Puts the parts together over a store whose schema is up to date. Clients reach the
-    /// server at `public_url`.
+    /// Builds a server over a store whose schema is up to date. Clients use `public_url`.
     pub async fn build(
         config: &Config,
         store: Store,

@@ -32,7 +32,7 @@ type Failure = Box<dyn std::error::Error>;
 const USAGE: u8 = 2;
 /// The exit code of what a person ended with Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
-/// How long blocking work whose result nobody waits for any more may take to end.
+/// Maximum time that abandoned blocking work may take to end.
 const ABANDONED_WORK: Duration = Duration::from_millis(500);
 
 /// Runs the program with this process's arguments and environment.
@@ -131,14 +131,14 @@ fn block_on(
     let ended = Instant::now();
     // Dropped, it would wait for blocking work for ever.
     runtime.shutdown_timeout(ABANDONED_WORK);
-    // An input that nobody waits for any more may well be open.
+    // Reading an abandoned input may still block.
     if ended.elapsed() >= ABANDONED_WORK && !is_interrupted(&result) {
         tracing::warn!("blocking work did not end in time; the process ends without it");
     }
     result
 }
 
-/// Whoever collects a server's log as JSON gets the reason of its end so too.
+/// A server that logs JSON also logs the reason of its end as JSON.
 fn failed_in_json(error: &dyn std::error::Error) -> ExitCode {
     tracing::error!("{error}");
     ExitCode::FAILURE

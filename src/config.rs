@@ -1,12 +1,8 @@
 //! The configuration: built-in defaults, a file, the environment.
 //!
-//! Here: typed sections with units and bounds ([`sections`]), which layer wins ([`load`]),
-//! where stored files lie ([`media`]), which providers and models are served ([`providers`],
-//! [`models`]), and what `gensvc config check` prints ([`summary`]). Not here: the vendors and
-//! how their models are asked, which are passed in (`domain::vendor`); reading the process
-//! environment (the binary does that once and passes it in); and any use of the values: parts
-//! receive values, not the configuration. Every error is one sentence that names the key, the
-//! bad value and what to mend, since the operator reads nothing else.
+//! Vendors (`domain::vendor`) and the process environment are passed in. The rest of the program
+//! receives values, not the configuration. Every error is one sentence that names the key, the
+//! invalid value and the fix.
 
 mod access;
 mod changes;
@@ -18,7 +14,6 @@ pub mod observe;
 pub mod providers;
 pub mod sections;
 pub mod summary;
-mod values;
 
 use std::{
     collections::BTreeMap,
@@ -39,34 +34,25 @@ pub use crate::domain::settings::ConfigError;
 
 use crate::domain::{catalogue::Catalogue, generation::Modality};
 
-/// A valid configuration: its sections, and what follows from them. Its Debug shows no secret.
+/// A valid configuration. Its `Debug` shows no secret.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The HTTP side.
     pub server: sections::Server,
     pub database: sections::Database,
     pub data: sections::Data,
-    /// Stored files of generations.
     pub media: Media,
-    /// How long generations are kept.
     pub retention: sections::Retention,
     pub log: sections::Log,
     pub jobs: sections::Jobs,
-    /// Repeating calls to providers.
     pub submissions: sections::Submissions,
-    /// Telling callers of what happened.
     pub webhooks: sections::Webhooks,
     pub sessions: sections::Sessions,
     pub idempotency: sections::Idempotency,
-    /// Who serves requests that name no provider.
     pub defaults: sections::Defaults,
-    /// The operator's margin.
     pub pricing: models::markup::Pricing,
     pub credits: sections::Holds,
-    /// The account of a first start.
     pub demo: sections::Demo,
-    /// GET /metrics and the self-audit.
     pub metrics: observe::Metrics,
     pub traces: observe::Traces,
     /// Empty once they are resolved.
@@ -116,8 +102,8 @@ impl Config {
         self.public_url_at(self.server.bind)
     }
 
-    /// As [`Self::public_url`], with the address that was really bound (`server.bind` may
-    /// say port 0). An unspecified address is given as loopback.
+    /// As [`Self::public_url`], with the bound address, since `server.bind` may have port 0. An
+    /// unspecified address becomes loopback.
     pub fn public_url_at(&self, bound: SocketAddr) -> String {
         if let Some(url) = &self.server.public_url {
             return url.clone();
@@ -130,12 +116,12 @@ impl Config {
         format!("http://{}", SocketAddr::new(ip, bound.port()))
     }
 
-    /// Where Postgres is; `None` for a private one.
+    /// `None` for a private Postgres.
     pub fn database_url(&self) -> Option<&SecretString> {
         self.database.url.as_ref()
     }
 
-    /// What is odd, though no error: one sentence each, to be logged at start.
+    /// Warnings, one sentence each, to be logged at start.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -157,8 +143,7 @@ impl Config {
         &self.changes
     }
 
-    /// Refuses a configuration that serves nothing. For `serve` only: the other commands
-    /// need no provider.
+    /// Refuses a configuration without an enabled provider. Only `serve` needs one.
     pub fn check_servable(&self) -> Result<(), ConfigError> {
         if self
             .providers

@@ -1,21 +1,21 @@
 //! The console: pages for people, at the address of the API.
 //!
-//! Here: HTML, forms, the session's cookie. Not here: rules, SQL and permissions. A page is a client
-//! of the API, which it calls within this process with the session's token: what the API refuses,
-//! the console cannot do either.
+//! It has HTML, forms and the session's cookie, but no rules, SQL or permissions. Pages call the API
+//! within this process with the session's token: what the API refuses, the console cannot do.
 
 mod account;
-mod assets;
 mod chart;
 mod client;
 mod code;
 mod connect;
-mod csv;
+mod described;
 mod form;
-mod formula;
+mod gallery;
 mod generations;
 mod guard;
+mod key_form;
 mod keys;
+mod layout;
 mod ledger;
 mod once;
 mod operations;
@@ -23,10 +23,12 @@ mod operator;
 mod overview;
 mod parts;
 mod playground;
+mod problem;
 mod receipt;
 mod search;
 mod session;
 mod shell;
+mod table;
 mod templates;
 mod usage;
 mod webhooks;
@@ -47,27 +49,27 @@ use crate::{
     domain::{clock::SharedClock, limiter::Limiter},
 };
 
-/// What all pages share. Cheap to clone.
+/// What all pages share.
 #[derive(Clone)]
 pub struct Console(Arc<Inner>);
 
 struct Inner {
     api: Router,
     clock: SharedClock,
-    /// Where clients reach the server, without a slash at the end.
+    /// The address of the server for clients, without a slash at the end.
     public_url: String,
-    /// Whether that is by https, so that the cookie may go out by it alone.
+    /// Whether it is https: cookies are then `Secure`.
     is_https: bool,
     policy: http::HeaderValue,
-    /// Downloads that run, by account.
+    /// Running downloads, by account.
     downloads: Limiter<i64>,
 }
 
-/// Downloads at once, and those of one account: each asks the API for page after page.
+/// Concurrent downloads of all accounts, and of one account.
 const DOWNLOADS: (usize, usize) = (32, 2);
 
-/// The pages, and behind them `api`, which answers what is no page. Clients reach the server at
-/// `public_url`, and are redirected to `bucket` for files, where those lie in one.
+/// The pages, with `api` as their fallback. `bucket` is the origin to which links to files are
+/// redirected.
 pub fn router(
     api: Router,
     observer: Observer,
@@ -116,6 +118,7 @@ fn routes() -> Router<Console> {
         .route("/generations/{uuid}", get(receipt::page))
         .route("/generations/{uuid}/cancel", post(receipt::cancel))
         .route("/generations/{uuid}/delete", post(receipt::delete))
+        .route("/gallery", get(gallery::page))
         .route("/usage", get(usage::page))
         .route("/usage.csv", get(usage::csv))
         .route("/ledger", get(ledger::page))
@@ -147,12 +150,18 @@ fn routes() -> Router<Console> {
         .route("/search", get(search::page))
         .route("/connect", get(connect::page))
         .route("/operator", get(operator::health))
+        .route("/operator/providers", get(operator::providers))
         .route("/operator/providers.csv", get(operator::providers_csv))
         .route("/operator/jobs", get(operator::jobs))
         .route("/operator/jobs.csv", get(operator::jobs_csv))
         .route("/operator/spending", get(operator::spending))
         .route("/operator/spending.csv", get(operator::spending_csv))
-        .route("/operator/accounts", get(operator::accounts::list))
+        .route(
+            "/operator/accounts",
+            get(operator::accounts::list).post(operator::accounts::create),
+        )
+        .route("/operator/accounts/new", get(operator::accounts::new))
+        .route("/operator/view/end", post(operator::accounts::end_view))
         .route("/operator/accounts.csv", get(operator::accounts::csv))
         .route("/operator/accounts/{id}", get(operator::accounts::page))
         .route(
@@ -167,5 +176,29 @@ fn routes() -> Router<Console> {
             "/operator/accounts/{id}/resume",
             post(operator::accounts::resume),
         )
-        .route("/assets/{file}", get(assets::file))
+        .route(
+            "/operator/accounts/{id}/change",
+            post(operator::accounts::update),
+        )
+        .route(
+            "/operator/accounts/{id}/delete",
+            post(operator::accounts::delete),
+        )
+        .route(
+            "/operator/accounts/{id}/view",
+            post(operator::accounts::view),
+        )
+        .route(
+            "/operator/accounts/{id}/keys/{key}",
+            post(operator::keys::replace),
+        )
+        .route(
+            "/operator/accounts/{id}/keys/{key}/revoke",
+            post(operator::keys::revoke),
+        )
+        .route(
+            "/operator/accounts/{id}/deliveries/{delivery}",
+            post(operator::keys::redeliver),
+        )
+        .route("/assets/{file}", get(layout::asset))
 }

@@ -13,6 +13,7 @@ pub mod dialect;
 pub mod form_token;
 pub mod generation;
 pub mod ids;
+pub mod image_header;
 pub mod inputs;
 pub mod json;
 pub mod likeness;

@@ -1,9 +1,8 @@
 //! Running generations: one task per generation, and a sweep that recovers what a dead process left
 //! behind.
 //!
-//! Here: execution, settlement, graceful shutdown. Whether a request is allowed, what it costs and
-//! how a provider is called is decided elsewhere. A task never holds a connection or a transaction
-//! while it waits for a provider.
+//! Includes execution, settlement and graceful shutdown, but not permissions, prices and wire formats.
+//! A task never holds a connection or a transaction while it waits for a provider.
 
 mod attempts;
 pub mod audit;
@@ -22,7 +21,6 @@ mod step;
 mod submit;
 mod sweep;
 mod text;
-mod tidy;
 mod uploads;
 mod verify_files;
 mod video;
@@ -49,7 +47,7 @@ pub use call::{Call, ImageWork, TextWork, VideoWork};
 pub use cancel::Cancel;
 pub use observed::observed;
 pub use running::{Handle, RunningGuard};
-pub use start::{Permits, Refused, Started, Work};
+pub use start::{Permits, Started, Work};
 pub use submit::SubmitSettings;
 pub use uploads::{KeepError, upload_key};
 pub use verify_files::{FilesAudit, VerifyFilesError};
@@ -67,7 +65,7 @@ use crate::{
     providers::Registry,
     store::{
         Store, StoreError,
-        generations::{NewGeneration, Outcome, Settled as SettledRow, Settlement},
+        generations::{NewGeneration, Outcome, SettledRow, Settlement},
     },
 };
 use attempts::Attempts;
@@ -102,10 +100,8 @@ pub struct RunnerSettings {
     pub workers_per_account: usize,
 }
 
-/// How many workers each account has.
 type WorkerQuota = Limiter<AccountId>;
 
-/// Where files come from and go to.
 #[derive(Clone)]
 pub struct Media {
     pub store: MediaStore,
@@ -124,7 +120,7 @@ struct Inner {
     submit: SubmitSettings,
     lease: Duration,
     poll_interval: Duration,
-    /// Which accounts the workers work for.
+    /// Workers by account.
     quota: WorkerQuota,
     /// Held while rows are claimed and registered, and while the sweep compares the two.
     claims: tokio::sync::Mutex<()>,
@@ -132,18 +128,17 @@ struct Inner {
     tasks: TaskTracker,
     running: Running,
     attempts: Attempts,
-    /// Settlements of this process; how many of them were there when usage was last counted, and
-    /// when room was last made.
+    /// Number of settlements of this process; its value when usage was last summed, and when
+    /// `Runner::follow_settlements` last vacuumed.
     settled: AtomicU64,
     counted: AtomicU64,
     tidied: AtomicU64,
     /// When the heartbeats of the other processes were last seen.
     peers: Mutex<Peers>,
-    /// Whether it was said that another one lives and may not see this one's files.
+    /// Whether it was logged that another process may not see this one's files.
     told_of_peers: AtomicBool,
     /// The clock skew that was logged last.
     logged_skew: Mutex<TimeDelta>,
-    /// A shutdown was announced.
     leaving: AtomicBool,
     /// Cancelled when draining begins: no new work, and no more waiting for running work.
     stopping: CancellationToken,
@@ -152,7 +147,6 @@ struct Inner {
 }
 
 impl Runner {
-    /// A runner with a new instance id.
     pub fn new(
         store: Store,
         clock: SharedClock,
@@ -190,7 +184,6 @@ impl Runner {
         }))
     }
 
-    /// The instance id of this process.
     pub fn instance(&self) -> InstanceId {
         self.0.instance
     }
@@ -301,7 +294,7 @@ impl Runner {
                 tracing::error!(generation = %id, error = source, "the database refused a settlement");
                 refusals += 1;
             }
-            // The database rejects the result itself, which must not keep its hold for ever.
+            // The database rejects the result itself, whose hold must be released.
             if let StoreError::Constraint(..) | StoreError::OutOfRange(_) = error {
                 let message = "the provider's response could not be stored";
                 settlement.outcome =
@@ -364,9 +357,9 @@ impl Runner {
 
 /// A generation that is settled.
 enum Ended {
-    /// By this settlement, and what else its row says.
+    /// By this settlement, with the rest of the row.
     Now(Box<Settlement>, SettledRow),
-    /// Already before it, as it stands.
+    /// Earlier, with this record.
     Before(Box<Generation>),
 }
 
@@ -391,7 +384,7 @@ impl Ended {
 pub enum RunError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Whether the generation was created is unknown.
+    /// It is unknown whether the generation was created.
     #[error("the database did not confirm the hold of {}", .0.id)]
     Unconfirmed(Box<Generation>, #[source] StoreError),
     /// The task panicked; the panic hook has logged it.

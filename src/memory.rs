@@ -1,8 +1,8 @@
-//! The byte budget of what this process keeps for requests: bodies, conversations, answers and
-//! pieces that a client has not read.
+//! The byte budget of this process for requests: bodies, conversations, answers and unread pieces
+//! of streams. An account gets at most half.
 //!
-//! Here: counting. The parts that keep bytes reserve them; those that accept work refuse it if
-//! there is no room. An account gets at most half.
+//! Modules that keep bytes reserve them here; modules that accept work refuse it when the budget is
+//! used up.
 
 use std::{
     collections::HashMap,
@@ -29,11 +29,11 @@ const STEP: usize = 1 << 20;
 type Owner = Option<AccountId>;
 
 task_local! {
-    /// The reservation of the request that a task works for.
+    /// The reservation of the task's request.
     static REQUEST: Arc<Reservation>;
 }
 
-/// The budget. Cheap to clone.
+/// Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Memory(Arc<Inner>);
 
@@ -45,7 +45,6 @@ struct Inner {
 }
 
 impl Memory {
-    /// A budget of so many bytes.
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(Inner {
             limiter: Limiter::shared(bytes, 0),
@@ -60,15 +59,15 @@ impl Memory {
         REQUEST.scope(Arc::new(reservation), work).await
     }
 
-    /// Bytes in use, and the budget.
+    /// Used bytes and the budget.
     pub fn usage(&self) -> (usize, usize) {
         let total = self.0.limiter.total();
-        // More than the budget is in use where a started generation exceeds it.
+        // Started generations may exceed the budget.
         let used = self.0.limiter.held().iter().map(|(_, bytes)| bytes).sum();
         (used, total)
     }
 
-    /// Reservations that were refused.
+    /// Count of refused reservations.
     pub fn refused(&self) -> u64 {
         self.0.refused.load(Ordering::Relaxed)
     }
@@ -125,7 +124,7 @@ impl Reservation {
         let missing = (state.used + bytes).saturating_sub(state.reserved());
         if missing > 0 {
             let limiter = &self.memory.0.limiter;
-            // A little more than needed, so that a reservation that grows has few permits.
+            // More than needed, so that a growing reservation has few permits.
             let step = missing.max(state.used.min(STEP));
             let permit = limiter.try_acquire_many(state.owner, step);
             let permit = permit.or_else(|| limiter.try_acquire_many(state.owner, missing));
@@ -181,7 +180,7 @@ impl Reservation {
         }
     }
 
-    /// Returns all bytes but these, of those that are reserved.
+    /// Returns all reserved bytes but `bytes`.
     pub fn shrink_to(&self, bytes: usize) {
         let mut state = lock(&self.state);
         state.used = state.used.min(bytes);
@@ -204,7 +203,6 @@ impl Reserved {
     }
 }
 
-/// The reservation of the current request.
 pub fn current() -> Option<Arc<Reservation>> {
     REQUEST.try_with(Arc::clone).ok()
 }

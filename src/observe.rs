@@ -1,8 +1,7 @@
 //! Observability: metrics, and the target of its traces.
 //!
-//! Here: the recorder that parts receive by value ([`Metrics`]), so that several servers in
-//! one process (the tests) do not count into each other. Not here: who may read it (the API),
-//! where it is counted (each part), and the export of traces (`telemetry`).
+//! Each part gets a recorder ([`Metrics`]) by value, so that several servers in one process (the
+//! tests) count separately. The API decides who may read it; `telemetry` exports traces.
 
 mod labels;
 mod live;

@@ -1,5 +1,5 @@
-//! CPU work of milliseconds or more, off the threads of requests: files in JSON and base64, images
-//! and sound.
+//! Runs CPU work of milliseconds or more on blocking threads: files in JSON and base64, images and
+//! sound.
 
 use std::sync::LazyLock;
 
@@ -7,9 +7,9 @@ use tokio::{task::spawn_blocking, task_local};
 
 use crate::domain::{ids::AccountId, limiter::Limiter};
 
-/// Concurrent pieces of work: each may take much memory, and some 100 ms of a core. Accounts take
-/// turns. Results that were paid for are never refused; an account's concurrent generations bound
-/// its queue.
+/// Limits concurrent work, since each may use much memory and some 100 ms of a core. Accounts are
+/// served in turn. The queue is unbounded, because results that were paid for must not be refused;
+/// an account's concurrent generations bound its part.
 static LIMITER: LazyLock<Limiter<Option<AccountId>>> =
     LazyLock::new(|| Limiter::with_queue((4, 2), (usize::MAX, usize::MAX)));
 
@@ -17,18 +17,18 @@ task_local! {
     static ACCOUNT: AccountId;
 }
 
-/// Runs a future whose calls of [`offload`], at any depth, are work for `account`.
+/// Runs a future in which all calls of [`offload`] count for `account`.
 pub async fn for_account<T>(account: AccountId, future: impl Future<Output = T>) -> T {
     ACCOUNT.scope(account, future).await
 }
 
-/// Runs `work` on a thread of its own. `None` if it panicked.
+/// Runs `work` on a blocking thread. `None` if it panicked.
 pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let account = ACCOUNT.try_get().ok();
     let permit = LIMITER.acquire(account, 1).await?;
     let working = spawn_blocking(move || {
         let done = work();
-        // Not when the caller hangs up, but when the thread is free again.
+        // Here, because the thread stays busy if the caller hangs up.
         drop(permit);
         done
     });

@@ -1,4 +1,4 @@
-//! Resources of this process that accounts and addresses share.
+//! Named limiters for resources that accounts and addresses share.
 
 use std::{
     collections::HashMap,
@@ -15,10 +15,10 @@ use crate::domain::{
 
 /// Between two log lines about one party.
 const LOG_PERIOD: Duration = Duration::from_mins(1);
-/// Parties whose last log line is remembered; further ones are not logged.
+/// Parties in the log's rate limiter; refusals of further ones are not logged.
 const MAX_LOGGED: usize = 1_024;
 
-/// Places of which one party has at most half, and for which parties wait in turn.
+/// A limiter that gives one party at most half of its permits, and serves waiting parties in turn.
 #[derive(Debug)]
 pub struct Resource {
     limiter: Limiter<Party>,
@@ -36,7 +36,7 @@ impl Resource {
         }
     }
 
-    /// A place, or `None` if the queue is full or the wait too long; logged.
+    /// A permit, or `None` if the queue is full or the wait too long, which is logged.
     pub async fn acquire(&self, party: impl Into<Party>) -> Option<Permit<Party>> {
         let party = party.into();
         let permit = timeout(self.max_wait, self.limiter.acquire(party, 1)).await;
@@ -47,7 +47,7 @@ impl Resource {
         permit
     }
 
-    /// A place without waiting, or `None`; logged.
+    /// A permit without waiting, or `None`, which is logged.
     pub fn try_acquire(&self, party: impl Into<Party>) -> Option<Permit<Party>> {
         let party = party.into();
         let permit = self.limiter.try_acquire(party);
@@ -58,7 +58,7 @@ impl Resource {
     }
 }
 
-/// Logs who is refused a resource, each party once a minute.
+/// Logs refusals, at most once a minute for each party.
 #[derive(Debug)]
 pub struct Refusals {
     name: &'static str,

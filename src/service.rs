@@ -13,11 +13,11 @@ mod explain;
 pub mod forms;
 pub mod generate;
 pub mod generations;
+mod key_cache;
 pub mod keys;
 pub mod login;
 pub mod operators;
 mod password;
-mod presume;
 pub mod templates;
 pub mod uploads;
 pub mod usage;
@@ -51,18 +51,17 @@ use crate::{
     },
 };
 use generate::HoldQueues;
-use presume::ReadKeys;
+use key_cache::KeyCache;
 use uploads::UploadSettings;
 
-/// Concurrent usage reports, those that wait, and how long.
+/// Maximum concurrent usage reports, maximum waiting ones, and the maximum wait.
 const REPORTS: (usize, usize, Duration) = (4, 64, Duration::from_secs(5));
-/// The same of reads of stored answers, each of which holds a database connection for seconds.
+/// The same for reads of stored answers, each of which holds a database connection for seconds.
 const ANSWERS: (usize, usize, Duration) = (2, 64, Duration::from_secs(5));
-/// Concurrent renderings of templates, those that wait, and how long.
+/// The same for renderings of templates.
 const RENDERINGS: (usize, usize, Duration) = (2, 64, Duration::from_secs(2));
 
-/// Callers that wait for generations which others began, to end or to free their holds: in all,
-/// and of one account.
+/// Maximum callers that wait for generations of other requests, to end or to free their holds.
 const WAITS: usize = 2_000;
 const WAITS_PER_ACCOUNT: usize = 500;
 
@@ -71,10 +70,9 @@ type WaitLimiter = Limiter<AccountId>;
 /// A place among the callers that wait.
 pub type WaitPlace = Permit<AccountId>;
 
-/// The settings of the rules.
 #[derive(Debug, Clone)]
 pub struct ServiceSettings {
-    /// Unfinished generations of an account, at most.
+    /// Maximum unfinished generations of an account.
     pub max_jobs_per_account: i32,
     /// How long an idempotency key stays bound.
     pub idempotency_period: TimeDelta,
@@ -82,24 +80,24 @@ pub struct ServiceSettings {
     pub idempotency_wait: Duration,
     /// How long a request of an SDK waits for credits on hold.
     pub hold_wait: Duration,
-    /// How long a retry of an SDK joins the request before it; zero: it never does.
+    /// How long a retry of an SDK can join an earlier attempt; zero: never.
     pub join_period: TimeDelta,
-    /// How long after its creation a job is given up.
+    /// How long after its creation an unfinished job expires.
     pub job_deadline: TimeDelta,
     /// How long a session lasts.
     pub session_period: TimeDelta,
-    /// Logins that wait for their password to be checked.
+    /// Maximum logins that wait for their password to be checked.
     pub max_waiting_logins: usize,
-    /// Requests at work at once.
+    /// Maximum concurrent requests.
     pub max_requests: usize,
-    /// How much of what server and providers take the synchronous generations of one account may.
+    /// Share of the concurrency limits, in percent, that one account's synchronous generations may take.
     pub account_share_percent: usize,
     pub uploads: UploadSettings,
-    /// Whether no work is taken, and none is ended.
+    /// Whether the server accepts no work and ends none.
     pub paused: bool,
 }
 
-/// The rules. Cheap to clone.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct Service(Arc<Inner>);
 
@@ -112,22 +110,21 @@ struct Inner {
     sender: Sender,
     settings: ServiceSettings,
     passwords: password::Hasher,
-    read_keys: ReadKeys,
+    key_cache: KeyCache,
     ids: GenerationIds,
     waits: WaitLimiter,
     /// Synchronous generations. The total is bounded by `max_requests`.
     synchronous: Limiter<AccountId>,
     hold_queues: HoldQueues,
     refusals: Refusals,
-    /// Few at once, so that holds find connections.
+    /// Few, so that holds find connections.
     reports: Resource,
     answers: Resource,
-    /// They take CPU.
+    /// Few, because they are CPU-bound.
     renderings: Resource,
 }
 
 impl Service {
-    /// The rules over these parts.
     pub fn new(
         store: Store,
         clock: SharedClock,
@@ -147,7 +144,7 @@ impl Service {
             sender,
             passwords: password::Hasher::new(settings.max_waiting_logins),
             settings,
-            read_keys: ReadKeys::default(),
+            key_cache: KeyCache::default(),
             ids: GenerationIds::default(),
             waits: WaitLimiter::new(WAITS, WAITS_PER_ACCOUNT),
             synchronous: Limiter::new(usize::MAX, per_account),
@@ -168,7 +165,6 @@ impl Service {
         &self.0.store
     }
 
-    /// What this server offers.
     pub fn catalogue(&self) -> &Catalogue {
         &self.0.catalogue
     }
@@ -178,12 +174,7 @@ impl Service {
         self.0.clock.machine_ahead().abs() > MAX_SKEW
     }
 
-    /// Returns once a stop no longer waits for what runs to be settled.
-    pub async fn given_up(&self) {
-        self.0.runner.given_up().await;
-    }
-
-    /// Requests that wait for another generation, to end or to free its hold.
+    /// Number of requests that wait for another generation, to end or to free its hold.
     pub fn waiting(&self) -> usize {
         self.0.waits.total() - self.0.waits.free()
     }
@@ -202,7 +193,7 @@ impl Service {
         }
     }
 
-    /// Whether the server is about to stop, or stopping: balancers should turn away.
+    /// Whether the server is about to stop, or stopping: load balancers should stop using it.
     pub fn is_leaving(&self) -> bool {
         self.0.runner.is_leaving()
     }
@@ -212,42 +203,37 @@ impl Service {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenRefusal {
     Missing,
-    /// Not one of ours, or a session that has ended.
+    /// Malformed or unknown, or an ended session.
     Invalid,
     Revoked,
-    /// A key past its expiry.
     Expired,
 }
 
-/// Which rule of credits refused a request.
+/// The limit that a hold exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShortOf {
     /// The request's own `max_cost`.
     MaxCost,
-    /// The key's own cap.
+    /// The key's spend limit.
     SpendLimit(SpendLimit),
     Balance,
-    /// The balance would do, but holds of running work take it for now.
+    /// The balance would suffice without the holds of running work.
     Holds,
-    /// The same of the key's own cap.
+    /// The key's spend limit would suffice without them.
     HoldsOfKey(SpendLimit),
 }
 
-/// A refusal for want of credits, explained.
+/// A refusal for lack of credits, explained.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreditsShort {
     pub of: ShortOf,
-    /// What the request needs held.
     pub required: Credits,
-    /// How the account stands.
     pub balance: Balance,
-    /// By how much it is too much.
     pub shortfall: Credits,
-    /// The deciding parameter and its largest value that would fit.
+    /// The deciding parameter and the largest value of it that would fit.
     pub affordable: Option<(&'static str, u64)>,
 }
 
-/// A refusal by the rules, or the database's failure.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     #[error("the token was refused")]
@@ -258,7 +244,7 @@ pub enum ServiceError {
     MissingAbility(Ability),
     #[error("only a session may do this")]
     SessionRequired,
-    /// The key has a spend limit, which a key of its making would not have.
+    /// A key with a spend limit could escape it through a new key.
     #[error("a key with a spend limit cannot create keys")]
     CappedKey,
     #[error("only an admin token may do this")]
@@ -267,37 +253,36 @@ pub enum ServiceError {
     Suspended,
     #[error("email or password is wrong")]
     InvalidCredentials,
-    /// With the seconds to wait.
+    /// Seconds to wait.
     #[error("too many failed logins")]
     TooManyLogins(u64),
-    /// Every failing field.
+    /// All failing fields.
     #[error("the request is invalid")]
     Invalid(Vec<FieldError>),
-    /// The request cannot fit the model's context.
     #[error("{0}")]
     ContextLength(ContextOverflow),
     #[error("not found")]
     NotFound,
-    /// The key is bound to another request.
+    #[error("the generation was deleted")]
+    Deleted,
+    /// The database was set back to a time before the generation was created.
+    #[error("the generation is no longer in the database")]
+    Lost,
     #[error("the idempotency key was used with another request")]
     IdempotencyKeyReused,
-    /// The operator's reference made another movement, by this entry.
     #[error("the reference was used for another movement: {} {} (ledger entry {})", .0.kind, .0.amount, .0.id)]
     ReferenceReused(Box<LedgerEntry>),
-    /// A replay waited in vain.
     #[error("the first request with this idempotency key is still running")]
     IdempotencyInProgress,
-    /// With the limit.
+    /// The limit.
     #[error("the account has {0} unfinished generations")]
     TooManyJobs(i32),
     #[error("the account is at its share of synchronous work")]
     TooManyRequests(ShareReached),
     #[error("not enough credits")]
     CreditsShort(Box<CreditsShort>),
-    /// It cannot be cancelled any more.
     #[error("the generation is finished")]
     AlreadyFinished,
-    /// It cannot be deleted yet.
     #[error("the generation is not finished")]
     NotFinished,
     #[error("the server is shutting down")]
@@ -313,19 +298,19 @@ pub enum ServiceError {
     StorageUnavailable,
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Whether this generation was created is unknown.
+    /// It is unknown whether this generation was created.
     #[error("the database did not confirm the hold of {}", .0.id)]
     Unconfirmed(Box<Generation>, #[source] StoreError),
-    /// The generation goes on, and the server cannot wait for its end: it stops.
+    /// The generation continues, but this server stops.
     #[error("the server is shutting down while {} runs", .0.id)]
     StoppedWaiting(Box<Generation>),
-    /// The generation goes on, and too many wait for others already.
+    /// The generation continues, but too many requests wait already.
     #[error("too many wait to wait for {}", .0.id)]
     TooManyWait(Box<Generation>),
-    /// The request was planned for a key that is not as it was presumed.
+    /// The cached key that the request was planned with may have changed.
     #[error("the key is not as it was presumed")]
     NotAsPresumed,
-    /// A defect of ours.
+    /// A bug.
     #[error("{0}")]
     Internal(String),
 }
@@ -345,7 +330,7 @@ impl ServiceError {
         Self::Invalid(vec![error])
     }
 
-    /// A refusal, where there are failing fields.
+    /// Returns an error if there are failing fields.
     pub fn any(errors: Vec<FieldError>) -> Result<(), Self> {
         if errors.is_empty() {
             return Ok(());

@@ -1,14 +1,15 @@
 //! All SQL of the service.
 //!
-//! Here: statements, row types and the names of constraints. Every path that moves credits is
-//! one statement together with the state it belongs to, so that a crash leaves both or
-//! neither. Not here: what a thing costs, what a status code is, the network.
+//! Statements, row types and names of constraints. Every movement of credits is one statement or
+//! transaction together with the state it belongs to, so that a crash leaves both or neither.
+//! Prices and status codes are elsewhere.
 
 pub mod account_settings;
 pub mod accounts;
 pub mod admin;
 pub mod audit;
 pub mod credits;
+pub mod deletion;
 pub mod deliveries;
 pub mod estimate;
 pub mod generations;
@@ -49,71 +50,68 @@ use pool::{Outages, Pool};
 pub use hosts::{Hosts, HostsError};
 pub use schema::MIGRATOR;
 
-/// The database, as the rest of the code sees it.
+/// The database.
 #[derive(Clone)]
 pub struct Store {
     requests: Pool,
     /// Holds and settlements.
     credits: Groups<CreditWriter>,
-    /// One, for what walks through all that was settled.
+    /// One connection, for scans of all settled generations.
     walks: Pool,
-    /// API keys that are presented.
+    /// Authentication of API keys.
     keys: Groups<KeyReader>,
-    /// For jobs and sweeps, which must continue when requests use every connection.
+    /// Jobs and sweeps, which must continue when requests use every connection.
     jobs: Pool,
-    /// One, for signs of life and health: nothing that waits for a lock.
+    /// One connection, for heartbeats and health: statements that never wait for a lock.
     heartbeat: Pool,
-    /// All of them, for metrics and the end.
+    /// All pools, for metrics and for closing.
     pools: [(&'static str, Pool); 7],
     prices: Prices,
     outages: Arc<Outages>,
-    /// For the connection that listens.
     hosts: Hosts,
 }
 
-/// A statement is planned once by each connection. Where values could mislead a plan, the text of
-/// the statement decides how it is carried out.
-const PLANNED_ONCE: &str = "set plan_cache_mode = force_generic_plan; set jit = off";
-/// Whatever the tables held when it was planned, and however little of them lies behind a cursor.
-const BY_INDEX: &str = "set enable_seqscan = off";
+/// Each connection plans a statement once. Statements are written so that the plan does not depend
+/// on values.
+const PLANNED_ONCE: &str = "set plan_cache_mode = force_generic_plan";
+/// Plans use indexes even if a table was empty when its statement was planned: a cached plan stays
+/// until the table is analysed, however many rows it gets before.
+const BY_INDEX: &str = "set enable_seqscan = off; set jit = off";
 /// For any number of rows in a group.
 const NO_NESTED_LOOPS: &str = "set enable_nestloop = off";
-/// What many share waits for a lock no longer than another server's commit takes.
+/// A shared statement waits for a lock only as long as another server's commit takes.
 const BRIEF_LOCKS: &str = "set lock_timeout = '5ms'";
-/// Where nothing is written that must outlive a crash.
+/// For writes that need not survive a crash.
 const UNFLUSHED: &str = "set synchronous_commit = off";
 
-/// How many connections a process has for what.
+/// Connections of a process by purpose.
 #[derive(Debug, Clone, Copy)]
 pub struct Connections {
-    /// Statements of requests, but those below.
+    /// Other statements of requests.
     pub requests: u32,
-    /// Holds and settlements: statements that many share.
+    /// Shared statements of holds and settlements.
     pub credits: u32,
-    /// Holds and settlements of accounts whose row somebody else has locked.
+    /// Holds and settlements of accounts whose row is locked.
     pub locked: u32,
-    /// Reading keys and counting their requests.
+    /// Authentication and rate limits of keys.
     pub keys: u32,
     /// Jobs and sweeps.
     pub jobs: u32,
-    /// How long a statement of a request waits for one.
+    /// Maximum wait for a connection.
     pub acquire_timeout: Duration,
 }
 
-/// What the server is set to risk in a crash.
+/// Settings of the database server that decide what a crash can lose.
 #[derive(Debug, Clone, Copy)]
 pub struct Durability {
-    /// Whether it waits for the disk at all.
     pub fsync: bool,
-    /// Whether it waits for the disk before it answers.
     pub synchronous_commit: bool,
 }
 
-/// How the database failed. Cheap to clone: a statement may be many callers'.
+/// Cheap to clone: several callers may share a statement.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// Not reachable, shutting down, or out of connections. The statement may or may not have
-    /// been carried out.
+    /// Not reachable, shutting down, or out of connections. The statement may have been executed.
     #[error("the database is unavailable")]
     Unavailable(#[source] Arc<sqlx::Error>),
     /// A named constraint refused the write.
@@ -122,20 +120,16 @@ pub enum StoreError {
     /// A number does not fit the column.
     #[error("a number is out of the database's range")]
     OutOfRange(#[source] Arc<sqlx::Error>),
-    /// A write touched another number of rows than it must.
+    /// A write touched an unexpected number of rows.
     #[error("{statement} touched {rows} rows")]
-    RowCount {
-        statement: &'static str,
-        /// How many rows it touched.
-        rows: u64,
-    },
+    RowCount { statement: &'static str, rows: u64 },
     /// Stored data that the code cannot read: the schema and the code differ.
     #[error("stored data cannot be read: {0}")]
     Corrupt(String),
     /// The database keeps text in another encoding.
     #[error("the database's encoding is {0}; it must be UTF8")]
     Encoding(String),
-    /// The database takes no writes: a standby, or a failover under way.
+    /// The database is read-only: a standby, or during a failover.
     #[error("the database is read-only")]
     ReadOnly,
     /// The schema has a migration that this version does not know.
@@ -144,7 +138,7 @@ pub enum StoreError {
          versions up to {1}; start the newer gensvc, or restore a backup from before its first start"
     )]
     NewerSchema(i64, i64),
-    /// The schema lacks a migration, and only a server's start or `gensvc migrate` brings it.
+    /// The schema lacks a migration, which a server's start or `gensvc migrate` applies.
     #[error(
         "the database's schema lacks migration {0}, which this gensvc needs: start the server, or \
          run `gensvc migrate`"
@@ -156,13 +150,13 @@ pub enum StoreError {
          session), or Postgres itself"
     )]
     SharedSessions,
-    /// The schema is of a version that this one cannot start from.
+    /// The schema cannot be upgraded by this version.
     #[error(
-        "the database was made by a gensvc of before its first release; use the version that made \
+        "the database was made by a gensvc before its first release; use the version that made \
          it, or another database"
     )]
     OtherSchema,
-    /// One of its migrations is not what this version has under that number.
+    /// An applied migration differs from this version's migration of that number.
     #[error(
         "migration {0} of the database differs from that of this gensvc, which was built from \
          other sources: use the gensvc that made the database, or another database"
@@ -172,18 +166,17 @@ pub enum StoreError {
     Migrate(#[source] Arc<MigrateError>),
     #[error("the database refused a statement")]
     Database(#[source] Arc<sqlx::Error>),
-    /// The task that shared the statement ended without a word.
+    /// The task that ran the shared statement panicked.
     #[error("a statement was given up")]
     GivenUp(#[from] RecvError),
 }
 
 impl StoreError {
-    /// Whether a row that was needed stayed locked by somebody else for too long.
+    /// Whether a lock timeout passed.
     pub fn is_locked(&self) -> bool {
         self.has_code(LOCK_NOT_AVAILABLE)
     }
 
-    /// Of a database that cannot be used.
     pub fn obstacle(&self) -> Option<Obstacle> {
         let (Self::Unavailable(error) | Self::Database(error)) = self else {
             return None;
@@ -204,12 +197,12 @@ impl StoreError {
         })
     }
 
-    /// Whether the statement may have been carried out all the same.
+    /// Whether the statement may have been executed.
     pub fn is_unconfirmed(&self) -> bool {
         self.concerns_all() && !self.is_of_a_lock()
     }
 
-    /// Whether it waited in vain for somebody else.
+    /// Whether it timed out waiting for another transaction.
     fn is_of_a_lock(&self) -> bool {
         self.is_locked() || self.is_deadlock()
     }
@@ -218,7 +211,7 @@ impl StoreError {
         self.has_code(DEADLOCK_DETECTED)
     }
 
-    /// Whether it is about the database, and not about what one row wanted of it.
+    /// Whether the database failed, and not one row's data.
     const fn concerns_all(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
@@ -237,24 +230,24 @@ impl StoreError {
     }
 }
 
-/// What is in the way to a database.
+/// Why a database cannot be reached.
 #[derive(Debug)]
 pub struct Obstacle {
-    /// Whether something answered.
     pub reached: bool,
-    /// Whether another URL may lead past it.
+    /// Whether another URL may help.
     pub at_the_door: bool,
     pub cause: String,
 }
 
-/// Classes of errors of a login: connection exceptions, wrong user or password, no such database.
+/// SQLSTATE classes of login errors: connection exceptions, wrong user or password, no such
+/// database.
 const DOOR: [&str; 3] = ["08", "28", "3D"];
-/// SQLSTATE when `lock_timeout` has passed.
+/// SQLSTATE of a lock timeout.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
-/// SQLSTATE of a statement that was ended because it and others waited for each other.
+/// SQLSTATE of a deadlock.
 const DEADLOCK_DETECTED: &str = "40P01";
 
-/// Classes and codes of errors that pass: connection exceptions, read-only transactions (a
+/// SQLSTATE classes and codes of transient errors: connection exceptions, read-only transactions (a
 /// failover), prepared statements that a pooler lost, refused logins, deadlocks, resources,
 /// locks, operator intervention, system errors.
 const TRANSIENT: [&str; 11] = [
@@ -290,7 +283,7 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
-/// A write that must touch exactly one row.
+/// Fails unless a write touched exactly one row.
 fn exactly_one(statement: &'static str, rows: u64) -> Result<(), StoreError> {
     if rows == 1 {
         Ok(())
@@ -300,7 +293,7 @@ fn exactly_one(statement: &'static str, rows: u64) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// A store over connections to these hosts, made when they are first needed.
+    /// Connects on demand.
     pub fn connect_lazy(hosts: impl Into<Hosts>, connections: Connections) -> Self {
         let hosts = hosts.into();
         let outages = Arc::new(Outages::default());
@@ -308,7 +301,7 @@ impl Store {
             let (hosts, outages) = (hosts.clone(), Arc::clone(&outages));
             Pool::new(hosts, settings, size, connections.acquire_timeout, outages)
         };
-        let requests = pool(&[PLANNED_ONCE], connections.requests);
+        let requests = pool(&[PLANNED_ONCE, BY_INDEX], connections.requests);
         let credits = pool(
             &[PLANNED_ONCE, BY_INDEX, NO_NESTED_LOOPS, BRIEF_LOCKS],
             connections.credits,
@@ -322,7 +315,7 @@ impl Store {
             connections.keys,
         );
         let walks = pool(&[PLANNED_ONCE, BY_INDEX], 1);
-        let jobs = pool(&[], connections.jobs);
+        let jobs = pool(&[BY_INDEX], connections.jobs);
         let heartbeat = pool(&[], 1);
         let writer = CreditWriter {
             shared: credits.clone(),
@@ -351,7 +344,7 @@ impl Store {
         }
     }
 
-    /// Whether the database answers, and takes writes.
+    /// Fails unless the database answers and accepts writes.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let writable = sqlx::query_scalar!(
             r#"select current_setting('transaction_read_only') = 'off' as "writable!""#
@@ -360,13 +353,13 @@ impl Store {
         if writable.await? {
             Ok(())
         } else {
-            // A new connection may lead to the database that takes them.
+            // A new connection may reach the primary.
             self.outages.dead_since(Instant::now());
             Err(StoreError::ReadOnly)
         }
     }
 
-    /// What a crash of the database's machine could lose.
+    /// Reads the settings that decide what a crash of the database's machine can lose.
     pub async fn durability(&self) -> Result<Durability, StoreError> {
         let durability = sqlx::query_as!(
             Durability,
@@ -377,7 +370,7 @@ impl Store {
         Ok(durability.await?)
     }
 
-    /// Says that the database was started anew: connections from before are not used again.
+    /// Discards all connections after a restart of the database.
     pub fn distrust_connections(&self) {
         self.prices.forget();
         self.outages.dead_since(Instant::now());

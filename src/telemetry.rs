@@ -1,9 +1,8 @@
 //! Logs, traces and panics.
 //!
-//! Here: one subscriber that writes to stderr, as text or JSON, and exports traces where that
-//! is wanted ([`traces`]), and a panic hook that logs. Not here: metrics (`observe`), and where
-//! the filter comes from: values are passed in. Standard output belongs to the commands and
-//! stays free of logs.
+//! One subscriber writes to stderr, as text or JSON, and optionally exports traces ([`traces`]); a
+//! panic hook logs panics. Metrics are in `observe`. Standard output is for the results of
+//! commands.
 
 mod lines;
 mod traces;
@@ -31,35 +30,26 @@ pub use traces::{TraceError, TraceSettings};
 
 use crate::observe::TRACES;
 
-/// Why logging cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The filter cannot be parsed.
     #[error(
         "the log filter {filter:?} cannot be parsed ({source}): write one such as \"info,sqlx=warn\""
     )]
-    Filter {
-        /// The filter as given.
-        filter: String,
-        /// What is wrong with it.
-        source: ParseError,
-    },
-    /// Traces cannot be exported.
+    Filter { filter: String, source: ParseError },
     #[error(transparent)]
     Traces(#[from] TraceError),
-    /// Another subscriber was set up before.
+    /// There is a subscriber already.
     #[error("logging is set up already")]
     AlreadySet(#[from] SetGlobalDefaultError),
 }
 
-/// What is set up, until the end of the process.
+/// Keeps the exporter until the process ends.
 pub struct Telemetry {
     traces: Option<SdkTracerProvider>,
 }
 
-/// Sets up logging for the whole process, once: to stderr, one JSON object a line if `json`,
-/// else text, in colours only on a terminal. Panics are logged from then on. With `traces`,
-/// traces are exported too; that needs a running tokio.
+/// Sets up logging for the process, once: to stderr, as JSON lines or as text, with colors only on
+/// a terminal. Panics are logged from then on. `traces` needs a running tokio.
 pub fn init(
     filter: &str,
     json: bool,
@@ -67,9 +57,8 @@ pub fn init(
 ) -> Result<Telemetry, TelemetryError> {
     let colours = io::stderr().is_terminal();
     let traces = traces.map(traces::provider).transpose()?;
-    // Not by `try_init`, which takes in the `log` crate too: asking that whether something is
-    // logged (sqlx does, at each notice of Postgres) leaves the answer behind in a filter of a
-    // layer, and the next line of the thread, whatever it is, would be lost.
+    // Not by `try_init`, which also captures the `log` crate: when sqlx asks it whether a notice of
+    // Postgres is logged, a layer's filter keeps the answer and drops the thread's next line.
     set_global_default(subscriber(
         filter,
         json,
@@ -82,7 +71,7 @@ pub fn init(
 }
 
 impl Telemetry {
-    /// Exports what waits, within a short time.
+    /// Exports queued spans, within a short time.
     pub async fn close(self) {
         if let Some(traces) = self.traces {
             traces::close(traces).await;
@@ -108,7 +97,7 @@ where
     let for_logs = parsed.with_target(TRACES, LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer().with_writer(Lines { writer, colours });
     let logs = if json {
-        // The list of spans ends with the current one.
+        // The current span is the last one.
         lines
             .json()
             .flatten_event(true)
@@ -119,7 +108,7 @@ where
     };
     let registry = Registry::default();
     Ok(match traces {
-        // A filter of one layer costs a lookup each time that a span is entered or left.
+        // A per-layer filter would cost a lookup whenever a span is entered or left.
         None => Box::new(registry.with(logs).with(for_logs)),
         Some(provider) => {
             let exported = traces::layer(provider);
@@ -128,8 +117,7 @@ where
     })
 }
 
-/// One line with place and message. No backtrace: the place says where to look, and what
-/// unwinds through a request is answered there.
+/// Logs location and message of a panic, without a backtrace.
 fn log_panic(info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or("a value that is no text");
     let location = info

@@ -1,4 +1,4 @@
-//! What a client says it takes.
+//! Content negotiation.
 
 use http::{HeaderMap, HeaderName, header};
 

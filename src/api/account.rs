@@ -23,24 +23,24 @@ pub struct DefaultBody {
     /// The provider of requests that name none. One that this server has no more is passed
     /// over.
     pub provider: String,
-    /// Its model, for requests that name neither; null: the provider's own default.
+    /// Its model, for requests without provider and model; null: the provider's own default.
     #[schema(required, nullable)]
     pub model: Option<String>,
 }
 
-/// The defaults of an account, one for each modality; null where the server's default serves.
+/// The defaults of an account, one for each modality; null if the server's default is used.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DefaultsBody {
-    /// Of text.
+    /// The default for text.
     #[schema(required, nullable)]
     pub text: Option<DefaultBody>,
-    /// Of images.
+    /// The default for images.
     #[schema(required, nullable)]
     pub image: Option<DefaultBody>,
-    /// Of video.
+    /// The default for video.
     #[schema(required, nullable)]
     pub video: Option<DefaultBody>,
-    /// Of speech.
+    /// The default for speech.
     #[schema(required, nullable)]
     pub audio: Option<DefaultBody>,
 }
@@ -54,7 +54,7 @@ pub struct AccountBody {
     pub name: String,
     /// Its default providers and models.
     pub defaults: DefaultsBody,
-    /// When it was made.
+    /// When the account was created.
     #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }

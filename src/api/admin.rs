@@ -1,5 +1,6 @@
 //! The operator's own systems: accounts, grants, suspension.
 
+pub mod customers;
 mod permission;
 pub mod reports;
 
@@ -61,7 +62,7 @@ pub struct AdminAccountBody {
     pub id: AccountId,
     /// Its name.
     pub name: String,
-    /// Its first user's email, as typed when it was made.
+    /// Its first user's email, as it was typed; empty for a deleted account.
     pub email: String,
     /// What is owned.
     pub balance: Credits,
@@ -78,6 +79,14 @@ pub struct AdminAccountBody {
     /// Why it is suspended, where a reason was given.
     #[schema(required, nullable)]
     pub suspended_reason: Option<String>,
+    /// When it was deleted; null where it is not.
+    #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
+    pub deleted_at: Option<DateTime<Utc>>,
+    /// When the last prompt and file of the deleted account was removed.
+    #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
+    pub erased_at: Option<DateTime<Utc>>,
     /// When it was made.
     #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
@@ -96,6 +105,8 @@ impl From<AccountRecord> for AdminAccountBody {
             spent: account.spent,
             suspended_at: account.suspended_at,
             suspended_reason: account.suspended_reason,
+            deleted_at: account.deleted_at,
+            erased_at: account.erased_at,
             created_at: account.created_at,
         }
     }
@@ -261,7 +272,7 @@ pub async fn suspend(
 
 /// Resume a suspended account
 ///
-/// Repeating it answers the same.
+/// A deleted account stays suspended. Repeating it answers the same.
 #[utoipa::path(
     post, path = "/v1/admin/accounts/{id}/resume", tag = "admin",
     params(("id" = i64, Path, description = "The account's id")),

@@ -1,7 +1,7 @@
-//! How many requests run at once, and how long one may take.
+//! Limits of concurrent requests and of their duration.
 //!
-//! Here: a permit for each request, refused at once when there is none. Not here: connections
-//! (the accept loop's), and how much one caller may ask.
+//! A request without a permit is refused immediately. The accept loop limits connections, the service
+//! limits callers.
 
 use std::{
     collections::HashSet,
@@ -12,24 +12,19 @@ use std::{
 };
 
 use axum::{
-    extract::{ConnectInfo, FromRequestParts, MatchedPath, Request, State},
+    extract::{ConnectInfo, MatchedPath, Request, State},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
 use futures_util::FutureExt as _;
-use http::request::Parts;
 
 use super::{
-    ApiState,
     client_address::{Network, client},
+    context::{CallerSlot, RequestPermit},
     error::ApiError,
-    middleware::CallerSlot,
 };
 use crate::{
-    domain::{
-        limiter::{Limiter, Permit},
-        party::Address,
-    },
+    domain::{limiter::Limiter, party::Address},
     memory::Memory,
     resource::Refusals,
 };
@@ -66,38 +61,6 @@ impl Admission {
             unbounded: Arc::new(unbounded),
             memory,
         }
-    }
-}
-
-/// A running request. Released while its body arrives and while it waits for a
-/// generation to end: slow senders and waits need nothing of what is bounded, and must not keep
-/// others out.
-#[derive(Debug, Clone)]
-pub struct RequestPermit(Arc<Permit<Address>>);
-
-impl RequestPermit {
-    /// The sender, which the request is counted for.
-    pub fn address(&self) -> Address {
-        self.0.key()
-    }
-
-    pub fn release(&self) {
-        self.0.release();
-    }
-
-    /// Takes it again, at once or not at all.
-    pub fn reacquire(&self) -> Result<(), ApiError> {
-        let admitted = self.0.reacquire();
-        admitted.then_some(()).ok_or_else(ApiError::overloaded)
-    }
-}
-
-impl FromRequestParts<ApiState> for RequestPermit {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, ApiError> {
-        let permit = parts.extensions.get::<Self>();
-        permit.cloned().ok_or_else(ApiError::internal)
     }
 }
 
@@ -138,25 +101,14 @@ pub async fn admit(
     response
 }
 
-/// Counts a request that was not counted when it is dropped.
-struct CountIfDropped(Option<CallerSlot>);
-
-impl Drop for CountIfDropped {
-    fn drop(&mut self) {
-        if let Some(caller) = &self.0 {
-            caller.count_dropped();
-        }
-    }
-}
-
-/// The answer, also of a handler that panics.
+/// Runs the handler, catches its panic, and confirms a cached key before the response is sent.
 async fn run(request: Request, next: Next) -> Response {
-    let caller = CountIfDropped(request.extensions().get::<CallerSlot>().cloned());
+    let caller = request.extensions().get::<CallerSlot>().cloned();
     let answer = async {
         let response = next.run(request).await;
-        match &caller.0 {
-            Some(caller) => caller.settled(response).await,
-            None => response,
+        match caller.unwrap_or_default().confirm().await {
+            Ok(()) => response,
+            Err(refusal) => ApiError::from(refusal).into_response(),
         }
     };
     let answer = AssertUnwindSafe(answer).catch_unwind().await;

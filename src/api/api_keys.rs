@@ -33,21 +33,21 @@ pub struct KeyBody {
     /// First and last characters of the key.
     #[schema(example = "svc_a1B2...9zYx")]
     pub key_hint: String,
-    /// What it may call.
+    /// The abilities of the key.
     pub abilities: Abilities,
     /// Requests per minute.
     pub rate_limit_per_minute: u32,
-    /// When it ends; null for never.
+    /// When it expires; null: never.
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
     pub expires_at: Option<DateTime<Utc>>,
-    /// What it may spend in each period; null for no limit but the balance.
+    /// The maximum that it may spend in each period; null: only the balance limits it.
     #[schema(required, nullable)]
     pub spend_limit: Option<Credits>,
-    /// The period of the limit, in UTC; null for ever.
+    /// The period of the limit, in UTC; null: the limit is for all time.
     #[schema(required, nullable)]
     pub spend_period: Option<SpendPeriod>,
-    /// What it has spent in the present period: charged, and on hold for what still runs.
+    /// Its spending in the current period: charged credits, and holds of running work.
     pub spent: Credits,
     /// When it was last used; may lag by 60 s.
     #[schema(required, nullable)]
@@ -57,15 +57,15 @@ pub struct KeyBody {
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
     pub revoked_at: Option<DateTime<Utc>>,
-    /// When it was made.
+    /// When it was created.
     #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 
-/// A key just made.
+/// A key that was just created.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct NewKeyBody {
-    /// The full key: in this answer only.
+    /// The full key. Only this answer has it.
     #[schema(example = "svc_...")]
     pub key: String,
     /// The record.
@@ -74,7 +74,7 @@ pub struct NewKeyBody {
 }
 
 impl NewKeyBody {
-    /// The body for a key just made.
+    /// The body for a key that was just created.
     pub fn new(record: ApiKeyRecord, secret: &SecretString) -> Self {
         Self {
             key: secret.expose_secret().to_owned(),
@@ -104,8 +104,8 @@ impl From<ApiKeyRecord> for KeyBody {
 
 /// Create an API key
 ///
-/// The full key is in this answer only. A key with a `spend_limit` makes no keys (403
-/// `session_required`): its limit would be worth nothing.
+/// Only this answer has the full key. A key with a `spend_limit` cannot create keys (403
+/// `session_required`), which would evade its limit.
 #[utoipa::path(
     post, path = "/v1/api-keys", tag = "api-keys",
     responses((status = 201, description = "The key", body = NewKeyBody)),
@@ -164,7 +164,7 @@ pub async fn get(
 
 /// Revoke an API key
 ///
-/// At once and for ever; running requests finish. Repeating it answers the same.
+/// Takes effect at once and permanently; running requests finish. A repetition returns the same answer.
 #[utoipa::path(
     delete, path = "/v1/api-keys/{id}", tag = "api-keys",
     params(("id" = i64, Path, description = "The key's id")),

@@ -11,9 +11,9 @@ use super::{
     ApiState,
     body::{JsonBody, NoBody},
     client_address::ClientAddress,
+    context::CallerSlot,
     error::ApiError,
     extract::{AnyToken, Authorized, NoQuery, SessionOnly},
-    middleware::CallerSlot,
 };
 use crate::domain::{
     ability::Abilities,
@@ -27,7 +27,7 @@ use crate::domain::{
 pub struct UserBody {
     /// Its id.
     pub id: UserId,
-    /// As typed when the account was made.
+    /// The address as it was given when the account was created.
     pub email: String,
     /// The person's name.
     #[schema(required, nullable)]
@@ -54,13 +54,13 @@ pub struct LoginBody {
     /// When the server ends the session.
     #[serde(serialize_with = "rfc3339")]
     pub expires_at: DateTime<Utc>,
-    /// Who logged in.
+    /// The user who logged in.
     pub user: UserBody,
     /// To which account.
     pub account: AccountBody,
 }
 
-/// What kind of token it is.
+/// The kind of a token.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenType {
@@ -73,9 +73,9 @@ pub enum TokenType {
 /// The token of a request.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TokenBody {
-    /// What kind.
+    /// The kind of the token.
     pub r#type: TokenType,
-    /// What it may call.
+    /// The abilities of the token.
     pub abilities: Abilities,
     /// When it ends; null for never.
     #[schema(required, nullable)]
@@ -83,7 +83,7 @@ pub struct TokenBody {
     pub expires_at: Option<DateTime<Utc>>,
 }
 
-/// Who the caller is.
+/// The caller's account and token.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct MeBody {
     /// The session's user; null for keys.

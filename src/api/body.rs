@@ -1,6 +1,6 @@
 //! Bodies: JSON objects, or none, in time and within the size limits.
 
-use std::{cell::Cell, marker::PhantomData, sync::Arc, time::Duration};
+use std::{cell::Cell, marker::PhantomData, mem, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -16,20 +16,15 @@ use tokio::{
 };
 
 use super::{
-    ApiState, Settings,
-    admission::RequestPermit,
+    ApiState,
+    context::{CallerSlot, RETRY_COUNT, RequestPermit, Sdk},
     error::ApiError,
-    estimate::ESTIMATE,
-    extract::{Query, into_result, nul_errors},
-    generate::{IMAGE, VIDEO},
-    middleware::CallerSlot,
+    extract::{BetaQuery, Query, into_result, nul_errors},
     multipart,
-    surfaces::{RETRY_COUNT, Sdk, anthropic::BetaQuery, images::EDITS},
-    uploads::UPLOADS,
 };
 use crate::{
     domain::{
-        json,
+        json::{self, Members},
         limiter::Permit,
         party::Party,
         validate::{Body as Described, FieldError, Input, read_fields},
@@ -55,8 +50,8 @@ pub struct JsonBody<T> {
     errors: Vec<FieldError>,
     /// SHA-256 of the bytes; only where an SDK may send the same again.
     digest: Option<[u8; 32]>,
-    /// As it came, on the paths of SDKs.
-    original: Option<Bytes>,
+    /// As it was sent, on the paths of SDKs.
+    original: Option<(Bytes, Members)>,
     /// One of [`LARGE_BODIES`] or [`SLOW_BODIES`], held until a body is read whose parsing would
     /// block a thread for long.
     permit: Option<Permit<Party>>,
@@ -92,8 +87,8 @@ impl<T: Described> JsonBody<T> {
     ) -> Result<U, ApiError> {
         let (value, errors) = T::parse(&self.members);
         drop(self.members);
-        if let (Some(reserved), Some(original)) = (&self.reserved, &self.original) {
-            reserved.shrink_to(2 * original.len());
+        if let (Some(reserved), Some((bytes, _))) = (&self.reserved, &self.original) {
+            reserved.shrink_to(2 * bytes.len());
         }
         let value = value.map(U::from);
         let failed = !self.errors.is_empty() || !errors.is_empty();
@@ -117,9 +112,10 @@ impl<T: Described> JsonBody<T> {
         self.digest
     }
 
-    /// The body as it was sent, on the routes of SDKs.
-    pub fn original(&self) -> Option<Bytes> {
-        self.original.clone()
+    /// Takes the members as they were sent, with the body, on the routes of SDKs.
+    pub fn take_original(&mut self) -> Option<(Bytes, Members)> {
+        let (bytes, members) = self.original.as_mut()?;
+        Some((bytes.clone(), mem::take(members)))
     }
 
     /// The members as they are.
@@ -134,12 +130,13 @@ impl<T: Described> JsonBody<T> {
     /// Makes the members, which were changed, the body as it came.
     pub fn keep_members(&mut self) {
         if self.original.is_some() {
-            // Values of JSON: this cannot fail.
-            let text = serde_json::to_vec(&self.members).unwrap_or_default();
+            // Values of JSON: neither can fail.
+            let bytes = Bytes::from(serde_json::to_vec(&self.members).unwrap_or_default());
             if let Some(reserved) = &self.reserved {
-                reserved.add(text.len());
+                reserved.add(bytes.len());
             }
-            self.original = Some(text.into());
+            let members = Members::parse(&bytes).unwrap_or_default();
+            self.original = Some((bytes, members));
         }
     }
 
@@ -157,21 +154,27 @@ impl<T: Described> JsonBody<T> {
     }
 }
 
-impl<T: Send + 'static> FromRequest<ApiState> for JsonBody<T> {
+impl<T: Described + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let form = form_type(&parts);
+        let form = form_type(&parts.headers).filter(|_| T::TAKES_FORMS);
         if form.is_none() {
             check_media_type(&parts.headers)?;
         }
-        let (bytes, permit) = read_body(&parts, body, state).await?;
+        let settings = &state.settings;
+        let limit = match parts.extensions.get::<Sdk>() {
+            None if !T::HAS_PICTURES => settings.max_body_bytes,
+            _ => settings.max_sdk_body_bytes,
+        };
+        let (bytes, permit) = read_body(&parts, body, state, limit).await?;
         if let Some(content_type) = form {
             return Self::of_form(&parts, bytes, &content_type, permit).await;
         }
         let repeats = parts.headers.contains_key(RETRY_COUNT);
-        let keeps = Sdk::of(parts.uri.path()).is_some();
+        let sdk = parts.extensions.get::<Sdk>();
+        let keeps = sdk.is_some();
         let is_slow = permit.is_some();
         let reserved = memory::current();
         let reading = move || Self::of(bytes, repeats, keeps, (permit, reserved));
@@ -181,7 +184,7 @@ impl<T: Send + 'static> FromRequest<ApiState> for JsonBody<T> {
             reading()?
         };
         // No route takes both a body and a query, but for what Anthropic's SDKs add.
-        body.errors.extend(match Sdk::of(parts.uri.path()) {
+        body.errors.extend(match sdk {
             Some(Sdk::Anthropic) => Query::<BetaQuery>::of(&parts).parse().1,
             _ => Query::<()>::of(&parts).parse().1,
         });
@@ -189,12 +192,11 @@ impl<T: Send + 'static> FromRequest<ApiState> for JsonBody<T> {
     }
 }
 
-/// The type of a form, on the one route that takes forms.
-fn form_type(parts: &Parts) -> Option<String> {
-    let is_form = media_type(&parts.headers)?.eq_ignore_ascii_case("multipart/form-data");
-    let takes_forms = parts.uri.path() == EDITS && is_plain(&parts.headers);
-    let value = parts.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-    (is_form && takes_forms).then(|| value.to_owned())
+/// The type of a form, with its boundary.
+fn form_type(headers: &HeaderMap) -> Option<String> {
+    let is_form = media_type(headers)?.eq_ignore_ascii_case("multipart/form-data");
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    (is_form && is_plain(headers)).then(|| value.to_owned())
 }
 
 impl<T> JsonBody<T> {
@@ -234,20 +236,17 @@ impl<T> JsonBody<T> {
         keeps: bool,
         (permit, reserved): (Option<Permit<Party>>, Option<Arc<Reservation>>),
     ) -> Result<Self, ApiError> {
-        let value = parse(&bytes, reserved.as_deref())?;
+        let (value, members, errors) = parse(&bytes, reserved.as_deref())?;
         if keeps {
             // The strings that are read from it.
             reserve(reserved.as_deref(), bytes.len())?;
         }
-        let errors = nul_errors(&value).collect();
-        let Value::Object(members) = value else {
-            return Err(ApiError::malformed_json("the body must be a JSON object"));
-        };
+        let digest = repeats.then(|| Sha256::digest(&bytes).into());
         Ok(Self {
-            members,
+            members: object(value)?,
             errors,
-            digest: repeats.then(|| Sha256::digest(&bytes).into()),
-            original: keeps.then_some(bytes),
+            digest,
+            original: keeps.then_some((bytes, members)),
             permit,
             reserved,
             body: PhantomData,
@@ -284,19 +283,16 @@ impl<T> FromRequest<ApiState> for OptionalBody<T> {
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let (bytes, _) = read_body(&parts, body, state).await?;
-        let mut value = Value::Object(Map::new());
+        let limit = state.settings.max_body_bytes;
+        let (bytes, _) = read_body(&parts, body, state, limit).await?;
+        let (mut value, mut errors) = (Value::Object(Map::new()), Vec::new());
         if !bytes.is_empty() {
             check_media_type(&parts.headers)?;
-            value = parse(&bytes, memory::current().as_deref())?;
+            (value, _, errors) = parse(&bytes, memory::current().as_deref())?;
         }
-        let mut errors: Vec<FieldError> = nul_errors(&value).collect();
         errors.extend(Query::<()>::of(&parts).parse().1);
-        let Value::Object(members) = value else {
-            return Err(ApiError::malformed_json("the body must be a JSON object"));
-        };
         Ok(Self {
-            members,
+            members: object(value)?,
             errors,
             body: PhantomData,
         })
@@ -316,7 +312,7 @@ impl FromRequest<ApiState> for NoBody {
     }
 }
 
-/// A body of any type.
+/// A picture, or a file that claims to be one.
 #[derive(Debug)]
 pub struct RawBody {
     /// Its type, in lower case and without parameters; empty if it is compressed.
@@ -333,7 +329,7 @@ impl FromRequest<ApiState> for RawBody {
         let (parts, body) = request.into_parts();
         let media_type = media_type(&parts.headers).filter(|_| is_plain(&parts.headers));
         let media_type = media_type.unwrap_or_default().to_ascii_lowercase();
-        let (bytes, permit) = read_body(&parts, body, state).await?;
+        let (bytes, permit) = read_body(&parts, body, state, MAX_PICTURE_BYTES).await?;
         Ok(Self {
             media_type,
             bytes,
@@ -342,19 +338,37 @@ impl FromRequest<ApiState> for RawBody {
     }
 }
 
-fn parse(bytes: &[u8], reserved: Option<&Reservation>) -> Result<Value, ApiError> {
+/// The value of a body, its members as they were sent, and where it contains U+0000.
+fn parse(
+    bytes: &Bytes,
+    reserved: Option<&Reservation>,
+) -> Result<(Value, Members, Vec<FieldError>), ApiError> {
     let is_full = Cell::new(false);
     let reserve = |bytes| {
         let has_room = reserved.is_none_or(|reserved| reserved.try_add(bytes));
         is_full.set(!has_room);
         has_room
     };
-    json::parse_within(bytes, &reserve).map_err(|error| {
+    let parsed = json::parse_object(bytes, &reserve).map_err(|error| {
         if is_full.get() {
             return ApiError::overloaded();
         }
         ApiError::malformed_json(format!("the body is not valid JSON: {error}"))
-    })
+    });
+    let (value, members) = parsed?;
+    let errors = if json::may_have_nul(bytes) {
+        nul_errors(&value).collect()
+    } else {
+        Vec::new()
+    };
+    Ok((value, members, errors))
+}
+
+fn object(value: Value) -> Result<Map<String, Value>, ApiError> {
+    match value {
+        Value::Object(members) => Ok(members),
+        _ => Err(ApiError::malformed_json("the body must be a JSON object")),
+    }
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
@@ -377,25 +391,14 @@ fn is_plain(headers: &HeaderMap) -> bool {
     encoding.is_none_or(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// The largest body of a route.
-fn max_bytes(path: &str, settings: &Settings) -> usize {
-    match path {
-        UPLOADS => MAX_PICTURE_BYTES,
-        // Inputs may be part of them.
-        IMAGE | VIDEO | ESTIMATE => settings.max_sdk_body_bytes,
-        _ if Sdk::of(path).is_some() => settings.max_sdk_body_bytes,
-        _ => settings.max_body_bytes,
-    }
-}
-
 /// Reads a body, with a permit where it may be larger than those of most routes.
 async fn read_body(
     parts: &Parts,
     body: Body,
     state: &ApiState,
+    limit: usize,
 ) -> Result<(Bytes, Option<Permit<Party>>), ApiError> {
     let settings = &state.settings;
-    let limit = max_bytes(parts.uri.path(), settings);
     let announced = parts
         .headers
         .get(header::CONTENT_LENGTH)
@@ -418,7 +421,8 @@ async fn read_body(
     }
     let bytes = collect(body, announced, limit, settings.body_timeout).await?;
     if let Some(seat) = seat {
-        seat.reacquire()?;
+        let admitted = seat.reacquire();
+        admitted.then_some(()).ok_or_else(ApiError::overloaded)?;
     }
     if permit.is_none() && bytes.len() > SLOW_BYTES {
         let slot = parts.extensions.get::<CallerSlot>();

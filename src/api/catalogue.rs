@@ -1,4 +1,4 @@
-//! What this server offers: public, without a token.
+//! Models and providers of this server; public, without a token.
 
 use axum::{
     Json,
@@ -32,7 +32,7 @@ pub struct ModelBody {
     pub r#type: Modality,
     /// Prices in credits.
     pub prices: Prices,
-    /// What it takes.
+    /// The limits of its requests.
     pub limits: Limits,
     /// Whether it serves requests to this provider that name no model.
     pub default: bool,
@@ -53,11 +53,11 @@ pub struct ModelsBody {
 pub struct ProviderBody {
     /// Its name.
     pub id: String,
-    /// What it makes.
+    /// The types that it generates.
     pub types: Vec<Modality>,
     /// Its default model of each type.
     pub default_models: BTreeMap<Modality, String>,
-    /// Of which types it serves requests that name no provider.
+    /// The types for which requests without a provider go to it.
     pub default_for: Vec<Modality>,
 }
 
@@ -68,7 +68,7 @@ pub struct ProvidersBody {
     pub data: Vec<ProviderBody>,
 }
 
-/// What a model takes, by its modality.
+/// The limits of a model, by its modality.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Limits {

@@ -1,4 +1,4 @@
-//! What the account owns and how it moved.
+//! The account's balance and ledger.
 
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
@@ -54,12 +54,12 @@ impl Input for LedgerQuery {
     }
 }
 
-/// What an account owns.
+/// The balance of an account.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct BalanceBody {
-    /// What is owned.
+    /// All credits of the account.
     pub balance: Credits,
-    /// What running work may cost at most.
+    /// The maximum cost of running work.
     pub held: Credits,
     /// `balance - held`.
     pub available: Credits,
@@ -73,11 +73,11 @@ pub struct LedgerEntryBody {
     /// grant, hold, charge, release, adjustment or refund.
     #[schema(example = "charge")]
     pub kind: String,
-    /// What was moved; negative only in adjustments.
+    /// The amount that was moved; negative only in adjustments.
     pub amount: Credits,
     /// The balance after it.
     pub balance: Credits,
-    /// What was held after it.
+    /// The credits on hold after it.
     pub held: Credits,
     /// The generation that it belongs to.
     #[schema(required, nullable)]
@@ -85,7 +85,7 @@ pub struct LedgerEntryBody {
     /// The operator's note.
     #[schema(required, nullable)]
     pub reference: Option<String>,
-    /// When.
+    /// When it was recorded.
     #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 pub use code::{Code, ErrorType};
 pub use sdk::{AnthropicError, GENERATION, OpenAiError, sdk_status};
 
-use super::{media::MediaLinks, record::GenerationRecord};
+use super::{links::MediaLinks, record::GenerationRecord};
 use crate::{
     domain::{
         generation::{Failure, FailureCode, Generation},
@@ -36,14 +36,13 @@ const BUSY_RETRY_SECONDS: u64 = 1;
 /// The longest wait that is passed on from a provider.
 const MAX_RETRY_SECONDS: u64 = 600;
 
-/// An error on its way to the client.
 #[derive(Debug, Clone)]
 pub struct ApiError(Box<Content>);
 
 #[derive(Debug, Clone)]
 struct Content {
     code: Code,
-    /// As the code has it, but for what a library answered with.
+    /// The code's status, unless a library answered with another one.
     status: StatusCode,
     message: String,
     errors: Vec<FieldError>,
@@ -53,7 +52,7 @@ struct Content {
     generation: Option<Box<GenerationRecord>>,
 }
 
-/// The members in the order of the contract.
+/// The members in their documented order.
 #[derive(Serialize)]
 struct Envelope<'a> {
     error: ErrorBody<'a>,
@@ -275,7 +274,7 @@ impl ApiError {
         self
     }
 
-    /// 409: what was asked for was cut short by its owner.
+    /// 409: the owner cancelled the generation.
     pub fn cancelled() -> Self {
         Self::new(Code::Cancelled, "the generation was cancelled")
     }
@@ -377,12 +376,10 @@ impl ApiError {
         self.0.code
     }
 
-    /// The generation that the error names.
     fn generation(&self) -> Option<GenerationId> {
         self.0.generation.as_ref().map(|record| record.summary.uuid)
     }
 
-    /// The body, as JSON.
     pub fn body(&self, request_id: &str) -> String {
         let content = &self.0;
         let envelope = Envelope {

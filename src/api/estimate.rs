@@ -1,4 +1,4 @@
-//! What a generation would cost.
+//! Estimates of the cost of a generation.
 
 use axum::{Json, extract::State};
 use serde::Serialize;
@@ -17,9 +17,9 @@ use crate::domain::{
     request::{GenerationRequest, InputRole},
 };
 
-pub const ESTIMATE: &str = "/v1/credits/estimate";
+const ESTIMATE: &str = "/v1/credits/estimate";
 
-/// What a generation would cost.
+/// The estimated cost of a generation.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct EstimateBody {
     /// Modality.
@@ -30,7 +30,7 @@ pub struct EstimateBody {
     pub model: String,
     /// The ceiling of its cost; what is charged is never above it.
     pub estimated: Credits,
-    /// What would be held: the same.
+    /// The credits that would be held: the same amount.
     pub hold: Credits,
     /// Whether it could be held now: within what is available, the key's own cap and the
     /// request's `max_cost`.
@@ -58,8 +58,8 @@ pub struct EstimatedInputBody {
 
 /// Estimate a generation
 ///
-/// Takes what the generation would take, and its `type`. Checks it likewise, templates
-/// included, and makes nothing.
+/// Takes the generation's body and its `type`. Validates it like a generation, including templates,
+/// and creates nothing.
 #[utoipa::path(
     post, path = ESTIMATE, tag = "credits",
     responses((status = 200, description = "What would be held", body = EstimateBody)),

@@ -1,43 +1,42 @@
-//! What handlers take: a caller with a permission, a checked query, an id. Bodies have a file of
-//! their own.
+//! Arguments of handlers: a caller with a permission, a checked query, an id. Bodies have their own
+//! file.
 
 use std::{convert::Infallible, marker::PhantomData};
 
 use axum::extract::{FromRequestParts, Path};
 use chrono::{DateTime, Utc};
-use http::{HeaderMap, header, request::Parts};
+use http::{HeaderMap, HeaderName, Method, header, request::Parts};
 use serde_json::{Map, Value};
 
 use super::{
     ApiState,
+    context::{CallerSlot, IDEMPOTENCY_KEY, Page, RETRY_COUNT, Sdk},
     error::ApiError,
-    generate::IDEMPOTENCY_KEY,
-    middleware::{CallerSlot, Page},
-    surfaces::{RETRY_COUNT, Sdk},
 };
 use crate::{
     domain::{
         ability::Ability,
         form_token::FormToken,
-        ids::{ApiKeyId, GenerationId, TemplateId, UploadId, WebhookDeliveryId, WebhookId},
+        ids::{
+            AccountId, ApiKeyId, GenerationId, TemplateId, UploadId, WebhookDeliveryId, WebhookId,
+        },
         json,
-        validate::{FieldCode, FieldError, Input, MAX_ERRORS, read_query},
+        validate::{FieldCode, FieldError, Fields, Input, MAX_ERRORS, read_query, text},
     },
     memory,
     service::{ServiceError, TokenRefusal, auth::Caller},
 };
 
-/// The largest body that is read before its sender's key, which was good a moment ago.
-const PRESUMED_BYTES: usize = 64 << 10;
+/// Names the account that an operator's GET request reads.
+pub const VIEWED_ACCOUNT: HeaderName = HeaderName::from_static("x-gensvc-account");
 
-/// What a route needs of its caller. A type, so that a handler cannot forget it.
+/// The permission that a route requires. A type, so that a handler cannot omit it.
 pub trait Permission: Send + Sync {
     /// Its name in the document: an ability, or what stands in for one.
     const NAME: &'static str;
-    /// Whether such a request usually places a hold, which reads the key.
+    /// Whether such a request usually places a hold, which can check the key.
     const HOLDS: bool;
 
-    /// Refuses a caller who may not.
     fn check(caller: &Caller) -> Result<(), ServiceError>;
 }
 
@@ -79,16 +78,17 @@ permissions! {
     AnyToken: "any", false => Caller::require_active;
     /// Any ability to generate: uploads serve all types.
     UsePictures: "generate:*", false => Caller::require_any_generation;
-    /// The ability of the generation's type, which is looked at when it is known.
+    /// The ability of the generation's type, which the service checks when it knows the type.
     OfTheType: "of the type", false => Caller::require_active;
     SessionOnly: "session", false => Caller::require_session;
 }
 
-/// A caller who is known, within the rate limit, and permitted: 401, 429, 403, in this order.
+/// A caller that is authenticated, within the rate limit, and permitted: otherwise 401, 429 or 403,
+/// in this order.
 #[derive(Debug)]
 pub struct Authorized<P> {
     pub caller: Caller,
-    /// Before anything was read for the request.
+    /// The time before the first statement of the request.
     pub arrived: DateTime<Utc>,
     permission: PhantomData<P>,
 }
@@ -97,58 +97,79 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        let viewed = viewed_account(parts)?;
         let token = token(parts).map_err(ApiError::token)?;
         let arrived = state.service.now();
-        if P::HOLDS
-            && may_presume(&parts.headers)
-            && let Some(slot) = parts.extensions.get::<CallerSlot>()
-            && let Some(caller) = state.service.presume(token)
-        {
-            slot.presume(&caller, &state.service, P::check);
-            P::check(&caller)?;
-            memory::charge_to(caller.account_id);
-            return Ok(Self {
-                caller,
-                arrived,
-                permission: PhantomData,
-            });
-        }
         let page = parts.extensions.get::<Page>();
         let counts = page.is_none_or(Page::counts);
-        let known = state.service.authenticate(token, counts).await?;
+        let may_defer = P::HOLDS && is_new(&parts.headers);
+        let authenticating = state.service.authenticate(token, counts, may_defer);
+        let caller = authenticating.await?;
         if let Some(page) = page.filter(|_| counts) {
-            page.set(&known, state.service.now());
+            page.set(&caller, state.service.now());
         }
         if let Some(slot) = parts.extensions.get::<CallerSlot>() {
-            slot.set(&known, state.service.now());
+            slot.set(&caller, state.service.now());
         }
-        if known.rate.retry_after_seconds.is_some() {
-            return Err(ServiceError::RateLimited(known.rate).into());
-        }
-        P::check(&known.caller)?;
-        memory::charge_to(known.caller.account_id);
+        caller.check_rate()?;
+        memory::charge_to(caller.account_id);
+        let caller = match viewed {
+            Some(account) => view_as(state, &caller, account, parts).await?,
+            None => caller,
+        };
+        P::check(&caller)?;
         Ok(Self {
-            caller: known.caller,
+            caller,
             arrived,
             permission: PhantomData,
         })
     }
 }
 
-/// Whether so little is asked that it may be looked at before the key is: nothing that was made
-/// before, and no large body.
-fn may_presume(headers: &HeaderMap) -> bool {
-    let length = headers.get(header::CONTENT_LENGTH);
-    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-    let is_new = !headers.contains_key(IDEMPOTENCY_KEY)
-        && headers.get(RETRY_COUNT).is_none_or(|count| count == "0");
-    is_new && length.is_some_and(|length: usize| length <= PRESUMED_BYTES)
+/// The account of [`VIEWED_ACCOUNT`], which only reads may name.
+fn viewed_account(parts: &Parts) -> Result<Option<AccountId>, ApiError> {
+    let mut values = parts.headers.get_all(&VIEWED_ACCOUNT).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if parts.method != Method::GET && parts.method != Method::HEAD {
+        return Err(ApiError::invalid_header(
+            "X-Gensvc-Account is for GET requests; the routes below /v1/admin change accounts",
+        ));
+    }
+    let id = value.to_str().ok().and_then(number).map(AccountId);
+    match id.filter(|_| values.next().is_none()) {
+        Some(id) => Ok(Some(id)),
+        None => Err(ApiError::invalid_header(
+            "X-Gensvc-Account must be given once, as the id of an account",
+        )),
+    }
+}
+
+/// The caller by which an operator reads an account; each read is logged.
+async fn view_as(
+    state: &ApiState,
+    operator: &Caller,
+    account: AccountId,
+    parts: &Parts,
+) -> Result<Caller, ApiError> {
+    let caller = state.service.view_as(operator, account).await?;
+    let (user, path) = (caller.user_id.map(|id| id.0), parts.uri.path());
+    tracing::info!(user, account = account.0, path, "operator read an account");
+    Ok(caller)
+}
+
+/// Whether a request cannot be a replay or a retry, so that it may start before its key is checked.
+/// Its body counts against the memory of the key's account.
+fn is_new(headers: &HeaderMap) -> bool {
+    !headers.contains_key(IDEMPOTENCY_KEY)
+        && headers.get(RETRY_COUNT).is_none_or(|count| count == "0")
 }
 
 /// The token of a request: the bearer's, or the one that Anthropic's SDKs send as a key.
 fn token(parts: &Parts) -> Result<&str, TokenRefusal> {
     let key = parts.headers.get("x-api-key");
-    match key.filter(|_| Sdk::of(parts.uri.path()) == Some(Sdk::Anthropic)) {
+    match key.filter(|_| parts.extensions.get() == Some(&Sdk::Anthropic)) {
         Some(key) if !parts.headers.contains_key(header::AUTHORIZATION) => {
             key.to_str().map_err(|_| TokenRefusal::Invalid)
         }
@@ -178,7 +199,7 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
 #[derive(Debug)]
 pub struct Query<T> {
     members: Map<String, Value>,
-    /// What is wrong with it before any parameter is looked at.
+    /// Errors found before the parameters are read.
     errors: Vec<FieldError>,
     parameters: PhantomData<T>,
 }
@@ -227,6 +248,17 @@ impl<T: Input + Send> FromRequestParts<ApiState> for Query<T> {
     }
 }
 
+/// The query that Anthropic's SDKs add to their paths.
+pub struct BetaQuery;
+
+impl Input for BetaQuery {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let about = "Accepted and ignored.";
+        fields.optional("beta", about, text(usize::MAX));
+        Some(Self)
+    }
+}
+
 /// The query of a route that takes none.
 #[derive(Debug)]
 pub struct NoQuery;
@@ -244,7 +276,6 @@ pub fn nul_errors(value: &Value) -> impl Iterator<Item = FieldError> {
     json::nul_paths(value).into_iter().map(error)
 }
 
-/// The value, if nothing is wrong with it.
 pub fn into_result<T>(value: Option<T>, mut errors: Vec<FieldError>) -> Result<T, ApiError> {
     match value {
         Some(value) if errors.is_empty() => Ok(value),
@@ -255,8 +286,8 @@ pub fn into_result<T>(value: Option<T>, mut errors: Vec<FieldError>) -> Result<T
     }
 }
 
-/// The token of the console's form that a request stands for. Only the console, which is part of
-/// the process, can set it.
+/// The token of the form that a request of the console submits. Only the console, in this process,
+/// can set it.
 #[derive(Debug)]
 pub struct SubmittedForm(pub Option<FormToken>);
 
@@ -289,29 +320,23 @@ impl FromPath for UploadId {
     }
 }
 
-impl FromPath for ApiKeyId {
-    fn from_path(text: &str) -> Option<Self> {
-        number(text).map(Self)
-    }
+macro_rules! numeric_ids {
+    ($($id:ident),+) => {$(
+        impl FromPath for $id {
+            fn from_path(text: &str) -> Option<Self> {
+                number(text).map(Self)
+            }
+        }
+    )+};
 }
 
-impl FromPath for WebhookId {
-    fn from_path(text: &str) -> Option<Self> {
-        number(text).map(Self)
-    }
-}
-
-impl FromPath for TemplateId {
-    fn from_path(text: &str) -> Option<Self> {
-        number(text).map(Self)
-    }
-}
-
-impl FromPath for WebhookDeliveryId {
-    fn from_path(text: &str) -> Option<Self> {
-        number(text).map(Self)
-    }
-}
+numeric_ids!(
+    AccountId,
+    ApiKeyId,
+    WebhookId,
+    TemplateId,
+    WebhookDeliveryId
+);
 
 /// A numeric id, as it is written in a path.
 fn number(text: &str) -> Option<i64> {

@@ -1,6 +1,6 @@
 //! POST /v1/generate/...: one answer, an event stream, or 202 at once.
 
-use std::sync::Arc;
+use std::{io, time::Duration};
 
 use axum::{
     Json,
@@ -8,27 +8,28 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
 use super::{
     ApiState,
-    admission::RequestPermit,
     body::JsonBody,
+    context::{IDEMPOTENCY_KEY, RequestPermit},
     error::ApiError,
     extract::{Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo},
+    links::MediaLinks,
     prefer::Prefer,
-    record::GenerationRecord,
-    stream::{self, StreamEvent},
+    record::{GenerationRecord, mark_replay},
+    stream::{self, Events},
 };
 use crate::{
     domain::{
-        conversation::Visibility,
+        conversation::{Delta, Visibility},
         generation::{Generation, Status},
-        ids::GenerationId,
         request::{GenerationRequest, ImageRequest, SpeechRequest, TextRequest, VideoRequest},
         validate::Body,
     },
-    jobs::Handle,
     providers::{DeltaSink, Deltas},
     service::{
         ServiceError,
@@ -38,19 +39,21 @@ use crate::{
 };
 
 const TEXT: &str = "/v1/generate/text";
-pub const IMAGE: &str = "/v1/generate/image";
-pub const VIDEO: &str = "/v1/generate/video";
+const IMAGE: &str = "/v1/generate/image";
+const VIDEO: &str = "/v1/generate/video";
 const AUDIO: &str = "/v1/generate/audio";
-pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Seconds after which an unfinished generation is worth another look.
 pub const POLL_SECONDS: u64 = 5;
+
+/// Silence after which a stream is sent a comment; the API promises 15 s.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Headers of a route that answers when it is finished.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it is a document, not a reader")]
 struct SyncHeaders {
-    /// 1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours.
+    /// 1 to 255 visible ASCII characters. For 24 hours, the same key with the same request returns the first generation.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<String>,
     /// `respond-async`: answer 202 at once, to be polled.
@@ -63,10 +66,10 @@ struct SyncHeaders {
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it is a document, not a reader")]
 struct AsyncHeaders {
-    /// 1 to 255 visible ASCII characters. The same key with the same request returns the generation first made, for 24 hours.
+    /// 1 to 255 visible ASCII characters. For 24 hours, the same key with the same request returns the first generation.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<String>,
-    /// `wait=N`, 1 to 60 seconds: answer when it is finished, at latest then.
+    /// `wait=N`, 1 to 60 seconds: answer when the generation is finished, or after N seconds.
     #[param(rename = "Prefer")]
     prefer: Option<String>,
 }
@@ -83,10 +86,8 @@ struct AsyncHeaders {
     post, path = TEXT, tag = "generate", params(SyncHeaders),
     responses(
         (status = 200, description = "The completed generation. With `stream` true: server-sent events `generation`, `delta`, then `completed` or `failed`.",
-            content((GenerationRecord = "application/json"), (StreamEvent = "text/event-stream")),
-            headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
-        (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or of a replay that a stop of the server keeps from waiting", body = GenerationRecord,
-            headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
+            content((GenerationRecord = "application/json"), (StreamEvent = "text/event-stream"))),
+        (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or a replay while the server stops", body = GenerationRecord),
     ),
 )]
 pub async fn text(
@@ -101,14 +102,19 @@ pub async fn text(
     let Some(deltas) = deltas else {
         return answer_sync(&state, &caller, &headers, &permit, submitted).await;
     };
-    Ok(match submitted {
-        Submitted::New(record, handle) => stream::live(state, caller, *record, handle, deltas),
-        Submitted::Queued(record, _) => stream::replayed(state, caller, *record),
-        Submitted::Replay(id) | Submitted::Joined(id) => {
-            let record = state.service.generation(&caller, id).await?;
-            replayed(stream::replayed(state, caller, record))
-        }
-    })
+    let is_replay = submitted.is_replay();
+    let (submitted, record) = state.service.record_of(&caller, submitted).await?;
+    let events = RecordEvents {
+        begin: Some(GenerationRecord::of(record, state.links())),
+        links: state.links().clone(),
+    };
+    let end = async move {
+        let ended = state.service.wait_for_end(&caller, submitted, true, || ());
+        ended.await
+    };
+    let events = stream::events(events, None, deltas, end, KEEP_ALIVE);
+    let response = stream::response(events);
+    Ok(mark_replay(response, is_replay))
 }
 
 /// Generate images
@@ -121,10 +127,8 @@ pub async fn text(
 #[utoipa::path(
     post, path = IMAGE, tag = "generate", params(SyncHeaders),
     responses(
-        (status = 200, description = "The completed generation", body = GenerationRecord,
-            headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
-        (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or of a replay that a stop of the server keeps from waiting", body = GenerationRecord,
-            headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
+        (status = 200, description = "The completed generation", body = GenerationRecord),
+        (status = 202, description = "The generation, processing: with `Prefer: respond-async`, or a replay while the server stops", body = GenerationRecord),
     ),
 )]
 pub async fn image(
@@ -144,10 +148,8 @@ pub async fn image(
 #[utoipa::path(
     post, path = VIDEO, tag = "generate", params(AsyncHeaders),
     responses(
-        (status = 200, description = "The completed generation", body = GenerationRecord,
-            headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
-        (status = 202, description = "The generation, processing", body = GenerationRecord,
-            headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
+        (status = 200, description = "The completed generation", body = GenerationRecord),
+        (status = 202, description = "The generation, processing", body = GenerationRecord),
     ),
 )]
 pub async fn video(
@@ -167,10 +169,8 @@ pub async fn video(
 #[utoipa::path(
     post, path = AUDIO, tag = "generate", params(AsyncHeaders),
     responses(
-        (status = 200, description = "The completed generation", body = GenerationRecord,
-            headers(("Idempotent-Replayed" = String, description = "`true` when an earlier request with the same Idempotency-Key made it"))),
-        (status = 202, description = "The generation, processing", body = GenerationRecord,
-            headers(("Location" = String, description = "Where to poll"), ("Retry-After" = u64, description = "Seconds"))),
+        (status = 200, description = "The completed generation", body = GenerationRecord),
+        (status = 202, description = "The generation, processing", body = GenerationRecord),
     ),
 )]
 pub async fn audio(
@@ -182,6 +182,70 @@ pub async fn audio(
 ) -> Result<Response, ApiError> {
     let (submitted, _) = submit(&state, &auth.caller, &headers, AUDIO, body).await?;
     answer_queued(&state, &auth.caller, &headers, &permit, submitted).await
+}
+
+/// The events of a stream: `generation`, `delta`..., then `completed` or `failed`.
+struct RecordEvents {
+    begin: Option<GenerationRecord>,
+    links: MediaLinks,
+}
+
+impl Events for RecordEvents {
+    type End = Result<Generation, ServiceError>;
+
+    fn begin(&mut self) -> String {
+        event("generation", &self.begin.take())
+    }
+
+    fn piece(&mut self, piece: &Delta) -> String {
+        match piece {
+            Delta::Text(text) => event("delta", &json!({ "text": text })),
+            // The answer to a prompt is text only, and reasoning is not shown.
+            _ => String::new(),
+        }
+    }
+
+    fn keep_alive(&mut self) -> String {
+        ":\n\n".to_owned()
+    }
+
+    fn end(&mut self, end: Self::End, pieces: &Deltas) -> io::Result<String> {
+        let Ok(record) = end else {
+            return Ok(String::new());
+        };
+        let text = record.result.as_deref().unwrap_or_default();
+        // The record, its events and a copy may be in memory at once.
+        if !pieces.reserve(3 * text.len()) {
+            return Err(io::Error::other(
+                "no memory is left for the end of a stream",
+            ));
+        }
+        let rest = pieces.rest_of_text(text);
+        let rest = rest.map(|text| event("delta", &json!({ "text": text })));
+        let name = match record.status {
+            Status::Failed => "failed",
+            _ => "completed",
+        };
+        let last = event(name, &GenerationRecord::of(record, &self.links));
+        Ok(rest.unwrap_or_default() + &last)
+    }
+}
+
+fn event(name: &str, data: &impl Serialize) -> String {
+    let data = serde_json::to_string(data).unwrap_or_default();
+    format!("event: {name}\ndata: {data}\n\n")
+}
+
+/// One event of the stream, as the document shows it.
+#[derive(ToSchema)]
+#[schema(example = json!({"event": "delta", "data": "{\"text\":\"Exact\"}"}))]
+#[expect(dead_code, reason = "it is a document, not a writer")]
+pub struct StreamEvent {
+    /// First `generation`, then `delta` as text arrives, last `completed` or `failed`.
+    #[schema(pattern = "^(generation|delta|completed|failed)$")]
+    event: String,
+    /// JSON: `{"text": "..."}` of a `delta`, else the generation's record.
+    data: String,
 }
 
 /// Reads a body and submits its request; with what a streamed text will deliver.
@@ -211,7 +275,7 @@ where
     Ok((submitted, deltas))
 }
 
-/// The answer of a synchronous route: when it is finished, unless it need not wait.
+/// Answers a synchronous route, at the end of the generation unless `Prefer` says otherwise.
 async fn answer_sync(
     state: &ApiState,
     caller: &Caller,
@@ -219,84 +283,32 @@ async fn answer_sync(
     permit: &RequestPermit,
     submitted: Submitted,
 ) -> Result<Response, ApiError> {
-    let at_once = Prefer::read(headers).respond_async;
-    match submitted {
-        Submitted::Queued(record, _) => Ok(accepted(state, *record)),
-        Submitted::New(record, _) if at_once => Ok(preferred(accepted(state, *record))),
-        Submitted::New(record, handle) => {
-            let ended = end(state, caller, permit, *record, handle).await?;
-            Ok(finished(state, ended))
+    let is_replay = submitted.is_replay();
+    let response = if Prefer::read(headers).respond_async {
+        let (_, record) = state.service.record_of(caller, submitted).await?;
+        if record.status.is_finished() {
+            finished(state, record)
+        } else {
+            let mut response = accepted(state, record);
+            let applied = HeaderValue::from_static("respond-async");
+            response.headers_mut().insert("preference-applied", applied);
+            response
         }
-        Submitted::Replay(id) | Submitted::Joined(id) if at_once => {
-            let record = state.service.generation(caller, id).await?;
-            Ok(replayed(if record.status.is_finished() {
-                finished(state, record)
-            } else {
-                preferred(accepted(state, record))
-            }))
-        }
-        Submitted::Replay(id) | Submitted::Joined(id) => {
-            let record = state
-                .service
-                .replay(caller, id, || permit.release())
-                .await?;
-            Ok(replayed(if record.status.is_finished() {
-                finished(state, record)
-            } else {
-                accepted(state, record)
-            }))
-        }
-    }
-}
-
-/// Waits for the end of a generation that was just created.
-pub async fn end(
-    state: &ApiState,
-    caller: &Caller,
-    permit: &RequestPermit,
-    record: Generation,
-    handle: Handle,
-) -> Result<Generation, ApiError> {
-    permit.release();
-    let (service, id) = (&state.service, record.id);
-    let ended = tokio::select! {
-        biased;
-        ended = handle.finished() => ended,
-        () = service.given_up() => {
-            return Err(ServiceError::StoppedWaiting(Box::new(record)).into());
+    } else {
+        let waiting = || permit.release();
+        let ended = state
+            .service
+            .wait_for_end(caller, submitted, false, waiting);
+        match ended.await {
+            Err(ServiceError::StoppedWaiting(record)) if is_replay => accepted(state, *record),
+            ended => finished(state, ended?),
         }
     };
-    match ended {
-        Some(record) => Ok(Arc::unwrap_or_clone(record)),
-        // Its task ended without a record: it was ended elsewhere and deleted, the process is
-        // stopping, or the database refused the settlement.
-        None => match service.generation(caller, id).await {
-            Err(ServiceError::NotFound) => Err(missing(state, caller, id).await),
-            Err(error) => Err(error.into()),
-            Ok(ended) if ended.status.is_finished() => Ok(ended),
-            Ok(running) if service.is_draining() => {
-                Err(ServiceError::StoppedWaiting(Box::new(running)).into())
-            }
-            Ok(_) => Err(ApiError::internal()),
-        },
-    }
+    Ok(mark_replay(response, is_replay))
 }
 
-/// The answer to a request whose generation is not found any more: how it ended, 404 if it was
-/// completed and deleted, or 503 if the database was set back to before its creation.
-pub async fn missing(state: &ApiState, caller: &Caller, id: GenerationId) -> ApiError {
-    match state.service.generation_or_remains(caller, id).await {
-        Ok(remains) if remains.status == Status::Failed => {
-            ApiError::failed_generation(remains, state.links())
-        }
-        Ok(_) => ApiError::not_found("the generation was deleted"),
-        Err(ServiceError::NotFound) => ApiError::database_unavailable(),
-        Err(error) => error.into(),
-    }
-}
-
-/// The answer of an asynchronous route: at once, unless it is to wait. A generation that is
-/// finished by then answers 200, however it ended.
+/// Answers an asynchronous route: at once, or after the wait that `Prefer` asks for. A generation
+/// that is finished by then is answered with 200, also if it failed.
 async fn answer_queued(
     state: &ApiState,
     caller: &Caller,
@@ -304,35 +316,27 @@ async fn answer_queued(
     permit: &RequestPermit,
     submitted: Submitted,
 ) -> Result<Response, ApiError> {
-    let (id, mut record, is_replay) = match submitted {
-        Submitted::New(record, _) | Submitted::Queued(record, _) => {
-            (record.id, Some(*record), false)
-        }
-        Submitted::Replay(id) | Submitted::Joined(id) => (id, None, true),
-    };
-    let wait = Prefer::read(headers).wait;
-    let mut waited = false;
-    if wait.is_some() || is_replay {
-        let within = wait.unwrap_or_default();
-        let found = state
-            .service
-            .generation_within(caller, id, within, || permit.release());
+    let (service, is_replay) = (&state.service, submitted.is_replay());
+    let (_, mut record) = service.record_of(caller, submitted).await?;
+    let mut applied = None;
+    if let Some(wait) = Prefer::read(headers).wait {
+        let found = service.generation_within(caller, record.id, wait, || permit.release());
         match found.await {
             Ok(found) => {
-                waited = found.waited;
-                record = Some(found.generation);
+                applied = Prefer::applied_wait(wait).filter(|_| found.waited);
+                record = found.generation;
             }
             Err(ServiceError::NotFound) if !is_replay => {
-                return Err(missing(state, caller, id).await);
+                let remains = service.remains(caller, record.id).await?;
+                return Err(ApiError::failed_generation(remains, state.links()));
             }
-            // It was created: a caller who learns that will not repeat the request.
-            Err(error) if record.is_none() => return Err(error.into()),
+            Err(ServiceError::NotFound) => return Err(ServiceError::NotFound.into()),
+            // It was created: a caller who knows that will not create it again.
             Err(error) => tracing::warn!(%error, "a wait was cut short"),
         }
     }
-    let mut record = record.ok_or_else(ApiError::internal)?;
     if record.status == Status::Pending {
-        // Only a lookup tells that a job waits for a worker.
+        // Only a lookup shows that a job waits for a worker.
         record.status = Status::Processing;
     }
     let mut response = if record.status.is_finished() {
@@ -340,14 +344,10 @@ async fn answer_queued(
     } else {
         accepted(state, record)
     };
-    if let Some(applied) = wait.filter(|_| waited).and_then(Prefer::applied_wait) {
+    if let Some(applied) = applied {
         response.headers_mut().insert("preference-applied", applied);
     }
-    Ok(if is_replay {
-        replayed(response)
-    } else {
-        response
-    })
+    Ok(mark_replay(response, is_replay))
 }
 
 /// The answer that a finished synchronous generation gives.
@@ -368,18 +368,6 @@ fn accepted(state: &ApiState, record: Generation) -> Response {
         headers.insert(header::LOCATION, location);
     }
     headers.insert(header::RETRY_AFTER, POLL_SECONDS.into());
-    response
-}
-
-fn preferred(mut response: Response) -> Response {
-    let applied = HeaderValue::from_static("respond-async");
-    response.headers_mut().insert("preference-applied", applied);
-    response
-}
-
-pub fn replayed(mut response: Response) -> Response {
-    let value = HeaderValue::from_static("true");
-    response.headers_mut().insert("idempotent-replayed", value);
     response
 }
 

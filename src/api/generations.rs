@@ -1,4 +1,4 @@
-//! Generations after they were made: lookup, history, cancel, delete.
+//! Generations: lookup, history, cancel, delete.
 
 use axum::{
     Json,
@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::{
     ApiState,
-    admission::RequestPermit,
     body::NoBody,
+    context::RequestPermit,
     error::ApiError,
     extract::{Authorized, FromPath as _, NoQuery, OfTheType, PathId, Query, ReadHistory},
     generate::POLL_SECONDS,
@@ -28,7 +28,6 @@ use crate::{
     store::history::{CallerFilter, HistoryFilter},
 };
 
-/// Which generations are listed.
 pub struct HistoryQuery {
     filter: HistoryFilter,
     page: PageRequest,

@@ -12,11 +12,11 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 use utoipa::ToSchema;
 
-use super::{ApiState, extract::NoQuery, middleware::OwnBody};
+use super::{ApiState, context::OwnBody, extract::NoQuery};
 
 /// How old an answer may be.
 const FRESH: Duration = Duration::from_millis(500);
-/// What the last checks found, and when.
+/// The results of the last checks, with their time.
 pub type LastChecks = Mutex<Option<(Instant, HealthChecks)>>;
 
 /// How long each check may take.
@@ -34,7 +34,7 @@ pub enum Health {
     Unavailable,
 }
 
-/// What is wrong with the machine's clock.
+/// A problem of the machine's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClockHealth {
@@ -49,7 +49,7 @@ pub struct HealthChecks {
     pub database: Health,
     /// Whether files can be stored.
     pub storage: Health,
-    /// What is wrong with the machine's clock, where something is.
+    /// The problem of the machine's clock, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockHealth>,
 }
@@ -59,7 +59,7 @@ pub struct HealthChecks {
 pub struct HealthBody {
     /// All in all.
     pub status: Health,
-    /// Of the program.
+    /// The version of the program.
     pub version: String,
     /// Each part.
     pub checks: HealthChecks,

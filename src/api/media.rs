@@ -1,58 +1,20 @@
 //! GET /v1/media/{uuid}/{file}: stored files, by links that are signed and expire.
 
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
 use axum::{
     body::Body,
     extract::{Path, State, rejection::PathRejection},
     response::{IntoResponse as _, Redirect, Response},
 };
-use chrono::TimeDelta;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use serde_json::Value;
-use url::Url;
 
 use super::{ApiState, error::ApiError, extract::Query};
 use crate::{
-    domain::{
-        clock::SharedClock,
-        validate::{Fields, Input},
-    },
-    media::{MediaFile, MediaHead, MediaKey, MediaSigner, MediaStoreError},
+    domain::validate::{Fields, Input},
+    media::{MediaFile, MediaHead, MediaKey, MediaStoreError},
 };
-
-/// Makes links to stored files.
-#[derive(Clone)]
-pub struct MediaLinks {
-    signer: MediaSigner,
-    base: Arc<Url>,
-    lifetime: TimeDelta,
-    clock: SharedClock,
-}
-
-impl MediaLinks {
-    /// Links below `base` that are good for `lifetime`.
-    pub fn new(signer: MediaSigner, base: Url, lifetime: TimeDelta, clock: SharedClock) -> Self {
-        Self {
-            signer,
-            base: Arc::new(base),
-            lifetime,
-            clock,
-        }
-    }
-
-    /// The link to a stored file, signed anew.
-    pub fn url(&self, key: &str) -> String {
-        let expires = (self.clock.now() + self.lifetime).timestamp();
-        match key.parse::<MediaKey>() {
-            Ok(key) => self.signer.url(&self.base, &key, expires),
-            Err(error) => {
-                tracing::error!(key, %error, "a stored file has a name that cannot be");
-                String::new()
-            }
-        }
-    }
-}
 
 pub struct Signature {
     expires: i64,
@@ -73,7 +35,7 @@ impl Input for Signature {
 
 /// Fetch a stored file
 ///
-/// By the link of a record; no token. Ranges and entity tags are heeded.
+/// The link of a record authorizes the request; it takes no token. Supports ranges and entity tags.
 #[utoipa::path(
     get, path = "/v1/media/{uuid}/{file}", tag = "generations",
     params(
@@ -101,17 +63,13 @@ pub async fn file(
     let Path((uuid, file)) = path.map_err(|_| missing())?;
     let key: MediaKey = format!("{uuid}/{file}").parse().map_err(|_| missing())?;
     let Signature { expires, signature } = query.read()?;
-    let links = &state.settings.links;
-    links
-        .signer
-        .verify(&key, expires, &signature, links.clock.now().timestamp())
-        .map_err(ApiError::link)?;
+    let checking = state.links().verify(&key, expires, &signature);
+    let rest = checking.map_err(ApiError::link)?;
     let store = &state.settings.storage;
-    let rest = TimeDelta::seconds(expires - links.clock.now().timestamp());
     // A bucket serves its files itself, by a link that it signed for as long. That is good for
     // GET only.
     if method == Method::GET
-        && let Some(there) = store.link(&key, rest.to_std().unwrap_or_default()).await?
+        && let Some(there) = store.link(&key, rest).await?
     {
         return Ok(Redirect::temporary(&there).into_response());
     }

@@ -64,7 +64,7 @@ struct Inner {
 }
 
 impl MetricsEndpoint {
-    /// At the address of the API for those who know `token`; without one, for nobody.
+    /// At the address of the API for callers with `token`; without a token it is disabled.
     pub fn new(metrics: Metrics, token: Option<&SecretString>, clock: SharedClock) -> Self {
         let digest = |token: &SecretString| Sha256::digest(token.expose_secret()).into();
         Self(Arc::new(Inner {

@@ -1,40 +1,16 @@
-//! Around every request: its id, its log line, the error envelope and the rate headers.
+//! Request ids, the request log, error bodies and rate limit headers of all requests.
 
-use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Instant,
-};
+use std::time::Instant;
 
-use axum::{
-    body::Body,
-    extract::Request,
-    middleware::Next,
-    response::{IntoResponse as _, Response},
-};
-use chrono::{DateTime, Utc};
+use axum::{body::Body, extract::Request, middleware::Next, response::Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::{
     admission::MONITORING,
+    context::{Authenticated, CallerSlot, Known, OwnBody, Page, RequestId, Sdk},
     error::{ApiError, Code},
-    surfaces::{RequestId, Sdk},
-};
-use crate::{
-    domain::{
-        ids::{AccountId, AdminTokenId, ApiKeyId},
-        rate::RateState,
-    },
-    service::{
-        Service, ServiceError,
-        admin_tokens::Presented,
-        auth::{Authenticated as AuthenticatedCaller, Caller},
-    },
-    store::generations::Credential,
 };
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -42,180 +18,7 @@ const REQUEST_ID_CHARS: usize = 128;
 /// Routes of files that belong to pages.
 const ASSETS: [&str; 2] = ["/assets/{file}", "/docs/{file}"];
 
-/// Where authentication leaves, and when, what the response's headers and the log tell of the caller.
-#[derive(Clone, Default)]
-pub struct CallerSlot(Arc<OnceLock<(Known, DateTime<Utc>)>>);
-
-impl CallerSlot {
-    pub fn set(&self, known: impl Into<Known>, now: DateTime<Utc>) {
-        let _ = self.0.set((known.into(), now));
-    }
-
-    /// The caller's account, once it is authenticated.
-    pub fn account(&self) -> Option<AccountId> {
-        self.0.get()?.0.account
-    }
-
-    /// Sets a caller who is only presumed to be who it was. `check`: what the route needs of it.
-    pub fn presume(&self, caller: &Caller, service: &Service, check: Check) {
-        let known = Known {
-            presumption: Some(Presumption {
-                caller: caller.clone(),
-                service: service.clone(),
-                check,
-            }),
-            ..Known::of(caller)
-        };
-        self.set(known, service.now());
-    }
-
-    /// The answer to a request: another one where its caller was only presumed to be who it was,
-    /// no hold has told, and the key tells otherwise.
-    pub async fn settled(&self, response: Response) -> Response {
-        let error = response.extensions().get::<ApiError>().map(ApiError::code);
-        match self.refusal(error).await {
-            Some(refusal) => refusal.into_response(),
-            None => response,
-        }
-    }
-
-    /// Counts the request of a presumed caller that ended without an answer.
-    pub fn count_dropped(&self) {
-        let presumption = self
-            .0
-            .get()
-            .and_then(|(known, _)| known.presumption.as_ref());
-        if let Some(presumption) = presumption
-            && let Some(presumed) = presumption.caller.presumed()
-        {
-            presumption.service.count_dropped(presumed);
-        }
-    }
-
-    async fn refusal(&self, error: Option<Code>) -> Option<ApiError> {
-        let (known, _) = self.0.get()?;
-        let presumption = known.presumption.as_ref()?;
-        let presumed = presumption.caller.presumed()?;
-        if error == Some(Code::DatabaseUnavailable) {
-            // Nothing was told, and nothing can be asked.
-            presumed.settle(None);
-        }
-        if !presumed.is_open() {
-            return None;
-        }
-        let known = presumption.service.settle_presumed(presumed).await;
-        let checked = known.and_then(|known| (presumption.check)(&known.caller));
-        checked.err().map(ApiError::from)
-    }
-}
-
-/// What a route needs of its caller.
-type Check = fn(&Caller) -> Result<(), ServiceError>;
-
-struct Presumption {
-    caller: Caller,
-    service: Service,
-    check: Check,
-}
-
-/// A page of the console. What it asks of the API, which carries this, is one request of its caller:
-/// counted once, and logged as one.
-#[derive(Clone, Default)]
-pub struct Page(Arc<Asked>);
-
-#[derive(Default)]
-struct Asked {
-    caller: CallerSlot,
-    counted: AtomicBool,
-}
-
-impl Page {
-    /// One that is never refused for having asked too much.
-    pub fn uncounted() -> Self {
-        let page = Self::default();
-        page.counts();
-        page
-    }
-
-    /// Whether the caller's limit is still to be asked: the first time only.
-    pub fn counts(&self) -> bool {
-        !self.0.counted.swap(true, Ordering::Relaxed)
-    }
-
-    pub fn set(&self, known: impl Into<Known>, now: DateTime<Utc>) {
-        self.0.caller.set(known, now);
-    }
-}
-
-/// A caller whose token, or password, is good.
-pub struct Known {
-    /// `None` for logins.
-    rate: Option<RateState>,
-    account: Option<AccountId>,
-    /// `None` for sessions.
-    key: Option<ApiKeyId>,
-    admin_token: Option<AdminTokenId>,
-    presumption: Option<Presumption>,
-}
-
-impl Known {
-    fn of(caller: &Caller) -> Self {
-        Self {
-            rate: None,
-            account: Some(caller.account_id),
-            key: match caller.credential {
-                Credential::ApiKey(id) => Some(id),
-                Credential::Session(_) => None,
-            },
-            admin_token: None,
-            presumption: None,
-        }
-    }
-
-    fn rate(&self) -> Option<RateState> {
-        let presumed = self.presumption.as_ref();
-        let presumed = presumed.and_then(|presumption| presumption.caller.presumed());
-        self.rate.or_else(|| presumed?.counted())
-    }
-}
-
-impl From<&AuthenticatedCaller> for Known {
-    fn from(known: &AuthenticatedCaller) -> Self {
-        Self {
-            rate: Some(known.rate),
-            ..Self::of(&known.caller)
-        }
-    }
-}
-
-impl From<AccountId> for Known {
-    fn from(account: AccountId) -> Self {
-        Self {
-            rate: None,
-            account: Some(account),
-            key: None,
-            admin_token: None,
-            presumption: None,
-        }
-    }
-}
-
-impl From<&Presented> for Known {
-    fn from(presented: &Presented) -> Self {
-        match presented {
-            Presented::Customer(known) => known.into(),
-            &Presented::Operator(token, rate) => Self {
-                rate: Some(rate),
-                account: None,
-                key: None,
-                admin_token: Some(token),
-                presumption: None,
-            },
-        }
-    }
-}
-
-/// Gives the request its id, and its response everything that every response carries.
+/// Sets the request id, and adds the headers and the log line of every response.
 pub async fn request_context(mut request: Request, next: Next, route: &str) -> Response {
     // Around the API there may be a page, whose request this is a part of.
     let id = request.extensions().get::<RequestId>();
@@ -225,15 +28,17 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
     request.extensions_mut().insert(caller.clone());
     request.extensions_mut().insert(RequestId(id.clone()));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let sdk = Sdk::of_path(&path);
+    if let Some(sdk) = sdk {
+        request.extensions_mut().insert(sdk);
+    }
     let since = Instant::now();
     let span = tracing::info_span!("request", id = %id);
     let mut response = next.run(request).instrument(span.clone()).await;
-    let sdk = Sdk::of(&path);
     let code = envelope(&mut response, sdk, &id).map(Code::as_str);
     let status = response.status();
     let page = response.extensions_mut().remove::<Page>();
-    let asked = page.as_ref().map_or(&caller, |page| &page.0.caller);
-    let known = asked.0.get();
+    let known = page.as_ref().map_or(&caller, Page::caller).get();
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&id) {
         if let Some(sdk) = sdk {
@@ -282,7 +87,7 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
     response
 }
 
-/// An inbound id is kept when it is harmless.
+/// Returns the client's request id if it is harmless, otherwise a new one.
 fn request_id(request: &Request) -> String {
     let harmless = |id: &&str| {
         (1..=REQUEST_ID_CHARS).contains(&id.len())
@@ -298,8 +103,7 @@ fn request_id(request: &Request) -> String {
         .map_or_else(|| Uuid::now_v7().to_string(), str::to_owned)
 }
 
-/// Writes the body of every error, our own and those that a library answered with; returns its
-/// code.
+/// Writes the body of an error, of this crate or of a library. Returns its code.
 fn envelope(response: &mut Response, sdk: Option<Sdk>, id: &str) -> Option<Code> {
     let status = response.status();
     let error = match response.extensions_mut().remove::<ApiError>() {
@@ -330,11 +134,3 @@ fn envelope(response: &mut Response, sdk: Option<Sdk>, id: &str) -> Option<Code>
     );
     Some(error.code())
 }
-
-/// Marks a response to an authenticated caller.
-#[derive(Debug, Clone, Copy)]
-pub struct Authenticated;
-
-/// Marks an error response that has a body of its own (a failing health check, a page).
-#[derive(Debug, Clone, Copy)]
-pub struct OwnBody;

@@ -3,10 +3,11 @@
 
 mod detail;
 mod examples;
+mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa::{
     OpenApi,
     openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
@@ -14,20 +15,20 @@ use utoipa::{
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{
+    context::Sdk,
     error::{AnthropicError, ApiError, Code, ErrorType, OpenAiError, sdk_status},
     route::{Facts, Route},
-    surfaces::Sdk,
 };
 use crate::domain::validate::FieldError;
 
-/// What the state of the server may keep any request with a token from, and a login.
+/// Errors that the state of the server may cause for a login and any request with a token.
 pub const BUSY: [Code; 3] = [
     Code::DatabaseUnavailable,
     Code::Overloaded,
     Code::ShuttingDown,
 ];
 
-/// What the handlers do not declare themselves.
+/// The parts of the document that no handler declares.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -63,7 +64,7 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     let mut described = Vec::new();
     for route in table {
         let (path, method) = route.operation()?;
-        described.push((path, method, route.facts, route.errors));
+        described.push((path, method, route.sdk, route.facts, route.errors));
         router = router.routes(route.routes);
     }
     let mut document = router.into_openapi();
@@ -93,28 +94,42 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     let mut document = serde_json::to_value(document)?;
     let mut schemas = document["components"]["schemas"].take();
     schemas["Error"] = error_schema();
-    for (path, method, mut facts, errors) in described {
+    for (path, method, sdk, mut facts, mut errors) in described {
         let operation = &mut document["paths"][&path][&method];
         facts.complete(operation, &mut schemas);
-        if Sdk::of(&path) == Some(Sdk::Anthropic) {
+        if sdk == Some(Sdk::Anthropic) {
             operation["security"] = json!([{"bearer": []}, {"x_api_key": []}]);
         }
-        add_errors(operation, &path, &facts, &errors)?;
+        if detail::is_viewable(&method, &path, operation) {
+            errors.extend([Code::InvalidHeader, Code::NotFound]);
+            detail::add_viewed_account(operation);
+        }
+        add_errors(operation, &path, sdk, &facts, &errors)?;
     }
     document["components"]["schemas"] = schemas;
     detail::add(&mut document);
     let recorded = examples::recorded()?;
     document["components"]["examples"] = examples::errors(&recorded)?;
     examples::add(&mut document["paths"], &recorded);
-    // So that a change shows as one.
+    // Equal values must have their members in the same order to be found; so must versions of the
+    // document, for a readable diff.
+    document.sort_all_objects();
+    shared::extract(&mut document);
     document.sort_all_objects();
     Ok(document)
+}
+
+fn operations(paths: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let items = paths.as_object_mut().into_iter();
+    let items = items.flat_map(Map::values_mut);
+    items.flat_map(|item| item.as_object_mut().into_iter().flat_map(Map::values_mut))
 }
 
 /// The errors of one operation: its own, and those that follow from its facts.
 fn add_errors(
     operation: &mut Value,
     path: &str,
+    sdk: Option<Sdk>,
     facts: &Facts,
     errors: &[Code],
 ) -> Result<(), serde_json::Error> {
@@ -145,7 +160,6 @@ fn add_errors(
     if path.contains('{') {
         codes.insert(Code::NotFound);
     }
-    let sdk = Sdk::of(path);
     let schema = match sdk {
         None => "Error",
         Some(Sdk::OpenAi) => "OpenAiError",

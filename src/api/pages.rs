@@ -1,4 +1,4 @@
-//! What a browser shows of the API: its description with its scripts and styles.
+//! The OpenAPI document and the pages that show it.
 
 use std::{
     borrow::Cow,
@@ -40,12 +40,12 @@ const DOCS: &str = r#"<!DOCTYPE html>
 </html>
 "#;
 
-/// What the page does: in a file, so that no script within a page need be allowed.
+/// In a file, so that the policy can refuse inline scripts.
 const START: &str =
     "SwaggerUIBundle({dom_id: '#swagger-ui', url: '/openapi.json', deepLinking: true});\n";
 
-/// Additions to Swagger UI: on a narrow screen its tables stand below each other, and lines of
-/// examples scroll; dark colours, except for examples, which are dark anyway.
+/// Additions to Swagger UI: table cells are stacked and examples scroll on a narrow screen; dark
+/// colors, except for examples, which are always dark.
 const STYLE: &str = "\
 @media (max-width: 640px) {
   .swagger-ui .wrapper, .swagger-ui .responses-inner, .swagger-ui .table-container,
@@ -75,19 +75,19 @@ const STYLE: &str = "\
 }
 ";
 
-/// Scripts and calls of this server's own only. The page holds no secret until somebody types
-/// a key into it; then nothing may carry that elsewhere, nor show the page in a frame.
+/// Allows only scripts of this server and calls to it, so that nothing can send a key elsewhere
+/// that is typed into the page, nor show the page in a frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
 
-/// The headers of pages and of their files.
+/// Headers of pages and their files.
 const GUARDED: [(HeaderName, &str); 2] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 
-/// What this is and where to go on. Browsers get the console instead.
+/// GET /: name, version and links. Browsers get the console instead.
 pub async fn front(_query: NoQuery) -> Response {
     let body = json!({
         "name": "gensvc",
@@ -154,17 +154,17 @@ pub async fn asset(
     }
 }
 
-/// What is sent often and changes never is packed once.
+/// A large file of the documentation, compressed once.
 pub fn packed(text: &str) -> io::Result<Bytes> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(text.as_bytes())?;
     encoder.finish().map(Bytes::from)
 }
 
-/// Packed files as they are for those who do not take them packed, by name. Each is unpacked once.
+/// Decompressed files by name, for clients that do not accept gzip. Each is decompressed once.
 pub type Unpacked = Mutex<HashMap<String, Bytes>>;
 
-/// The answer with what is kept packed, unpacked for those who do not take it so.
+/// The response with a compressed file, decompressed if the client does not accept gzip.
 fn unpacked(
     state: &ApiState,
     headers: &HeaderMap,

@@ -7,17 +7,15 @@ use http::{HeaderMap, HeaderValue};
 /// The longest wait, in seconds.
 const MAX_WAIT: u64 = 60;
 
-/// What a caller prefers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prefer {
-    /// Answer 202 at once.
     pub respond_async: bool,
     /// Wait for the end, 1 to 60 s.
     pub wait: Option<Duration>,
 }
 
 impl Prefer {
-    /// Reads the header; what is malformed is ignored, as the RFC wants it.
+    /// Reads the header. Malformed preferences are ignored, as RFC 7240 requires.
     pub fn read(headers: &HeaderMap) -> Self {
         let mut prefer = Self::default();
         let values = headers

@@ -11,7 +11,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{generate::replayed, media::MediaLinks};
+use super::links::MediaLinks;
 use crate::domain::{
     clock::rfc3339,
     credits::Credits,
@@ -19,6 +19,7 @@ use crate::domain::{
     ids::{ApiKeyId, GenerationId, TemplateId},
     inputs::{INPUTS, InputOrigin, StoredInput},
     page::Page,
+    pricing::Bill,
     request::InputRole,
     usage::TextUsage,
 };
@@ -87,7 +88,7 @@ pub struct RecordTemplate {
 pub struct OutputBody {
     /// What it is.
     pub r#type: Modality,
-    /// Where it is, signed anew at every lookup.
+    /// The link to the file. Each lookup signs a new one.
     pub url: String,
     /// Media type.
     #[schema(example = "image/png")]
@@ -272,12 +273,15 @@ pub struct GenerationRecord {
     pub inputs: Vec<InputBody>,
     /// The stored files; empty for text.
     pub outputs: Vec<OutputBody>,
+    /// How its price is computed; null until completed.
+    #[schema(required, nullable)]
+    pub bill: Option<Bill>,
     /// Where it came from and how it went.
     pub metadata: RecordMetadata,
 }
 
 impl GenerationSummary {
-    /// The summary, with links that are signed anew.
+    /// The summary, with newly signed links.
     pub fn of(mut g: Generation, links: &MediaLinks) -> Self {
         let result = g.result.take();
         let result = result.or_else(|| g.outputs.first().map(|output| links.url(&output.key)));
@@ -314,7 +318,7 @@ impl GenerationSummary {
 }
 
 impl GenerationRecord {
-    /// The record, with links that are signed anew.
+    /// The record, with newly signed links.
     pub fn of(g: Generation, links: &MediaLinks) -> Self {
         let outputs = g.outputs.iter().cloned();
         let outputs = outputs.map(|output| OutputBody::of(g.modality, output, links));
@@ -333,6 +337,8 @@ impl GenerationRecord {
         outputs: Vec<OutputBody>,
         summary: impl FnOnce(Generation) -> GenerationSummary,
     ) -> Self {
+        let usage = g.usage.as_ref();
+        let bill = usage.and_then(|usage| Bill::new(g.modality, &g.pricing, &g.parameters, usage));
         let duration = g
             .started_at
             .zip(g.completed_at)
@@ -355,6 +361,7 @@ impl GenerationRecord {
         Self {
             inputs,
             outputs,
+            bill,
             summary: summary(g),
             parameters,
             metadata,
@@ -385,8 +392,17 @@ pub struct PageBody<T> {
 pub fn created<T: Serialize>(created: Created<T>, status: StatusCode) -> Response {
     match created {
         Created::Now(body) => (status, Json(body)).into_response(),
-        Created::Before(body) => replayed(Json(body).into_response()),
+        Created::Before(body) => mark_replay(Json(body).into_response(), true),
     }
+}
+
+/// Marks the response to a request whose object another one created.
+pub fn mark_replay(mut response: Response, is_replay: bool) -> Response {
+    if is_replay {
+        let value = HeaderValue::from_static("true");
+        response.headers_mut().insert("idempotent-replayed", value);
+    }
+    response
 }
 
 /// Writes a page, with a `Link` to the next one that keeps the query's filters.

@@ -12,14 +12,12 @@ use utoipa_axum::router::UtoipaMethodRouter;
 use super::{
     ApiState,
     admin::Operator,
-    admission::RequestPermit,
     body::{JsonBody, NoBody, OptionalBody, RawBody},
     client_address::ClientAddress,
+    context::{CallerSlot, RequestId, RequestPermit, Sdk},
     error::Code,
     extract::{Authorized, NoQuery, PathId, PathIds, Permission, Query, SubmittedForm},
     metrics::Scraper,
-    middleware::CallerSlot,
-    surfaces::RequestId,
 };
 use crate::domain::validate::{
     Body, FieldError, Input, Schemas, component, query_parameters, read_query,
@@ -28,24 +26,28 @@ use crate::domain::validate::{
 /// One operation of the API.
 pub struct Route {
     pub routes: UtoipaMethodRouter<ApiState>,
+    /// The SDK that it is for.
+    pub sdk: Option<Sdk>,
     pub facts: Facts,
     /// Whether it must end within the time limit of requests.
     pub bounded: bool,
-    /// Those that do not follow from its facts.
+    /// Error codes that do not follow from its facts.
     pub errors: Vec<Code>,
 }
 
 impl Route {
     pub fn new<A>(routes: UtoipaMethodRouter<ApiState>, handler: &impl Handler<A>) -> Self {
+        let sdk = routes.1.paths.keys().find_map(|path| Sdk::of_path(path));
         Self {
             routes,
+            sdk,
             facts: handler.facts(),
             bounded: true,
             errors: Vec::new(),
         }
     }
 
-    /// It has time limits of its own, or streams.
+    /// Removes the time limit, for routes that have their own or stream.
     pub fn unbounded(self) -> Self {
         Self {
             bounded: false,
@@ -73,7 +75,7 @@ impl Route {
     }
 }
 
-/// What a handler's arguments say of its route.
+/// Facts about a route that follow from its handler's arguments.
 #[derive(Default)]
 pub struct Facts {
     security: Option<Value>,
@@ -83,14 +85,14 @@ pub struct Facts {
     pub body: Option<Value>,
     is_body_optional: bool,
     query: Vec<Value>,
-    /// What is wrong with a request that sends nothing but a field that does not exist.
+    /// The errors of a request whose only field does not exist.
     pub refusal: Vec<FieldError>,
-    /// The schemas that all of it refers to.
+    /// The schemas that the other members refer to.
     schemas: Schemas,
 }
 
 impl Facts {
-    /// Writes them into the document of the route's operation.
+    /// Adds the facts to the document of the operation.
     pub fn complete(&mut self, operation: &mut Value, schemas: &mut Value) {
         if let Some(security) = &self.security {
             operation["security"] = security.clone();
@@ -168,7 +170,7 @@ fn misspelt() -> Map<String, Value> {
     Map::from_iter([("promt".to_owned(), json!("A haiku"))])
 }
 
-/// Those that say nothing, or nothing that the document has from them.
+/// Implements [`Argument`] for types that add nothing to the document.
 macro_rules! silent {
     ($($argument:ty),+ $(,)?) => {$(
         impl Argument for $argument {}
@@ -194,7 +196,7 @@ silent!(
 impl<T> Argument for PathId<T> {}
 impl<T, U> Argument for PathIds<T, U> {}
 
-/// A handler, by the types of its arguments.
+/// A handler, whose argument types describe its route.
 pub trait Handler<A> {
     fn facts(&self) -> Facts;
 }

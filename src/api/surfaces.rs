@@ -1,132 +1,64 @@
-//! The ways in for the official SDKs and what is built on them: the same pipeline as
-//! /v1/generate/text, with their bodies, streams, errors and headers.
-//!
-//! Here: what both have. How bodies are read and answers written: `domain/dialect`.
+//! Routes for the official SDKs: the pipeline of /v1/generate with their bodies, streams, errors and
+//! headers. `domain/dialect` reads the bodies and writes the answers.
 
 pub mod anthropic;
+mod dialogue_body;
 pub mod images;
 pub mod openai;
 mod references;
 pub mod responses;
 pub mod speech;
 mod stream;
-mod told;
 
 use axum::{
-    extract::{FromRequestParts, Path, rejection::PathRejection},
+    extract::{Path, rejection::PathRejection},
     response::{IntoResponse, Response},
 };
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use tracing::Instrument as _;
 
 use super::{
     ApiState, MediaLinks,
-    admission::RequestPermit,
     body::JsonBody,
+    context::{IDEMPOTENCY_KEY, RETRY_COUNT, RequestId, RequestPermit, Sdk},
     error::{ApiError, GENERATION},
     extract::Authorized,
-    generate::{end, idempotency_key, missing, replayed},
-    stream::last,
+    generate::idempotency_key,
+    record::mark_replay,
 };
 use crate::{
     domain::{
         catalogue::{Model, ModelKind, TextModel},
         conversation::Delta,
         dialect::{Answer, Head, Writer},
-        generation::{FinishReason, Generation, Modality, Output, Status},
+        generation::{FinishReason, Generation, Modality, Output, Status, Surface},
         ids::GenerationId,
-        rate::RateState,
         request::{DialogueRequest, GenerationRequest},
         validate::Body,
     },
-    jobs::Handle,
     media::{MediaFile, MediaKey},
     providers::{DeltaSink, Deltas},
     service::{
-        ServiceError, WaitPlace,
+        ServiceError,
         auth::Caller,
         generate::{IdempotentRequest, Submitted},
     },
 };
-use told::Told;
-
-/// Whose SDK a path is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sdk {
-    OpenAi,
-    Anthropic,
-}
-
-impl Sdk {
-    pub fn of(path: &str) -> Option<Self> {
-        let below = |root| {
-            let rest = path.strip_prefix(root);
-            rest.is_some_and(|rest: &str| rest.is_empty() || rest.starts_with('/'))
-        };
-        match path {
-            _ if below("/openai") => Some(Self::OpenAi),
-            _ if below("/anthropic") => Some(Self::Anthropic),
-            _ => None,
-        }
-    }
-
-    /// What every answer carries: the id by both its names, and the rate limit.
-    pub fn add_headers(
-        self,
-        headers: &mut HeaderMap,
-        id: &HeaderValue,
-        rate: Option<(RateState, DateTime<Utc>)>,
-    ) {
-        headers.insert("request-id", id.clone());
-        let Some((rate, now)) = rate else { return };
-        let (limit, remaining, reset) = match self {
-            Self::OpenAi => (
-                "x-ratelimit-limit-requests",
-                "x-ratelimit-remaining-requests",
-                (
-                    "x-ratelimit-reset-requests",
-                    format!("{}s", rate.reset_seconds),
-                ),
-            ),
-            Self::Anthropic => {
-                let wait = TimeDelta::try_seconds(rate.reset_seconds.cast_signed());
-                let at = now + wait.unwrap_or_default();
-                (
-                    "anthropic-ratelimit-requests-limit",
-                    "anthropic-ratelimit-requests-remaining",
-                    (
-                        "anthropic-ratelimit-requests-reset",
-                        at.to_rfc3339_opts(SecondsFormat::Secs, true),
-                    ),
-                )
-            }
-        };
-        headers.insert(limit, rate.limit.into());
-        headers.insert(remaining, rate.remaining.into());
-        if let Ok(value) = HeaderValue::from_str(&reset.1) {
-            headers.insert(reset.0, value);
-        }
-    }
-}
-
-/// What tells a retry of an SDK: 0 with the first try, then 1, 2...
-pub const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
 
 /// Headers of a generation by an SDK.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it is a document, not a reader")]
 struct SdkHeaders {
-    /// 1 to 255 visible ASCII characters. The same key with the same request returns the answer first made, for 24 hours.
+    /// 1 to 255 visible ASCII characters. For 24 hours, the same key with the same request returns the first answer.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<String>,
-    /// The SDKs count their tries. A retry, above 0, with the same key and body as a request of the last 10 minutes is answered with what that began, unless it failed; it is not charged again.
+    /// The number of the attempt, as the SDKs count it. A retry (above 0) with the key and body of a request of the last 10 minutes gets the answer of that request's generation, unless it failed, and is not charged again.
     #[param(rename = "X-Stainless-Retry-Count")]
     retry_count: Option<u32>,
 }
 
-/// Reads what makes a request the same as an earlier one: its idempotency key, or that an SDK
-/// counts its attempts.
+/// Reads the idempotency key, or the number of an SDK's attempt, by which earlier requests are found.
 async fn idempotent<P, T: Body + Send + 'static>(
     auth: &Authorized<P>,
     headers: HeaderMap,
@@ -139,6 +71,9 @@ async fn idempotent<P, T: Body + Send + 'static>(
     let attempt = attempt.map(|(count, digest)| {
         IdempotentRequest::attempt(count, &auth.caller, auth.arrived, route, digest)
     });
+    if !headers.contains_key(IDEMPOTENCY_KEY) {
+        return Ok((attempt, body));
+    }
     let keyed = body.apart(move |body| {
         let key = idempotency_key(&headers, route, body.members())?;
         Ok((key, body))
@@ -147,21 +82,8 @@ async fn idempotent<P, T: Body + Send + 'static>(
     Ok((key.or(attempt), body))
 }
 
-/// The id of a request, for an error in a stream.
-#[derive(Debug, Clone)]
-pub struct RequestId(pub String);
-
-impl FromRequestParts<ApiState> for RequestId {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, ApiError> {
-        let id = parts.extensions.get::<Self>();
-        id.cloned().ok_or_else(ApiError::internal)
-    }
-}
-
-/// A request that is ready to be sent, and whoever waits for it.
-struct Call {
+/// A request of an SDK that was read, and its caller.
+struct SdkRequest {
     sdk: Sdk,
     state: ApiState,
     caller: Caller,
@@ -172,7 +94,7 @@ struct Call {
     names: &'static [(&'static str, &'static str)],
 }
 
-impl Call {
+impl SdkRequest {
     /// Generates, and answers as `writer` writes it.
     async fn answer<W: Writer>(
         self,
@@ -186,71 +108,54 @@ impl Call {
         let (streamed, model) = (dialogue.stream, dialogue.model.clone());
         let service = &self.state.service;
         let (left_out, estimated) = service.preview(&self.caller, &dialogue);
-        let estimated = estimated.max(1);
-        let told = Told {
+        let log = SdkRequestLog {
             surface: dialogue.surface,
             model: model.clone(),
         };
-        let submitted = told.failed(self.submit(dialogue.into(), sink).await)?;
+        let submitted = log.failure(self.submit(dialogue.into(), sink).await)?;
+        let is_replay = submitted.is_replay();
         let head = |record: &Generation, input_tokens| Head {
             id: record.id.0.simple().to_string(),
             created: record.created_at.timestamp(),
             model,
             input_tokens,
         };
-        let (record, is_replay) = match (submitted, deltas) {
-            (Submitted::New(record, handle), Some(deltas)) => {
-                let writer = writer(head(&record, estimated));
+        let record = if let Some(deltas) = deltas {
+            let found = service.record_of(&self.caller, submitted).await;
+            let (submitted, record) = log.failure(found.map_err(Into::into))?;
+            if !record.status.is_finished() {
+                let writer = writer(head(&record, estimated.max(1)));
                 let headers = Headers::of(&record, &left_out);
                 let (sdk, request) = (self.sdk, self.request_id.clone());
-                let end = told.at_end(record.id, self.last(record.id, handle));
-                let body = stream::live(sdk, request, end, deltas, writer).await?;
-                return Ok(headers.on(body));
+                // A generation that this process runs always ends.
+                let persistent = matches!(submitted, Submitted::New(..));
+                let deltas = if is_replay { Deltas::at_end() } else { deltas };
+                let end = log.stream_end(record.id, async move {
+                    let record = self.wait(submitted, persistent).await?;
+                    answer_of(&record, self.state.links())
+                });
+                let response = stream::live(sdk, request, end, deltas, writer).await?;
+                return Ok(mark_replay(headers.on(response), is_replay));
             }
-            (made @ (Submitted::Replay(id) | Submitted::Joined(id)), Some(_)) => {
-                let (service, caller) = (&self.state.service, &self.caller);
-                let record =
-                    told.failed(service.generation(caller, id).await.map_err(Into::into))?;
-                if !record.status.is_finished() {
-                    let writer = writer(head(&record, estimated));
-                    let headers = Headers::of(&record, &left_out);
-                    let (sdk, request) = (self.sdk, self.request_id.clone());
-                    let end = told.at_end(record.id, self.answer_at_end(made));
-                    let body = stream::live(sdk, request, end, Deltas::at_end(), writer).await?;
-                    return Ok(replayed(headers.on(body)));
-                }
-                (record, true)
-            }
-            (submitted, _) => told.failed(self.wait(submitted).await)?,
+            record
+        } else {
+            log.failure(self.wait(submitted, false).await)?
         };
         let headers = Headers::of(&record, &left_out);
-        let answer = told.end(Some(record.id), answer_of(&record, self.state.links()))?;
+        let answer = log.end(Some(record.id), answer_of(&record, self.state.links()))?;
         let mut writer = writer(head(&record, answer.usage.input_tokens));
         let response = if streamed {
             let mut events = writer.begin();
             for delta in answer.parts.iter().cloned().flat_map(Delta::of) {
                 events += &writer.piece(&delta);
             }
-            stream::response(events + &writer.end(&answer))
+            let events = events + &writer.end(&answer);
+            super::stream::response(futures_util::stream::once(async { Ok(events) }))
         } else {
             let json = [(header::CONTENT_TYPE, "application/json")];
             (json, writer.whole(&answer)).into_response()
         };
-        let response = headers.on(response);
-        Ok(marked(response, is_replay))
-    }
-
-    /// The end of what runs here.
-    async fn last(self, id: GenerationId, handle: Handle) -> Result<Answer, ApiError> {
-        self.permit.release();
-        let record = last(&self.state, &self.caller, id, handle).await?;
-        answer_of(&record, self.state.links())
-    }
-
-    /// The answer of a generation that another request created, when it has ended.
-    async fn answer_at_end(self, made: Submitted) -> Result<Answer, ApiError> {
-        let (record, _) = self.wait(made).await?;
-        answer_of(&record, self.state.links())
+        Ok(mark_replay(headers.on(response), is_replay))
     }
 
     async fn submit(
@@ -264,72 +169,80 @@ impl Call {
         submitting.await.map_err(|error| renamed(error, self.names))
     }
 
-    /// The generation at its end, and whether another request made it.
-    async fn wait(&self, submitted: Submitted) -> Result<(Generation, bool), ApiError> {
-        Ok(match submitted {
-            Submitted::New(record, handle) => {
-                let ended = end(&self.state, &self.caller, &self.permit, *record, handle);
-                (ended.await?, false)
-            }
-            Submitted::Queued(record, place) => (self.ended(record.id, place).await?, false),
-            Submitted::Replay(id) => (self.replay(id).await?, true),
-            Submitted::Joined(id) => (self.ended(id, None).await?, true),
-        })
+    async fn wait(&self, submitted: Submitted, persistent: bool) -> Result<Generation, ApiError> {
+        let (service, on_wait) = (&self.state.service, || self.permit.release());
+        let ended = service.wait_for_end(&self.caller, submitted, persistent, on_wait);
+        Ok(ended.await?)
     }
 
-    /// Makes files, and waits for them.
+    /// Generates files, and waits for them. Returns whether another request made them.
     async fn files(&self, request: GenerationRequest) -> Result<(Generation, bool), ApiError> {
-        let told = Told {
+        let log = SdkRequestLog {
             surface: request.surface(),
             model: request.model().unwrap_or_default().to_owned(),
         };
-        let submitted = told.failed(self.submit(request, None).await)?;
-        let (record, is_replay) = told.failed(self.wait(submitted).await)?;
+        let submitted = log.failure(self.submit(request, None).await)?;
+        let is_replay = submitted.is_replay();
+        let record = log.failure(self.wait(submitted, false).await)?;
         let id = record.id;
         let made = if record.status == Status::Failed {
             Err(ApiError::failed_generation(record, self.state.links()))
         } else {
             Ok((record, is_replay))
         };
-        told.end(Some(id), made)
+        log.end(Some(id), made)
     }
+}
 
-    /// What a key made before, once it is finished.
-    async fn replay(&self, id: GenerationId) -> Result<Generation, ApiError> {
-        let (service, caller) = (&self.state.service, &self.caller);
-        let replaying = service.replay(caller, id, || self.permit.release());
-        let record = replaying.await?;
-        if record.status.is_finished() {
-            Ok(record)
-        } else {
-            Err(ServiceError::StoppedWaiting(Box::new(record)).into())
-        }
-    }
+/// One log line per request of an SDK, when it ends.
+#[derive(Debug, Clone)]
+struct SdkRequestLog {
+    surface: Surface,
+    /// As it was asked for.
+    model: String,
+}
 
-    /// Waits for the end of a generation that runs for this caller.
-    async fn ended(
+impl SdkRequestLog {
+    fn end<T>(
         &self,
-        id: GenerationId,
-        place: Option<WaitPlace>,
-    ) -> Result<Generation, ApiError> {
-        let (service, caller) = (&self.state.service, &self.caller);
-        let waiting = service.ended(caller, id, place, || self.permit.release());
-        match waiting.await {
-            Err(ServiceError::NotFound) => Err(missing(&self.state, caller, id).await),
-            ended => Ok(ended?),
+        generation: Option<GenerationId>,
+        result: Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        let outcome = match &result {
+            Ok(_) => "completed",
+            Err(error) => error.code().as_str(),
+        };
+        tracing::info!(
+            surface = self.surface.as_str(),
+            model = self.model,
+            generation = generation.map(tracing::field::display),
+            outcome,
+            "SDK request ended"
+        );
+        result
+    }
+
+    /// Logs the end of a request that failed.
+    fn failure<T>(&self, result: Result<T, ApiError>) -> Result<T, ApiError> {
+        if result.is_err() {
+            self.end(None, result)
+        } else {
+            result
         }
     }
-}
 
-fn marked(response: Response, is_replay: bool) -> Response {
-    if is_replay {
-        replayed(response)
-    } else {
-        response
+    /// Logs the end of a stream, whose request is answered before.
+    fn stream_end<T>(
+        self,
+        generation: GenerationId,
+        end: impl Future<Output = Result<T, ApiError>>,
+    ) -> impl Future<Output = Result<T, ApiError>> {
+        let ended = async move { self.end(Some(generation), end.await) };
+        ended.in_current_span()
     }
 }
 
-/// The answer of a finished generation; what was cut short is none.
+/// Returns the answer of a finished generation; an error for a failed or cancelled one.
 fn answer_of(record: &Generation, links: &MediaLinks) -> Result<Answer, ApiError> {
     if record.status == Status::Failed {
         return Err(ApiError::failed_generation(record.clone(), links));
@@ -347,7 +260,7 @@ async fn file(state: &ApiState, output: &Output) -> Result<MediaFile, ApiError> 
     file.ok_or_else(|| ApiError::not_found("the file was deleted"))
 }
 
-/// Names of fields that a request of an SDK has under others.
+/// Renames the fields of an error to their names in the SDK's request.
 fn renamed(error: ServiceError, names: &[(&str, &str)]) -> ApiError {
     let ServiceError::Invalid(mut errors) = error else {
         return error.into();
@@ -360,7 +273,7 @@ fn renamed(error: ServiceError, names: &[(&str, &str)]) -> ApiError {
     ServiceError::Invalid(errors).into()
 }
 
-/// What tells of the generation behind an answer.
+/// Headers that describe the generation.
 struct Headers([(HeaderName, Option<HeaderValue>); 3]);
 
 impl Headers {
@@ -391,11 +304,11 @@ impl Headers {
     }
 }
 
-/// Fields that change no answer, and that the provider was not sent.
+/// Fields that change no answer and were not sent to the provider.
 const LEFT_OUT: HeaderName = HeaderName::from_static("x-gensvc-left-out");
 const MAX_TOKENS: HeaderName = HeaderName::from_static("x-gensvc-max-tokens");
 
-/// A text model, after the name that requests have for it.
+/// A text model, with the name that requests use.
 type Listed<'a> = (String, &'a Model, &'a TextModel);
 
 fn listed(model: &Model) -> Option<Listed<'_>> {

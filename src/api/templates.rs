@@ -30,7 +30,7 @@ pub struct TemplateBody {
     pub id: TemplateId,
     /// Its label.
     pub name: String,
-    /// From 1; every replacement makes the next.
+    /// Counts from 1; each replacement adds 1.
     pub version: i32,
     /// The template of the prompt.
     pub prompt: String,
@@ -41,10 +41,10 @@ pub struct TemplateBody {
     /// `template_variables`, but for those that the template asks for by `default` or `is
     /// defined`.
     pub variables: Vec<String>,
-    /// When it was made.
+    /// When the template was created.
     #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
-    /// When this version was made.
+    /// When this version was created.
     #[serde(serialize_with = "rfc3339")]
     pub updated_at: DateTime<Utc>,
 }
@@ -96,7 +96,7 @@ pub struct PreviewBody {
 
 /// Preview a prompt template
 ///
-/// Renders a template that need not be kept, as a generation would; makes nothing.
+/// Renders a template that need not be saved, like a generation would. Creates nothing.
 #[utoipa::path(
     post, path = "/v1/templates/preview", tag = "templates",
     responses((status = 200, description = "What the template becomes", body = PreviewBody)),
@@ -152,7 +152,7 @@ pub async fn get(
 
 /// Replace a prompt template
 ///
-/// All of it, by a new version. Generations keep the version that they were made with.
+/// Creates a new version with all fields. Generations keep the version that they used.
 #[utoipa::path(
     put, path = "/v1/templates/{id}", tag = "templates",
     params(("id" = i64, Path, description = "The template's id")),
@@ -174,7 +174,7 @@ pub async fn replace(
 
 /// Delete a prompt template
 ///
-/// With all its versions. What was made with it stays.
+/// Deletes all its versions. Generations that used it stay.
 #[utoipa::path(
     delete, path = "/v1/templates/{id}", tag = "templates",
     params(("id" = i64, Path, description = "The template's id")),

@@ -24,7 +24,7 @@ use crate::{
     store::uploads::UploadRecord,
 };
 
-pub const UPLOADS: &str = "/v1/uploads";
+const UPLOADS: &str = "/v1/uploads";
 
 /// An uploaded picture.
 #[derive(Debug, Serialize, ToSchema)]

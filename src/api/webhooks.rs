@@ -31,12 +31,12 @@ use crate::{
     },
 };
 
-/// Where events go, without the secret.
+/// A webhook, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct WebhookBody {
     /// Its id.
     pub id: WebhookId,
-    /// Where events are posted to.
+    /// The URL that events are posted to.
     pub url: String,
     /// Which events.
     pub events: Vec<WebhookEvent>,
@@ -63,14 +63,14 @@ pub struct DeliveryBody {
     pub id: WebhookDeliveryId,
     /// The event.
     pub event: WebhookEvent,
-    /// Of which generation.
+    /// The generation of the event.
     #[schema(value_type = String, format = "uuid")]
     pub generation: GenerationId,
-    /// Where it stands.
+    /// The state of the delivery.
     pub status: DeliveryStatus,
     /// Attempts so far, one that is under way included.
     pub attempts: i32,
-    /// What the receiver answered last; null when it did not.
+    /// The last status of the receiver; null if it did not answer.
     #[schema(required, nullable)]
     pub response_status: Option<u16>,
     /// Why the last attempt failed.
@@ -131,7 +131,7 @@ impl From<DeliveryRecord> for DeliveryBody {
     }
 }
 
-/// Renders the record of an event as a lookup would, with links that are signed anew.
+/// Renders the record of an event as a lookup would, with newly signed links.
 pub fn renderer(links: MediaLinks) -> RenderRecord {
     Arc::new(move |generation| {
         serde_json::to_value(GenerationRecord::of(generation.clone(), &links))
@@ -196,7 +196,7 @@ pub async fn get(
 
 /// Delete a webhook
 ///
-/// What was not delivered yet is dropped; what is on its way just now may still arrive.
+/// Deliveries that wait are dropped; one that is being sent may still arrive.
 #[utoipa::path(
     delete, path = "/v1/webhooks/{id}", tag = "webhooks",
     params(("id" = i64, Path, description = "The webhook's id")),
@@ -253,6 +253,7 @@ pub async fn redeliver(
     _query: NoQuery,
     _body: NoBody,
 ) -> Result<(StatusCode, Json<DeliveryBody>), ApiError> {
-    let found = state.service.redeliver(&auth.caller, id, delivery).await?;
+    let account = auth.caller.account_id;
+    let found = state.service.redeliver(account, Some(id), delivery).await?;
     Ok((StatusCode::ACCEPTED, Json(found.into())))
 }

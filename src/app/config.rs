@@ -1,4 +1,4 @@
-//! The configuration with the vendors that there are.
+//! Loads the configuration with all vendors.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -8,11 +8,7 @@ use crate::{
     providers::VENDORS,
 };
 
-/// Loads and validates everything, the settings of vendors too.
 pub fn load(file: Option<&Path>, env: &BTreeMap<String, String>) -> Result<Config, ConfigError> {
     let vendors: Vec<&'static Vendor> = VENDORS.iter().map(|adapters| &adapters.vendor).collect();
     Config::load(file, env, &vendors)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,4 +1,4 @@
-//! Which Postgres: the one that `DATABASE_URL` names, or a private one.
+//! Opens the Postgres of `DATABASE_URL`, or a private one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,19 +12,17 @@ use crate::{
     store::{Connections, Hosts, Store, StoreError},
 };
 
-/// How long busy connections are waited for at the end of a command.
+/// Maximum wait for busy connections at the end of a command.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub struct Database {
-    /// The store over it.
     pub store: Store,
     pub clock: SharedClock,
-    /// The private cluster, if it is one.
     pub local: Option<LocalPostgres>,
 }
 
 impl Database {
-    /// Connects, starting a private cluster where no other is named.
+    /// Connects. Starts a private Postgres if `DATABASE_URL` is not set.
     pub async fn open(config: &Config, role: Role, schema: Schema) -> Result<Self, AppError> {
         let (hosts, local) = match config.database_url() {
             Some(url) => (url.expose_secret().parse::<Hosts>()?, None),
@@ -41,29 +39,29 @@ impl Database {
                 local,
             }),
             Err(error) => {
-                let explained = explained(error, &hosts, local.as_ref().map(|_| config));
+                let error = explain(error, &hosts, local.as_ref().map(|_| config));
                 close(&store, local).await?;
-                Err(explained)
+                Err(error)
             }
         }
     }
 
-    /// Closes the connections, and stops the private cluster unless others use it.
+    /// Closes the connections, and stops the private Postgres unless others use it.
     pub async fn close(self) -> Result<(), AppError> {
         close(&self.store, self.local).await
     }
 }
 
-/// What is done about a schema that is older than this version needs.
+/// The treatment of a schema that is older than this version needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schema {
-    /// It is brought up to date.
+    /// Migrate it.
     Migrate,
-    /// It is refused, but for that of an empty database.
+    /// Refuse it, except in an empty database.
     Expect,
 }
 
-/// How the connections of a server are shared out.
+/// Divides the connections of a server among their uses.
 pub fn connections(config: &Config) -> Connections {
     let settings = &config.database;
     let (credits, locked) = (*settings.credit_connections, *settings.locked_connections);
@@ -80,7 +78,7 @@ pub fn connections(config: &Config) -> Connections {
     }
 }
 
-/// Sees to the schema and reads the clock.
+/// Migrates or checks the schema, and reads the clock.
 async fn ready(store: &Store, private: bool, schema: Schema) -> Result<ClockReading, StoreError> {
     if !private && store.shares_sessions().await? {
         return Err(StoreError::SharedSessions);
@@ -92,9 +90,8 @@ async fn ready(store: &Store, private: bool, schema: Schema) -> Result<ClockRead
     ClockReading::of(store.time()).await
 }
 
-/// The error of a start, with what the operator needs to mend it. `private`: the configuration of
-/// a private Postgres.
-fn explained(error: StoreError, hosts: &Hosts, private: Option<&Config>) -> AppError {
+/// Adds advice to the error of a start. `private`: the configuration, if Postgres is a private one.
+fn explain(error: StoreError, hosts: &Hosts, private: Option<&Config>) -> AppError {
     let Some(obstacle) = error.obstacle() else {
         return error.into();
     };

@@ -1,4 +1,4 @@
-//! The account of a first start: so that the first call needs no preparation.
+//! The demo account that a first start creates.
 
 use std::{
     io::Write as _,
@@ -36,7 +36,7 @@ pub(super) async fn remind(app: &App, data: &Path, url: &str) -> Result<(), AppE
     Ok(())
 }
 
-/// The command as it was called, since it need not be on the PATH, with the data folder.
+/// The command as it was called, since it may not be on the PATH, with the data directory.
 fn program(data: &Path) -> Result<String, AppError> {
     let program = std::env::args_os().next().unwrap_or_default();
     let program = program.display();
@@ -47,7 +47,7 @@ fn program(data: &Path) -> Result<String, AppError> {
     Ok(format!("GENSVC_DATA_DIR={} {program}", data.display()))
 }
 
-/// Makes the demo account and prints how to use it, once.
+/// Creates the demo account and prints how to use it.
 pub(super) async fn create(app: &App, config: &Config, url: &str) -> Result<(), AppError> {
     let credits = config.demo.credits;
     let random = |e: token::RandomError| ServiceError::Internal(e.to_string());
@@ -70,7 +70,7 @@ pub(super) async fn create(app: &App, config: &Config, url: &str) -> Result<(), 
     };
     let (_, secret) = app.service.create_key(account, &key, None).await?;
     let key = secret.expose_secret();
-    // The sandbox answers without any provider's key; without it the server's default does.
+    // The sandbox needs no key. If it is disabled, the default provider answers.
     let sandbox = app.service.catalogue().providers(None).contains(&"sandbox");
     let provider = if sandbox {
         r#","provider":"sandbox""#

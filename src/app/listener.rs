@@ -1,7 +1,5 @@
-//! The accept loop: who may connect, how long a silent or slow peer is kept, and how
-//! connections end at a stop.
-//!
-//! Here: connections. Not here: requests; those are the router's.
+//! The accept loop: limits of connections, time-outs of silent and slow peers, and the end of
+//! connections at a stop.
 
 mod guarded;
 mod places;
@@ -37,37 +35,36 @@ use crate::{
 use guarded::WriteTimeoutStream;
 use places::{FollowedBody, Place, Places};
 
-/// Bytes that one connection may keep unread or unsent, at least the largest head.
+/// Buffer of one connection in bytes, unless the maximum head is larger.
 const BUFFER: usize = 64 << 10;
-/// Refused connections that are still read, so that the peer receives the answer before the
-/// end. Beyond them a new one is answered and closed at once, which a peer that is still sending
-/// may miss.
+/// Refused connections that are read until their end, so that the peer receives the answer. Others
+/// are answered and closed immediately, and a peer that is still sending may miss the answer.
 const REFUSALS: usize = 256;
-/// How long refusing one may take.
+/// Maximum time of a refusal.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
-/// Open files beside those of connections: to the database, providers, stored files.
+/// Open files other than client connections: database, providers, stored files.
 const OTHER_FILES: u64 = 1_000;
-/// How long to wait after the system refused to accept: it is out of files or memory.
+/// Pause after a failed accept: the system is out of files or memory.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// What connections may take.
+/// Limits of connections.
 #[derive(Debug, Clone)]
 pub struct Limits {
     pub max_connections: usize,
-    /// Peers without a share of their own.
+    /// Peers that may take more than half of the connections.
     pub trusted_proxies: Vec<Network>,
     /// From the connection to the end of its first request's head.
     pub header_timeout: Duration,
     /// From an answer to the end of the next request's head.
     pub keep_alive: Duration,
-    /// How long a peer may take none of what is ready to be sent.
+    /// Maximum time in which a peer reads nothing of a response.
     pub write_timeout: Duration,
     /// Largest head of a request, in bytes.
     pub max_header_bytes: usize,
 }
 
-/// Raises the process's limit of open files to what `connections` need, as far as the system
-/// lets it; logs where that is too few.
+/// Raises the process's limit of open files to what `connections` need, and logs a warning if the
+/// system does not allow that.
 pub fn allow_files(connections: usize) {
     let needed = u64::try_from(connections).map_or(u64::MAX, |n| n.saturating_add(OTHER_FILES));
     let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
@@ -89,8 +86,7 @@ pub fn allow_files(connections: usize) {
     }
 }
 
-/// Serves until `close`; then idle connections are closed, and this returns once the answers
-/// under way have been sent.
+/// Serves until `close`. Then it closes idle connections, and returns when all responses are sent.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -116,7 +112,7 @@ pub async fn serve(
                 continue;
             }
         };
-        // Answers are small and streams are live: no waiting for full packets.
+        // Responses are small or live: do not wait for full packets.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY was refused");
         }
@@ -185,7 +181,7 @@ async fn connection(
     let (mut waiting, mut closing) = (true, false);
     loop {
         tokio::select! {
-            // What has arrived counts, however late we come to look.
+            // A request that has arrived counts, even if this task runs late.
             biased;
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
@@ -211,7 +207,7 @@ async fn connection(
     }
 }
 
-/// Answers that the server is full, and closes.
+/// Answers 503 and closes the connection.
 async fn refuse(mut stream: TcpStream, permit: Permit) {
     let answer = api::raw_error_response(StatusCode::SERVICE_UNAVAILABLE);
     let refusing = async {
@@ -219,20 +215,20 @@ async fn refuse(mut stream: TcpStream, permit: Permit) {
         stream.shutdown().await?;
         guarded::drain(&mut stream).await
     };
-    // A peer that does not read misses the answer.
+    // A peer that does not read misses the response.
     let _ = tokio::time::timeout(REFUSAL_TIME, refusing).await;
     drop(permit);
 }
 
-/// Answers so, if that takes no waiting, and closes.
+/// Answers 503 if that does not block, and closes the connection.
 fn refuse_at_once(stream: TcpStream) {
     if let Ok(mut stream) = stream.into_std() {
-        // It does not block; a peer that misses it sees the end of the connection.
+        // The stream is non-blocking.
         let _ = stream.write(&api::raw_error_response(StatusCode::SERVICE_UNAVAILABLE));
     }
 }
 
-/// Whether an error of accepting is about the one connection only.
+/// Whether a failed accept concerns only that connection.
 fn is_peers_fault(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! Where files lie, how they are fetched, and how they are linked to.
+//! Creates the file storage, the downloader and the signer of links.
 
 use chrono::TimeDelta;
 use url::Url;
@@ -12,10 +12,9 @@ use crate::{
     store::Store,
 };
 
-/// Under which name the database keeps the secret of links.
+/// Name of the secret of links in the database.
 const SECRET: &str = "media";
 
-/// The store of files.
 pub(super) async fn open(config: &Config) -> Result<MediaStore, AppError> {
     let path = config.data.dir.join("media");
     match &config.media.s3 {
@@ -37,7 +36,7 @@ pub(super) async fn open(config: &Config) -> Result<MediaStore, AppError> {
     }
 }
 
-/// What fetches files: from public addresses, and from the hosts of configured base URLs.
+/// Fetches files from public addresses, and from the hosts of configured base URLs.
 pub(super) fn downloader(config: &Config) -> Result<Downloader, AppError> {
     let providers = config.enabled_providers();
     let hosts = providers
@@ -51,7 +50,7 @@ pub(super) fn downloader(config: &Config) -> Result<Downloader, AppError> {
     Downloader::new(&settings).map_err(AppError::Downloader)
 }
 
-/// How files are linked to. The secret is made at the first start and shared by all replicas.
+/// Signs links to files. The first start creates the secret, which all replicas share.
 pub(super) async fn links(
     config: &Config,
     store: &Store,

@@ -1,4 +1,4 @@
-//! What is done again and again beside requests.
+//! Repeats background work.
 
 use std::{error::Error, time::Duration};
 
@@ -7,17 +7,17 @@ use tokio::time::Instant;
 /// The shortest pause between two steps.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Takes a step of `of` `every` so often. While a step says that there is more to do, the next one
-/// follows after as long a pause as it took: at least half of the time is the callers'.
+/// Repeats a step `every` so often. If a step returns that there is more to do, the next one follows
+/// after a pause as long as the step, so that background work takes at most half of the time.
 pub(super) async fn repeat<T: Clone, E: Error + 'static, F: Future<Output = Result<bool, E>>>(
     name: &'static str,
     every: Duration,
-    of: T,
+    parts: T,
     mut step: impl FnMut(T) -> F,
 ) {
     loop {
         let begun = Instant::now();
-        let pause = match step(of.clone()).await {
+        let pause = match step(parts.clone()).await {
             Ok(true) => begun.elapsed().max(SHORTEST_PAUSE),
             Ok(false) => every,
             Err(error) => {
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn while_there_is_more_it_goes_on_with_pauses() {
+    async fn unfinished_work_continues_after_a_pause() {
         let (begins, mut begun) = mpsc::unbounded_channel();
         let mut left = 4;
         let step = move |()| {
@@ -54,7 +54,7 @@ mod tests {
             assert!(next - last >= SHORTEST_PAUSE);
             last = next;
         }
-        // Nothing more is left: it rests for an hour.
+        // Nothing is left: the next step is in an hour.
         let next = tokio::time::timeout(3 * SHORTEST_PAUSE, begun.recv());
         assert!(next.await.is_err());
         steps.abort();

@@ -1,4 +1,4 @@
-//! `gensvc serve`: start in order, serve, stop in order.
+//! `gensvc serve`: the order of start and stop.
 
 use std::{
     convert::Infallible,
@@ -36,32 +36,32 @@ use crate::{
     store::{Durability, Store},
 };
 
-/// Between two checks of the private Postgres: what revives it within seconds.
+/// Interval of checks of the private Postgres, which is restarted within seconds.
 const SUPERVISE_EVERY: Duration = Duration::from_millis(500);
-/// The longest wait between two sweeps.
+/// Maximum interval of sweeps.
 const SWEEP_AT_MOST: Duration = Duration::from_secs(5);
-/// Between two tries of the metrics' port while it is taken.
+/// Interval of attempts to bind the port of the metrics while it is taken.
 const BIND_METRICS_EVERY: Duration = Duration::from_secs(10);
-/// How long a start ends what others left before it takes requests; the rest follows.
+/// Maximum time for which a start ends generations of dead servers before it accepts requests.
 const SWEEP_AT_START: Duration = Duration::from_secs(10);
-/// Between two counts of usage.
+/// Interval of the sums of usage.
 const COUNT_USAGE_EVERY: Duration = Duration::from_secs(1);
-/// Between two purges of what has expired.
+/// Interval of purges of expired rows.
 const PURGE_EVERY: Duration = Duration::from_mins(1);
-/// Between two removals of files.
+/// Interval of deletions of files.
 const REMOVE_EVERY: Duration = Duration::from_secs(10);
-/// Between two sweeps of files whose upload was cut off.
+/// Interval of deletions of incomplete uploads.
 const SWEEP_FILES_EVERY: Duration = Duration::from_hours(1);
-/// Generations that one removal takes.
+/// Maximum generations of one deletion.
 const REMOVAL_BATCH: i64 = 500;
-/// Rows that one purge removes of each kind.
+/// Maximum rows of each kind of one purge.
 const PURGE_BATCH: i64 = 5_000;
-/// How long deliveries to webhooks that are under way may take at the end.
+/// Maximum time of running webhook deliveries at a stop.
 const CLOSE_DELIVERIES: Duration = Duration::from_secs(2);
-/// How long busy connections to the database are waited for at the end.
+/// Maximum wait for busy connections to the database at a stop.
 const CLOSE_DATABASE: Duration = Duration::from_secs(3);
 
-/// How long the check of the file storage at the start may take.
+/// Maximum time of the check of the file storage at the start.
 const STORAGE_CHECK: Duration = Duration::from_secs(15);
 
 /// Until when after the grace period interrupted work is settled,
@@ -76,7 +76,7 @@ const POSTGRES_ENDS: Duration = Duration::from_secs(4);
 pub async fn serve(config: &Config) -> Result<(), AppError> {
     config.check_servable()?;
     listener::allow_files(*config.server.max_connections);
-    // The port first: a second server on it should not touch the database.
+    // First, so that a second server on the same port does not use the database.
     let address = config.server.bind;
     let listener = match TcpListener::bind(address).await {
         Ok(listener) => listener,
@@ -90,11 +90,11 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     let stop = stop.await?;
     stop.enter("the start");
     let mut database = Database::open(config, Role::Server, Schema::Migrate).await?;
-    // What stops the start is told before what is merely odd.
+    // Warnings follow errors that stop the start.
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
-    // What is written from now on, stored files above all, is this user's alone.
+    // Files that are written from now on are readable by this user only.
     umask(Mode::S_IRWXG | Mode::S_IRWXO);
     let local = database.local.take().map(Arc::new);
     let (store, clock) = (&database.store, &database.clock);
@@ -118,8 +118,8 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     result
 }
 
-/// Why the port cannot be had. Where a server of the same data folder has it, another port would not
-/// help.
+/// The error of a failed bind. If a server of the same data directory has the port, the error says
+/// so, since another port would not help.
 async fn bind_failure(config: &Config, source: io::Error) -> AppError {
     let address = config.server.bind;
     if source.kind() == io::ErrorKind::AddrInUse && config.database_url().is_none() {
@@ -136,13 +136,14 @@ struct Listeners {
     metrics: Option<MetricsPort>,
 }
 
-/// Where the metrics are read without a token.
+/// The port of the metrics without a token.
 enum MetricsPort {
     Bound(TcpListener),
     Taken(SocketAddr),
 }
 
-/// Two servers of one machine need not be told apart for the second to start.
+/// Binds the port of the metrics. A port that is taken, by another server of this machine, does not
+/// stop the start.
 async fn metrics_port(config: &Config) -> Result<Option<MetricsPort>, AppError> {
     if config.metrics.token.is_some() {
         return Ok(None);
@@ -161,7 +162,7 @@ async fn metrics_port(config: &Config) -> Result<Option<MetricsPort>, AppError> 
     }
 }
 
-/// A listener on a port that is taken now, once it is free.
+/// Waits until a port is free, and listens on it.
 async fn freed(address: SocketAddr) -> TcpListener {
     loop {
         tokio::time::sleep(BIND_METRICS_EVERY).await;
@@ -185,7 +186,7 @@ async fn run(
     let storage = media::open(config).await?;
     let clock = Arc::clone(clock);
     let app = App::build_over(config, store.clone(), clock, &url, storage.clone()).await?;
-    // What a killed server left is ended before the first request is taken.
+    // Ends the generations of a killed server before the first request.
     let paused = config.jobs.paused;
     if !paused && local.is_some_and(|local| local.is_sole_server()) {
         app.runner.assume_sole_instance().await?;
@@ -193,7 +194,7 @@ async fn run(
     let beat = (*config.jobs.lease / 3).min(SWEEP_AT_MOST);
     let mut background = JoinSet::new();
     background.spawn(heartbeats(app.runner.clone(), beat));
-    // Bounded: on a slow database others may leave new work as fast as it is ended.
+    // Bounded, since other servers may leave new work as fast as it is ended.
     let begun = Instant::now();
     while !paused && app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
 
@@ -274,7 +275,7 @@ async fn run(
     };
     stop.step("running work", WORK_ENDS, work).await;
     close.cancel();
-    // Those under way have the grace period too.
+    // Running deliveries have the grace period too.
     stop.step("an answer", ANSWERS_END, &mut server).await;
     server.abort();
     let rest = async {
@@ -285,7 +286,7 @@ async fn run(
     Ok(())
 }
 
-/// Begins whatever runs, ends or removes something.
+/// Starts the tasks that run, end or delete generations.
 fn take_work(config: &Config, app: &App, beat: Duration, background: &mut JoinSet<()>) {
     let (runner, dispatcher) = (&app.runner, app.dispatcher.clone());
     background.spawn(sweeps(runner.clone(), beat));
@@ -295,13 +296,14 @@ fn take_work(config: &Config, app: &App, beat: Duration, background: &mut JoinSe
     background.spawn(purges(runner.clone(), *config.webhooks.log_days));
     background.spawn(file_sweeps(runner.clone()));
     background.spawn(removals(runner.clone()));
+    background.spawn(erasures(runner.clone()));
     if *config.retention.days > 0 {
         background.spawn(retention(runner.clone(), *config.retention.days));
     }
 }
 
-/// Logs each enabled provider with the reason, `openai (key in OPENAI_API_KEY)`, and where requests
-/// go that name none.
+/// Logs each enabled provider with the reason, `openai (key in OPENAI_API_KEY)`, and the default of
+/// each type.
 fn log_providers(config: &Config) {
     let providers = config.enabled_providers().into_iter();
     let named = providers.map(|p| format!("{} ({})", p.name, p.reason()));
@@ -324,7 +326,7 @@ fn warn_of_risks(durability: Durability) {
     }
 }
 
-/// Warns of a store that takes no files. Not awaited: text goes on without it.
+/// Warns if files cannot be stored. The start does not wait for it: text needs no files.
 async fn check(storage: MediaStore) {
     let cause = match timeout(STORAGE_CHECK, storage.probe()).await {
         Ok(Ok(())) => return,
@@ -348,11 +350,11 @@ fn listener_limits(config: &Config) -> Limits {
     }
 }
 
-/// On their own: a sweep with much to end may take longer than the lease, and others would
-/// take this process for dead.
+/// Sends heartbeats, independently of sweeps: these may take longer than the lease, and other
+/// servers would regard this one as dead.
 async fn heartbeats(runner: Runner, every: Duration) {
     repeat("the heartbeat", every, runner, |runner| async move {
-        // The sweep meets the same trouble and logs it.
+        // The sweep logs the same error.
         if let Err(error) = runner.heartbeat().await {
             tracing::debug!(%error, "the heartbeat failed");
         }
@@ -366,19 +368,25 @@ async fn sweeps(runner: Runner, every: Duration) {
     repeat("the sweep", every, runner, step).await;
 }
 
-/// Counts usage, and makes room.
+/// Updates the sums of usage.
 async fn settlements(runner: Runner) {
     let step = |runner: Runner| async move { runner.follow_settlements().await.map(|()| false) };
     repeat("the count of usage", COUNT_USAGE_EVERY, runner, step).await;
 }
 
-/// Removes the files of deleted and failed generations.
+/// Deletes the files of deleted and failed generations.
 async fn removals(runner: Runner) {
     let step = |runner: Runner| async move { runner.empty_trash(REMOVAL_BATCH).await };
     repeat("the removal of files", REMOVE_EVERY, runner, step).await;
 }
 
-/// Deletes what is older than its retention.
+/// Removes what deleted accounts leave.
+async fn erasures(runner: Runner) {
+    let step = |runner: Runner| async move { runner.erase_deleted(REMOVAL_BATCH).await };
+    repeat("the erasure of accounts", REMOVE_EVERY, runner, step).await;
+}
+
+/// Deletes generations that are older than the retention.
 async fn retention(runner: Runner, days: u32) {
     let age = TimeDelta::days(days.into());
     let step = |runner: Runner| async move { runner.delete_old(age, REMOVAL_BATCH).await };
@@ -390,7 +398,7 @@ async fn file_sweeps(runner: Runner) {
     repeat("the sweep of files", SWEEP_FILES_EVERY, runner, step).await;
 }
 
-/// Removes what has expired.
+/// Deletes expired rows.
 async fn purges(runner: Runner, log_days: u32) {
     let log_age = TimeDelta::days(log_days.into());
     let step = |runner: Runner| async move { runner.purge(log_age, PURGE_BATCH).await };
@@ -402,7 +410,7 @@ async fn audits(auditor: Auditor, every: Duration) {
     repeat("the self-audit", every, auditor, step).await;
 }
 
-/// Revives the private Postgres when it has died.
+/// Restarts the private Postgres if it dies.
 async fn supervision(local: Arc<LocalPostgres>, store: Store) {
     let parts = (local, store);
     repeat(

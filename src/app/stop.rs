@@ -1,8 +1,6 @@
-//! The course of a stop: from the signals to the end of the process, whatever hangs.
+//! Limits the time of each step of a stop, from the signal to the end of the process.
 //!
-//! Here: when each part of a stop begins, and how long it may take. Not here: what is done in
-//! it. All of it runs on a thread and a runtime of its own, since those that do the work may be
-//! what hangs.
+//! It has its own thread and runtime, since those that do the work may hang.
 
 use std::{
     io, process,
@@ -19,14 +17,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// From the end of the grace period until the process is ended by force. 5 s are promised; the
-/// rest is for a machine that is slow at this too.
+/// Time from the end of the grace period to the forced exit. The docs say 5 s.
 const FORCED_END: Duration = Duration::from_millis(4_500);
-/// How long the last log line may take: the log may be what hangs.
+/// Maximum time of the last log line, since the log may hang.
 const LAST_LINE: Duration = Duration::from_millis(200);
 
-/// How far a stop has come. The first signal announces it; the second ends the announcement,
-/// the next the grace period.
+/// The progress of a stop. The first signal announces it, the second ends the announcement, and the
+/// third ends the grace period.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stop {
     /// Cancelled by the first signal.
@@ -39,10 +36,10 @@ pub(super) struct Stop {
     step: Arc<Mutex<&'static str>>,
 }
 
-/// How long the parts of a stop take, unless a signal ends them.
+/// Periods of a stop, which a signal can end early.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Periods {
-    /// From the first signal to the begin of the stop.
+    /// Time from the first signal to the start of the stop.
     pub announced: Duration,
     pub grace: Duration,
 }
@@ -93,8 +90,8 @@ impl Stop {
         process::exit(0);
     }
 
-    /// Does a step of the stop, `within` this time after the end of the grace period. `None`:
-    /// it took longer and was given up.
+    /// Runs a step of the stop until `within` after the end of the grace period. `None`: it took
+    /// longer.
     pub async fn step<T>(
         &self,
         name: &'static str,
@@ -112,7 +109,7 @@ impl Stop {
         }
     }
 
-    /// Notes what the process is busy with.
+    /// Records the current step, for the log line of a forced exit.
     pub fn enter(&self, name: &'static str) {
         *self.step.lock().unwrap_or_else(PoisonError::into_inner) = name;
     }

@@ -112,8 +112,13 @@ pub(super) enum AccountCommand {
     Password(Email),
     /// Refuse the account's tokens from now on; its running work finishes.
     Suspend(Suspension),
-    /// Let a suspended account go on.
+    /// Resume a suspended account.
     Resume(Who),
+    /// Change an account's name, or the email of its first user.
+    Change(AccountChange),
+    /// Delete an account for good: its users, keys, templates, webhooks, prompts, results and files.
+    /// Its ledger stays.
+    Delete(Deletion),
 }
 
 /// One account.
@@ -129,10 +134,31 @@ pub(super) struct Who {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct AccountChange {
+    #[command(flatten)]
+    pub(super) who: Who,
+    /// The email from now on.
+    #[arg(long, required_unless_present = "name")]
+    pub(super) new_email: Option<String>,
+    /// The name from now on.
+    #[arg(long)]
+    pub(super) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Deletion {
+    #[command(flatten)]
+    pub(super) who: Who,
+    /// Confirm that it cannot be undone.
+    #[arg(long)]
+    pub(super) yes: bool,
+}
+
+#[derive(Debug, Args)]
 pub(super) struct Suspension {
     #[command(flatten)]
     pub(super) who: Who,
-    /// Why, for the operator; the account is not told.
+    /// The reason, for operators. The account does not see it.
     #[arg(long)]
     pub(super) reason: Option<String>,
 }
@@ -309,7 +335,7 @@ pub(super) struct NewKey {
     /// Credits that it may spend; the whole balance by default.
     #[arg(long, value_parser = spend_limit, allow_negative_numbers = true)]
     pub(super) spend_limit: Option<Credits>,
-    /// How often the limit begins anew, in UTC: day or month; never by default.
+    /// The period after which the limit starts again, in UTC: day or month. Never by default.
     #[arg(long, value_parser = spend_period, requires = "spend_limit")]
     pub(super) spend_period: Option<SpendPeriod>,
 }
@@ -383,7 +409,7 @@ pub(super) enum LedgerCommand {
     Show(Entries),
     /// Recompute every account and every generation from the ledger.
     Verify(Verify),
-    /// Count anew what keys have spent and what the usage report sums up.
+    /// Recompute the spending of keys and the sums of the usage report.
     Recount,
 }
 

@@ -36,7 +36,7 @@ pub(super) async fn run(
         Command::Cancel(shown) => generate::cancel(shown, env, output).await,
         Command::Balance => read::balance(env, output).await,
     };
-    told(done, output)
+    reported(done, output)
 }
 
 /// Usage of the key's account, which is also a command of the operator.
@@ -45,11 +45,11 @@ pub(super) async fn usage(
     env: &BTreeMap<String, String>,
     output: Output,
 ) -> Result<ExitCode, Failure> {
-    told(read::usage(asked, env, output).await, output)
+    reported(read::usage(asked, env, output).await, output)
 }
 
 /// Prints a refusal of the server, or a missing key, which have exit codes of their own.
-fn told(done: Result<ExitCode, Failure>, output: Output) -> Result<ExitCode, Failure> {
+fn reported(done: Result<ExitCode, Failure>, output: Output) -> Result<ExitCode, Failure> {
     let error = match done {
         Err(error) if error.is::<NoKey>() => {
             output.refused(&error.to_string(), &Value::Null);
@@ -98,7 +98,7 @@ fn is_watched() -> bool {
 
 /// Writes a passing line over the last one.
 fn passing(text: &str) {
-    // Nobody is left to tell when stderr is closed.
+    // There is nowhere to report an error if stderr is closed.
     let _ = write!(io::stderr(), "\r\x1b[K{text}");
     let _ = io::stderr().flush();
 }

@@ -28,7 +28,7 @@ impl Output {
     /// Prints what a server refused, on stderr: its message, or its whole body.
     pub(super) fn refused(self, message: &str, body: &serde_json::Value) {
         if self.json && body.is_object() {
-            // Nobody is left to tell when stderr is closed.
+            // There is nowhere to report an error if stderr is closed.
             let _ = writeln!(std::io::stderr(), "{body}");
         } else {
             self.failed(message);
@@ -53,7 +53,7 @@ impl Output {
     /// Tells people more about the result; on stderr, so that stdout holds the result alone.
     pub(super) fn note(self, text: &str) {
         if !self.json {
-            // Nobody is left to tell when stderr is closed.
+            // There is nowhere to report an error if stderr is closed.
             let mut err = std::io::stderr();
             let _ = writeln!(err, "{}", printable(text, err.is_terminal()));
         }
@@ -77,7 +77,7 @@ impl Output {
         } else {
             format!("gensvc: {message}")
         };
-        // Nobody is left to tell when stderr is closed.
+        // There is nowhere to report an error if stderr is closed.
         let mut err = std::io::stderr();
         let _ = writeln!(err, "{}", printable(&text, err.is_terminal()));
     }

@@ -1,7 +1,6 @@
 //! How a provider is reached: its base URL and its key.
 //!
-//! Here: which variable or setting gives them, and that a key could stand in a header. Not
-//! here: completing the URL with a version path; the adapters do.
+//! Adapters add the version path to the URL.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +9,8 @@ use url::Url;
 
 use super::{ConfigError, load::Overrides, net::http_url};
 
-/// That these are names of variables, not by mistake what the variables hold: names are
-/// shown, keys never. A blank name counts as none.
+/// Checks that these are names of variables, not their values: names are shown, keys never. A blank
+/// name is allowed.
 pub(super) fn check_names(names: &[String]) -> Result<(), &'static str> {
     let is_name = |name: &String| {
         name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
@@ -24,7 +23,7 @@ pub(super) fn check_names(names: &[String]) -> Result<(), &'static str> {
          must be letters, digits and _, such as \"OPENAI_API_KEY\"")
 }
 
-/// The vendor's own variable wins over the files, a `GENSVC__` variable over both.
+/// The vendor's variable overrides the files, and a `GENSVC__` variable overrides both.
 pub(super) fn base_url(
     path: &str,
     vendor_variable: Option<&str>,
@@ -54,7 +53,7 @@ pub(super) fn api_key(
     Ok(value(names, env)?.map(Into::into))
 }
 
-/// What the first variable holds that is set and not blank.
+/// The value of the first variable that is set and not blank.
 pub(super) fn value<'a>(
     names: &[String],
     env: &'a BTreeMap<String, String>,

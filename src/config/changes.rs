@@ -13,15 +13,15 @@ const SECRETS: [&str; 2] = ["database.url", "metrics.token"];
 pub struct Change {
     /// Such as `server.bind`.
     pub key: String,
-    /// Its value; `(set)` for a secret.
+    /// `(set)` for a secret.
     pub value: String,
-    /// The built-in value; `None` where there is none.
+    /// The built-in value, if there is one.
     pub built_in: Option<String>,
     /// The environment variable that set it; `None`: the file.
     pub variable: Option<String>,
 }
 
-/// The leaves of `tree` that `defaults` has not, or with another value.
+/// The leaves of `tree` that differ from `defaults`.
 pub(super) fn between(defaults: &Table, tree: &Table, overrides: &Overrides<'_>) -> Vec<Change> {
     let mut found = Vec::new();
     collect("", Some(defaults), tree, overrides, &mut found);
@@ -47,7 +47,7 @@ fn collect(
             .as_array()
             .is_some_and(|v| v.iter().any(Value::is_table));
         let shown = shown(value);
-        // A variable is text, whatever the built-in value is; models differ by more than their ids.
+        // A variable is text, of whatever type the built-in value is.
         if built_in.is_some_and(|built_in| {
             built_in == value || (!is_list_of_tables && self::shown(built_in) == shown)
         }) {

@@ -1,8 +1,6 @@
 //! The layers: built-in defaults, a file, the environment.
 //!
-//! Here: which layer wins and which environment variable means which key. Not here: what
-//! the values mean. The environment comes as a parameter, so that a test needs no process
-//! of its own and the binary reads `std::env` once.
+//! The environment is a parameter, so that tests need no process of their own.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -11,16 +9,16 @@ use toml::{Table, Value};
 use super::{Config, ConfigError, Provider, changes, models::markup::check_margin, providers};
 use crate::domain::{generation::Modality, settings, vendor::Vendor};
 
-/// The defaults, and the documentation of every key.
+/// The defaults, with the documentation of every key.
 pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
 
-/// What all variables of this program begin with.
+/// Prefix of all variables of this program.
 const OURS: &str = "GENSVC_";
-/// What every variable that names a key begins with.
+/// Prefix of variables that name a key.
 const PREFIX: &str = "GENSVC__";
 /// Variables of the command line: those of its client, and the configuration file.
 const COMMAND_LINE: [&str; 3] = ["GENSVC_API_KEY", "GENSVC_BASE_URL", "GENSVC_CONFIG"];
-/// What other programs call a setting, without the prefix, and what it is called here.
+/// Names that other programs use for a setting, without the prefix, and the name here.
 const ELSEWHERE: [(&str, &str); 6] = [
     ("ADDR", "GENSVC_BIND"),
     ("DB_URL", "DATABASE_URL"),
@@ -54,7 +52,7 @@ const PROVIDER_KEYS: &[&str] = &[
     "timeout_seconds",
 ];
 
-/// The environment's part: by key, the variable and its value.
+/// Settings of the environment: by key, the variable and its value.
 #[derive(Default)]
 pub(super) struct Overrides<'a>(BTreeMap<String, (&'a str, &'a str)>);
 
@@ -64,7 +62,7 @@ impl Overrides<'_> {
         self.0.get(key).map(|(variable, _)| *variable)
     }
 
-    /// The same error, naming the variable where one set the key.
+    /// Adds the variable that set the key to an error.
     fn name(&self, error: ConfigError) -> ConfigError {
         match self.variable(&error.key) {
             Some(variable) => {
@@ -109,7 +107,7 @@ impl Config {
             .map_err(|error| overrides.name(error))
     }
 
-    /// Checks what belongs together, and takes keys and base URLs from the environment.
+    /// Checks related settings, and reads keys and base URLs from the environment.
     fn resolve(
         mut self,
         env: &BTreeMap<String, String>,
@@ -150,7 +148,7 @@ impl Config {
     }
 }
 
-/// That a list of `[defaults]` names providers.
+/// Checks that a list of `[defaults]` names providers.
 fn check_names(
     modality: Modality,
     wanted: &[String],
@@ -167,8 +165,8 @@ fn check_names(
     Err(ConfigError::new(format!("defaults.{modality}"), problem))
 }
 
-/// The text of a file. An error tells the place and the reason, not the line itself, which
-/// may hold a secret.
+/// Parses a file. The error has the position and the reason, but not the line, which may hold a
+/// secret.
 fn parse(name: &str, text: &str) -> Result<Table, ConfigError> {
     text.parse().map_err(|error: toml::de::Error| {
         let start = error.span().map_or(0, |span| span.start);
@@ -181,7 +179,7 @@ fn parse(name: &str, text: &str) -> Result<Table, ConfigError> {
     })
 }
 
-/// Lays `over` over `base`: tables key by key, everything else as a whole.
+/// Merges `over` into `base`: tables key by key, everything else as a whole.
 fn merge(base: &mut Table, over: Table) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
@@ -193,7 +191,7 @@ fn merge(base: &mut Table, over: Table) {
     }
 }
 
-/// Sets one key. Where its table is none, reading the table fails anyway.
+/// Sets one key. If its parent is not a table, reading that fails later.
 fn set(tree: &mut Table, key: &str, value: &str) {
     match key.split_once('.') {
         None => {
@@ -214,7 +212,7 @@ fn overrides<'a>(
 ) -> Result<Overrides<'a>, ConfigError> {
     let mut found = Overrides::default();
     for (variable, key) in SHORT_NAMES {
-        // A blank variable is one that somebody meant to unset.
+        // A blank variable counts as unset.
         if let Some(value) = env.get(*variable).filter(|value| !value.trim().is_empty()) {
             found.0.insert((*key).to_owned(), (*variable, value));
         }
@@ -303,7 +301,7 @@ fn check_known(
             if !PROVIDER_KEYS.contains(setting) {
                 let known = PROVIDER_KEYS.join(", ");
                 return refuse(format!(
-                    "is not a known setting: a provider has {known}; remove it or mend the name"
+                    "is not a known setting: a provider has {known}; remove it or correct the name"
                 ));
             }
             Ok(())
@@ -317,7 +315,7 @@ fn check_known(
             let table = table.join(".");
             if !known.iter().any(|name| name == setting) {
                 return refuse(format!(
-                    "is not a known setting: [{table}] has {}; remove it or mend the name",
+                    "is not a known setting: [{table}] has {}; remove it or correct the name",
                     known.join(", ")
                 ));
             }

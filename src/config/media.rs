@@ -1,7 +1,6 @@
-//! `[media]`: stored files, their URLs, and the store where they lie.
+//! `[media]`: stored files, their URLs, and their store.
 //!
-//! Here: units, bounds, and the keys of an S3-compatible store from the environment. Not
-//! here: talking to it.
+//! The keys of an S3-compatible store come from the environment.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +18,7 @@ use crate::domain::settings::{
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Media {
-    /// How long a signed URL is good for.
+    /// Validity of a signed URL.
     #[serde(rename = "url_seconds")]
     pub url_lifetime: Seconds<60, 604_800>,
     /// Whether files are also downloaded from private addresses and over http: for tests.
@@ -29,7 +28,7 @@ pub struct Media {
     /// Bytes that the uploads of an account may have together.
     pub upload_bytes_per_account: Bounded<i64, 1_048_576, 1_099_511_627_776>,
     storage: Storage,
-    /// The bucket where they lie. `None`: the folder `media` of `data.dir`.
+    /// `None`: the folder `media` of `data.dir`.
     pub s3: Option<S3>,
 }
 
@@ -47,7 +46,7 @@ pub struct S3 {
     pub endpoint: Option<Url>,
     /// Whether the bucket is a part of the host name instead of the path.
     pub virtual_hosted: bool,
-    /// What all keys begin with, without slashes at its ends; may be empty.
+    /// Prefix of all keys, without slashes at its ends; may be empty.
     #[serde(deserialize_with = "prefix")]
     pub prefix: String,
     access_key_id_env: String,
@@ -69,7 +68,7 @@ enum Storage {
 }
 
 impl Media {
-    /// Checks what belongs together, and takes the keys from the environment.
+    /// Checks related settings, and reads the keys from the environment.
     pub(super) fn resolve(&mut self, env: &BTreeMap<String, String>) -> Result<(), ConfigError> {
         if self.storage == Storage::Local {
             self.s3 = None;

@@ -1,9 +1,7 @@
 //! Models: their prices, limits and defaults.
 //!
-//! Here: what all types share, above all that no model is served without a complete price.
-//! In the files below, by type: that prices are complete and that limits lie within the
-//! contract's and the vendor's. Not here: what a request may ask of a model
-//! (`domain::catalogue`).
+//! No model is served without a complete price, and limits are within those of the API and the
+//! vendor. `domain::catalogue` checks requests against them.
 
 mod image;
 mod inputs;
@@ -15,16 +13,15 @@ mod video;
 mod vision;
 
 use chrono::NaiveDate;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::Value;
 
-use self::markup::optional_markup;
-use super::{ConfigError, values::day};
+use super::ConfigError;
 use crate::domain::{
     catalogue::{Model, ModelKind},
     generation::Modality,
     pricing::Markup,
-    settings::{quoted, range::Bounded},
+    settings::{quoted, range::Bounded, shown},
     vendor::{SharedSettings, Vendor},
 };
 
@@ -37,16 +34,15 @@ pub struct ModelConfig {
     pub id: String,
     /// Whether it serves requests that name no model.
     pub default: bool,
-    /// The day from which the provider may have switched it off.
+    /// The day from which the provider may have retired it.
     pub retiring: Option<NaiveDate>,
-    /// What it makes, at what price, margin included, and within what limits.
+    /// Prices, with the margin, and limits.
     pub kind: ModelKind,
-    /// How its provider wants to be asked.
+    /// Settings of its adapter.
     pub settings: SharedSettings,
 }
 
 impl ModelConfig {
-    /// Its entry in the catalogue.
     pub fn to_model(&self, provider: &str) -> Model {
         Model {
             provider: provider.to_owned(),
@@ -67,8 +63,7 @@ impl ModelConfig {
     }
 }
 
-/// `[[providers.NAME.models]]` as written. Prices, limits and wire are read when the type is
-/// known.
+/// `[[providers.NAME.models]]`. Prices, limits and wire are read when the type is known.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawModel {
@@ -80,15 +75,13 @@ pub(super) struct RawModel {
     #[serde(default, deserialize_with = "day")]
     retiring: Option<NaiveDate>,
     prices: Option<Value>,
-    #[serde(default, deserialize_with = "optional_markup")]
     pub(super) markup: Option<Markup>,
     limits: Option<Value>,
     overhead_tokens: Option<Bounded<u32, 0, 100_000>>,
     wire: Option<Value>,
 }
 
-/// The enabled models of one provider, whose table is at `path`. `markup`: of those that have none
-/// of their own.
+/// The enabled models of the provider at `path`. `markup` applies to models without their own.
 pub(super) fn resolve(
     path: &str,
     vendor: &Vendor,
@@ -132,7 +125,7 @@ fn id(raw: Option<String>) -> Result<String, ConfigError> {
     Ok(id)
 }
 
-/// Exactly one default where there is a choice.
+/// Checks that several models of a type have exactly one default.
 fn check_default(path: &str, models: &[ModelConfig]) -> Result<(), ConfigError> {
     let key = format!("{path}.models");
     for modality in Modality::ALL {
@@ -206,4 +199,15 @@ fn modality(vendor: &Vendor, raw: Option<Modality>) -> Result<Modality, ConfigEr
         None => format!("is missing: write type = {names}"),
     };
     Err(ConfigError::new("type", problem))
+}
+
+/// Reads a date or text.
+fn day<'de, D: Deserializer<'de>>(source: D) -> Result<Option<NaiveDate>, D::Error> {
+    let value = Value::deserialize(source)?;
+    let text = value.as_str().unwrap_or_default();
+    let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").map_err(|_| {
+        let bad = shown(&value);
+        D::Error::custom(format_args!("is {bad}: must be a date, such as 2027-01-14"))
+    })?;
+    Ok(Some(day))
 }

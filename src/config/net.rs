@@ -1,7 +1,6 @@
 //! Readers of addresses: URLs, origins, networks.
 //!
-//! Here: what an address may look like, and that no error repeats a password inside one.
-//! Not here: connecting to any of them.
+//! No error repeats a password in an address.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -31,7 +30,7 @@ pub(super) fn database_url<'de, D: Deserializer<'de>>(
     if text.is_empty() {
         return Ok(None);
     }
-    // The rest is read where it is connected to: with several hosts it is no URL by the standard.
+    // The store parses the rest: with several hosts it is no standard URL.
     match text.split_once("://") {
         Some(("postgres" | "postgresql", _)) => Ok(Some(text.into())),
         _ => Err(D::Error::custom(problem)),
@@ -43,7 +42,7 @@ pub(super) fn public_url<'de, D: Deserializer<'de>>(source: D) -> Result<Option<
     Ok(url.map(|url| url.as_str().trim_end_matches('/').to_owned()))
 }
 
-/// A URL, or nothing where it is empty.
+/// A URL; `""` is `None`.
 pub(super) fn optional_url<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Url>, D::Error> {
     let text = String::deserialize(source)?;
     if text.is_empty() {
@@ -56,7 +55,7 @@ pub(super) fn optional_url<'de, D: Deserializer<'de>>(source: D) -> Result<Optio
 /// that may hold a password.
 pub(super) fn http_url(text: &str) -> Result<Url, String> {
     let must = "must be an http or https URL, such as \"https://api.example.com\"";
-    // A stray `@` may follow a password even where the parse failed.
+    // Even a text that cannot be parsed may hold a password before an `@`.
     let bad = if text.contains('@') {
         "not shown, as it may hold a password".to_owned()
     } else {
@@ -82,7 +81,7 @@ pub(super) fn origins<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String
             Ok(items)
         } else {
             Err(D::Error::custom(
-                "holds \"*\" beside other origins: \"*\" must stand alone",
+                "holds \"*\" and other origins: \"*\" must be the only one",
             ))
         };
     }

@@ -1,4 +1,4 @@
-//! `[metrics]` and `[traces]`: what the operator can see of the server.
+//! `[metrics]` and `[traces]`.
 
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -16,12 +16,12 @@ use crate::domain::settings::{
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metrics {
-    /// What GET /metrics asks for as bearer token. `None`: it answers on `port` only.
+    /// Bearer token of GET /metrics. `None`: it answers on `port` only.
     #[serde(deserialize_with = "token")]
     pub token: Option<SecretString>,
-    /// Of 127.0.0.1, where it answers without a token; port 0 takes a free one.
+    /// Port on 127.0.0.1, without a token; 0 takes a free one.
     pub port: Bounded<u16, 0, 65_535>,
-    /// Between two self-audits; zero: none.
+    /// Time between two self-audits; zero: none.
     #[serde(rename = "audit_seconds")]
     pub audit_every: Seconds<0, 86_400>,
 }
@@ -36,7 +36,7 @@ pub struct Traces {
     /// The name of this service in traces.
     #[serde(deserialize_with = "service_name")]
     pub service_name: String,
-    /// The part of the requests that is traced, 0 to 1.
+    /// Fraction of requests that are traced, 0 to 1.
     #[serde(deserialize_with = "ratio")]
     pub sample_ratio: f64,
 }

@@ -13,10 +13,7 @@ use url::Url;
 use super::{
     ConfigError, ModelConfig, access,
     load::Overrides,
-    models::{
-        self, RawModel,
-        markup::{check_margin, optional_markup},
-    },
+    models::{self, RawModel, markup::check_margin},
 };
 use crate::domain::{
     pricing::Markup,
@@ -29,14 +26,14 @@ use crate::domain::{
 
 /// Characters of a provider's name.
 const MAX_NAME: usize = 40;
-/// How long a call may take unless configured otherwise.
+/// Default maximum time of a call.
 const TIMEOUT: Duration = Duration::from_mins(5);
-/// Calls at once unless configured otherwise.
+/// Default maximum of concurrent calls.
 const MAX_CONCURRENT: usize = 256;
-/// As above, of the sandbox, which calls nobody.
+/// The same for the sandbox, which makes no network calls.
 const MAX_CONCURRENT_SANDBOX: usize = 2_048;
 
-/// Whether a provider is served.
+/// Whether and why a provider is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     Enabled,
@@ -51,32 +48,27 @@ pub enum Status {
 /// A configured provider, served or not.
 #[derive(Debug, Clone)]
 pub struct Provider {
-    /// Its name in the API.
     pub name: String,
-    /// Whose API it speaks.
     pub vendor: &'static Vendor,
-    /// Whether it is served.
     pub status: Status,
     /// Variables that may hold its key, the first that is set wins. Empty: it needs none.
     pub api_key_env: Vec<String>,
-    /// Where it is; `None` for the sandbox.
+    /// `None` for the sandbox.
     pub base_url: Option<Url>,
-    /// Its key, if it needs one and has one.
     pub api_key: Option<SecretString>,
-    /// How long one call may take, 1 to 3,600 s.
+    /// Maximum time of a call, 1 to 3,600 s.
     pub timeout: Duration,
-    /// Calls at once from this process, 1 to 10,000.
+    /// Maximum of concurrent calls of this process, 1 to 10,000.
     pub max_concurrent: usize,
     pub models: Vec<ModelConfig>,
 }
 
 impl Provider {
-    /// Whether it needs no vendor, and its results are invented.
     pub fn is_sandbox(&self) -> bool {
         self.vendor.access == Access::BuiltIn
     }
 
-    /// Why it is served or not, in a few words.
+    /// Why it is enabled or not.
     pub fn reason(&self) -> String {
         match self.status {
             Status::Enabled => match self.api_key_env.join(" or ") {
@@ -90,7 +82,7 @@ impl Provider {
     }
 }
 
-/// `[providers.NAME]` as written.
+/// `[providers.NAME]`
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawProvider {
@@ -101,12 +93,11 @@ pub(super) struct RawProvider {
     base_url_env: Option<String>,
     timeout_seconds: Option<Seconds<1, 3_600>>,
     max_concurrent: Option<Bounded<usize, 1, 10_000>>,
-    #[serde(default, deserialize_with = "optional_markup")]
     markup: Option<Markup>,
     models: Option<Vec<RawModel>>,
 }
 
-/// Resolves all providers, by name. `markup`: of those that have none of their own.
+/// Resolves all providers, by name. `markup` applies to those without their own.
 pub(super) fn resolve(
     raw: BTreeMap<String, RawProvider>,
     markup: Markup,
@@ -153,8 +144,8 @@ fn provider(
         );
         return Err(ConfigError::new(path, problem));
     }
-    let missing = |key: &str, mend: &str| {
-        let problem = format!("is missing: {mend}");
+    let missing = |key: &str, advice: &str| {
+        let problem = format!("is missing: {advice}");
         ConfigError::new(format!("{path}.{key}"), problem)
     };
     let vendor = vendor(raw.kind.as_deref(), vendors).map_err(|error| error.under(&path))?;
@@ -175,17 +166,17 @@ fn provider(
     } else {
         let variable = raw.base_url_env.as_deref();
         let url = access::base_url(&path, variable, raw.base_url.as_deref(), env, overrides)?;
-        let mend = "add the server's URL, such as \"http://localhost:11434/v1\"";
-        Some(url.ok_or_else(|| missing("base_url", mend))?)
+        let advice = "add the server's URL, such as \"http://localhost:11434/v1\"";
+        Some(url.ok_or_else(|| missing("base_url", advice))?)
     };
     if vendor.access == Access::Key && api_key_env.is_empty() {
-        let mend = "name the environment variable that holds the key";
-        return Err(missing("api_key_env", mend));
+        let advice = "name the environment variable that holds the key";
+        return Err(missing("api_key_env", advice));
     }
     let api_key = access::api_key(&api_key_env, env)?;
     let Some(raw_models) = raw.models.filter(|models| !models.is_empty()) else {
-        let mend = format!("add at least one [[{path}.models]]");
-        return Err(missing("models", &mend));
+        let advice = format!("add at least one [[{path}.models]]");
+        return Err(missing("models", &advice));
     };
     let models = models::resolve(&path, vendor, raw.markup.unwrap_or(markup), raw_models)?;
     let status = if raw.enabled == Some(false) {

@@ -1,8 +1,6 @@
 //! The sections of the configuration, one struct each.
 //!
-//! Here: units and bounds, which `config/default.toml` repeats for the operator. Not here:
-//! stored files ([`super::media`]), providers and models ([`super::providers`],
-//! [`super::models`]).
+//! `config/default.toml` repeats units and bounds for the operator.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -14,10 +12,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-use super::{
-    net::{address, database_url, networks, origins, public_url},
-    values::price,
-};
+use super::net::{address, database_url, networks, origins, public_url};
 use crate::domain::{
     credits::Credits,
     generation::Modality,
@@ -27,7 +22,7 @@ use crate::domain::{
     },
 };
 
-/// `[server]`: the HTTP side.
+/// `[server]`
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
@@ -47,41 +42,41 @@ pub struct Server {
     pub trusted_proxies: Vec<(IpAddr, u8)>,
     /// 0: half of the cores. Use [`Self::threads`].
     pub(super) threads: Bounded<usize, 0, 1_024>,
-    /// How long a stop is announced by `/health` before it begins.
+    /// Time for which `/health` announces a stop before it begins.
     #[serde(rename = "drain_seconds")]
     pub drain: Seconds<0, 300>,
-    /// How long a stop waits for running synchronous work.
+    /// Maximum time for which a stop waits for synchronous work.
     #[serde(rename = "shutdown_seconds")]
     pub shutdown: Seconds<0, 300>,
-    /// How long a request's body may take to arrive.
+    /// Maximum time for the body of a request to arrive.
     #[serde(rename = "body_timeout_seconds")]
     pub body_timeout: Seconds<1, 300>,
     /// Largest body of a request.
     pub max_body_bytes: Bounded<usize, 1024, 16_777_216>,
     /// Largest body of a request of an SDK.
     pub max_sdk_body_bytes: Bounded<usize, 1024, 134_217_728>,
-    /// From a connection to the end of its first request's head.
+    /// Maximum time from a connection to the end of its first request's head.
     #[serde(rename = "header_timeout_seconds")]
     pub header_timeout: Seconds<1, 300>,
     /// Largest head of a request.
     pub max_header_bytes: Bounded<usize, 8_192, 262_144>,
-    /// From an answer to the end of the next request's head.
+    /// Maximum time from a response to the end of the next request's head.
     #[serde(rename = "keep_alive_seconds")]
     pub keep_alive: Seconds<1, 3_600>,
-    /// How long a client may take nothing of an answer.
+    /// Maximum time in which a client reads nothing of a response.
     #[serde(rename = "write_timeout_seconds")]
     pub write_timeout: Seconds<1, 3_600>,
-    /// How long a request that makes nothing may take in all.
+    /// Maximum time of a request that generates nothing.
     #[serde(rename = "request_timeout_seconds")]
     pub request_timeout: Seconds<1, 300>,
     pub max_connections: Bounded<usize, 1, 100_000>,
-    /// Requests at work at once.
+    /// Maximum of concurrent requests.
     pub max_requests: Bounded<usize, 1, 100_000>,
-    /// MiB that are kept for requests; 0: a part of the machine's. Use [`Self::memory_bytes`].
+    /// 0: a quarter of the machine's memory. Use [`Self::memory_bytes`].
     pub(super) memory_mib: Bounded<usize, 0, 1_048_576>,
-    /// How much of what server and providers take the synchronous generations of one account may.
+    /// Maximum share of one account in concurrent synchronous generations, in percent.
     pub account_share_percent: Bounded<usize, 1, 100>,
-    /// Logins that wait for their password to be checked.
+    /// Maximum of logins that wait for the check of their password.
     pub max_waiting_logins: Bounded<usize, 1, 10_000>,
 }
 
@@ -97,7 +92,7 @@ fn machine_mib() -> Option<usize> {
     Some((kib >> 10).min(limit.map_or(usize::MAX, |bytes| bytes >> 20)))
 }
 
-/// The budget at least, where it is a part of the machine's memory.
+/// Minimum of the default budget.
 const MIN_MEMORY_MIB: usize = 512;
 
 impl Server {
@@ -123,7 +118,7 @@ impl Server {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
-    /// Where Postgres is. `None`: a private one is started.
+    /// `None`: a private Postgres is started.
     #[serde(deserialize_with = "database_url")]
     pub url: Option<SecretString>,
     pub max_connections: Bounded<u32, 4, 1_000>,
@@ -131,7 +126,7 @@ pub struct Database {
     pub locked_connections: Bounded<u32, 1, 64>,
     pub key_connections: Bounded<u32, 1, 64>,
     pub job_connections: Bounded<u32, 1, 64>,
-    /// How long a request waits for a free connection.
+    /// Maximum wait of a request for a free connection.
     #[serde(rename = "acquire_timeout_ms")]
     pub acquire_timeout: Millis<100, 60_000>,
 }
@@ -140,7 +135,7 @@ pub struct Database {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
-    /// Where the private Postgres and stored files live.
+    /// Directory of the private Postgres and stored files.
     #[serde(deserialize_with = "directory")]
     pub dir: PathBuf,
 }
@@ -152,11 +147,10 @@ pub struct Log {
     /// A filter that `tracing_subscriber::filter::Targets` can parse.
     #[serde(deserialize_with = "filter")]
     pub filter: String,
-    /// How a line looks.
     pub format: LogFormat,
 }
 
-/// How a log line looks.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -169,22 +163,22 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Jobs {
-    /// How long a worker owns a row without a sign of life.
+    /// Time for which a worker owns a row without a heartbeat.
     #[serde(rename = "lease_seconds")]
     pub lease: Seconds<1, 3_600>,
     /// Time between two polls of a provider's task.
     #[serde(rename = "poll_interval_ms")]
     pub poll_interval: Millis<10, 600_000>,
-    /// How long after its creation a job is given up.
+    /// Age at which a job fails as `expired`.
     #[serde(rename = "deadline_seconds")]
     pub deadline: Seconds<1, 604_800>,
-    /// Unfinished generations an account may have.
+    /// Maximum of unfinished generations of an account.
     pub max_per_account: Bounded<i32, 1, 1_000_000>,
-    /// Jobs that run at once in this process.
+    /// Concurrent jobs of this process.
     pub workers: Bounded<usize, 1, 1_024>,
-    /// How many of these one account may have at once.
+    /// Maximum of these for one account.
     pub max_workers_per_account: Bounded<usize, 1, 1_024>,
-    /// Whether nothing is run, ended or removed.
+    /// Whether no generation is run, ended or deleted.
     pub paused: bool,
 }
 
@@ -196,16 +190,16 @@ pub struct Retention {
     pub days: Bounded<u32, 0, 36_500>,
 }
 
-/// `[submissions]`: repeating a call that the provider did not take up.
+/// `[submissions]`: retries of calls that the provider did not accept.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Submissions {
-    /// Calls in all, the first included.
+    /// Maximum of calls, with the first.
     pub attempts: Bounded<u32, 1, 10>,
-    /// No new attempt begins later than this after the first.
+    /// Maximum time between the first call and the start of a retry.
     #[serde(rename = "window_seconds")]
     pub window: Seconds<0, 3_600>,
-    /// Wait before the second attempt, doubled for each further one.
+    /// Backoff before the first retry, doubled for each further one.
     #[serde(rename = "retry_base_ms")]
     pub retry_base: Millis<1, 60_000>,
 }
@@ -216,7 +210,7 @@ pub struct Submissions {
 pub struct Webhooks {
     /// Whether webhooks may go to private addresses.
     pub allow_private: bool,
-    /// How long a receiver may take to answer.
+    /// Maximum time of a receiver to respond.
     #[serde(rename = "timeout_ms")]
     pub timeout: Millis<100, 60_000>,
     /// Days for which finished deliveries are listed.
@@ -237,7 +231,7 @@ pub struct Sessions {
 pub struct Idempotency {
     /// Hours for which an `Idempotency-Key` stays bound.
     pub hours: Bounded<i64, 1, 8_760>,
-    /// How long a replay waits for the first request.
+    /// Maximum wait of a replay for the first request.
     #[serde(rename = "wait_seconds")]
     pub wait: Seconds<1, 600>,
     /// Minutes in which a retry of an SDK joins the request before it; 0: never.
@@ -248,27 +242,22 @@ pub struct Idempotency {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Holds {
-    /// How long a request of an SDK waits for credits on hold.
+    /// Maximum wait of an SDK request for held credits.
     #[serde(rename = "hold_wait_seconds")]
     pub hold_wait: Seconds<0, 60>,
 }
 
-/// `[defaults]`: who serves requests that name no provider.
+/// `[defaults]`: providers of requests that name none, by preference.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
-    /// Providers of text, the most wanted first.
     pub text: Vec<String>,
-    /// Providers of images, the most wanted first.
     pub image: Vec<String>,
-    /// Providers of video, the most wanted first.
     pub video: Vec<String>,
-    /// Providers of speech, the most wanted first.
     pub audio: Vec<String>,
 }
 
 impl Defaults {
-    /// The list of each modality.
     pub fn lists(&self) -> [(Modality, &[String]); 4] {
         [
             (Modality::Text, &self.text),
@@ -279,20 +268,19 @@ impl Defaults {
     }
 }
 
-/// `[demo]`: the account of a first start.
+/// `[demo]`: the account that a first start creates.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Demo {
-    /// Credits it is given.
     #[serde(deserialize_with = "demo_credits")]
     pub credits: Credits,
 }
 
-/// Largest grant to the demo account.
+/// Maximum credits of the demo account.
 const MAX_DEMO: Credits = Credits::from_micros(1_000_000_000_000_000);
 
 fn demo_credits<'de, D: Deserializer<'de>>(source: D) -> Result<Credits, D::Error> {
-    let credits = price(source)?;
+    let credits = Credits::deserialize(source)?;
     if credits > MAX_DEMO {
         return Err(D::Error::custom(format!(
             "is \"{credits}\": must be at most \"{MAX_DEMO}\""
@@ -318,7 +306,7 @@ fn filter<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
             "is empty: must be a log filter, such as \"info\" or \"off\"",
         ));
     }
-    // A bare word would be a target, which logs nothing when it is none.
+    // A bare word would be a target; a misspelled level would log nothing.
     let bare = text.split(',').map(str::trim).find(|part| {
         !part.is_empty() && !part.contains('=') && part.parse::<LevelFilter>().is_err()
     });

@@ -1,7 +1,4 @@
-//! What `gensvc config check` prints: for people by Display, for scripts by Serialize.
-//!
-//! Here: what is served, what is not and why. Not here: any secret; keys appear by the name
-//! of their variable only.
+//! The output of `gensvc config check`: text by `Display`, JSON by `Serialize`. It has no secret.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -11,35 +8,27 @@ use serde_json::{Value, json};
 use super::{Change, Config, ModelConfig, Provider, Status};
 use crate::domain::{generation::Modality, pricing::Prices};
 
-/// The configuration in short.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Whether `serve` would start: at least one provider is enabled.
     pub servable: bool,
-    /// Address to listen on.
     pub bind: String,
-    /// The URL for clients.
     pub public_url: String,
     /// `configured`, or `private` for a Postgres of its own.
     pub database: &'static str,
-    /// Where local files are.
     pub data_dir: String,
     /// `local` or `s3`.
     pub media: &'static str,
     /// Days after which generations are deleted; 0 keeps them for ever.
     pub retention_days: u32,
     pub limits: LimitsSummary,
-    /// Who serves requests that name no provider, by type.
+    /// Default provider of each type.
     pub default_providers: BTreeMap<Modality, Option<String>>,
-    /// Every configured provider, by name.
     pub providers: Vec<ProviderSummary>,
-    /// What differs from the built-in configuration.
     pub changes: Vec<Change>,
-    /// What is odd, though no error.
     pub warnings: Vec<String>,
 }
 
-/// The limits that callers notice first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LimitsSummary {
     pub max_body_bytes: usize,
@@ -50,27 +39,22 @@ pub struct LimitsSummary {
     pub memory_bytes: usize,
 }
 
-/// A provider in short.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProviderSummary {
-    /// Its name in the API.
     pub name: String,
-    /// Its kind in the config.
     pub kind: &'static str,
-    /// Whether it is served.
     pub enabled: bool,
-    /// Why, or why not.
+    /// Why it is enabled or not.
     pub reason: String,
     /// Variables that may hold its key; empty when it needs none.
     pub api_key_env: Vec<String>,
     pub base_url: Option<String>,
-    /// The models for requests that name none, by type.
+    /// Default model of each type.
     pub default_models: BTreeMap<Modality, String>,
-    /// Its enabled models.
+    /// Enabled models.
     pub models: Vec<ModelSummary>,
 }
 
-/// A model in short.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ModelSummary {
     pub id: String,
@@ -203,7 +187,7 @@ impl fmt::Display for Summary {
             limits.memory_bytes >> 20,
         )?;
         for (modality, default) in &self.default_providers {
-            let default = default.as_deref().unwrap_or("nobody");
+            let default = default.as_deref().unwrap_or("none");
             writeln!(f, "{:<14}{default}", format!("{modality} default"))?;
         }
         writeln!(f, "providers")?;

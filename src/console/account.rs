@@ -1,4 +1,4 @@
-//! The account's settings: defaults of each type, and the person's password.
+//! Settings: the account's default models and the user's password.
 
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
@@ -6,15 +6,17 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use super::{
-    client::Problem,
+    described::Described,
     form::Form,
     operations as op,
-    parts::{self, TYPES, fact, field, icon, list, option, text, time},
+    parts::{self, TYPES, fact, icon, list, option, text, time},
+    problem::Problem,
     session::Session,
     shell,
 };
+use crate::domain::request::PasswordChange;
 
-/// What was done, or refused, of the two forms.
+/// The result of one of the two forms.
 #[derive(Default)]
 struct Outcome {
     done: Option<&'static str>,
@@ -30,7 +32,7 @@ pub async fn change(session: Session, form: Form) -> Result<Response, Problem> {
     let mut defaults = Map::new();
     for (kind, _) in TYPES {
         let target = match form.get(kind).split_once('/') {
-            // The provider's own default model.
+            // The provider's default model.
             Some((provider, "")) => json!({"provider": provider}),
             Some((provider, model)) => json!({"provider": provider, "model": model}),
             None => Value::Null,
@@ -52,7 +54,7 @@ pub async fn change(session: Session, form: Form) -> Result<Response, Problem> {
 }
 
 pub async fn password(session: Session, form: Form) -> Result<Response, Problem> {
-    let body = json!({"current_password": form.get("current"), "new_password": form.get("new")});
+    let body = Value::Object(Described::new::<PasswordChange>().body(&form));
     let changed = session
         .call(op::CHANGE_PASSWORD, &[])
         .body(body)
@@ -146,17 +148,14 @@ fn defaults(
 }
 
 fn password_form(problem: Option<&Problem>) -> Markup {
+    let request = Described::new::<PasswordChange>();
     html! {
         form.card method="post" action="/settings/password" {
             h2 { "Password" }
             p.muted { "Your other sessions end with the change; API keys stay." }
             @if problem.is_some() { (parts::refusal(problem, &["current_password", "new_password"])) }
-            (field(problem, "Current password", "current_password", "", &html! {
-                input type="password" name="current" required autocomplete="current-password";
-            }))
-            (field(problem, "New password", "new_password", "8 characters at least.", &html! {
-                input type="password" name="new" required minlength="8" autocomplete="new-password";
-            }))
+            (request.input(("current_password", "Current password", ""), &Form::default(), problem))
+            (request.input(("new_password", "New password", "At least 8 characters."), &Form::default(), problem))
             div.actions { button.primary type="submit" { "Set the password" } }
         }
     }

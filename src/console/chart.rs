@@ -1,4 +1,4 @@
-//! Charts, drawn here as SVG. Each stands beside the table of its figures.
+//! Charts as SVG. The same figures are in a table next to each.
 
 use chrono::NaiveDate;
 use maud::{Markup, html};
@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::parts::grouped;
 use crate::domain::credits::Credits;
 
-/// One bar: its name, its credits, and what they are made of.
+/// A bar: name, credits, and the address of the generations that it sums.
 pub struct Bar {
     name: String,
     credits: Credits,
@@ -32,7 +32,7 @@ impl Bar {
     }
 }
 
-/// The share of `part` in `whole` of `length`, in whole units; something that is there is seen.
+/// Scales `part` of `whole` to `length`. More than zero is at least 1, so that it is visible.
 fn scaled(part: Credits, whole: Credits, length: u16) -> u16 {
     let (part, whole) = (part.micros().unsigned_abs(), whole.micros().unsigned_abs());
     if part == 0 || whole == 0 {
@@ -49,7 +49,7 @@ fn most(bars: &[Bar]) -> Credits {
         .unwrap_or(Credits::ZERO)
 }
 
-/// At least a 1, 2 or 5 with zeros: where the axis ends.
+/// The end of the axis: the next 1, 2 or 5 followed by zeros.
 fn round_up(most: Credits) -> Credits {
     let most = most.micros().max(1);
     let mut step = 1_i64;
@@ -65,7 +65,7 @@ fn round_up(most: Credits) -> Credits {
     }
 }
 
-/// A chart is drawn for wide and for narrow screens, of which one is shown.
+/// A chart is drawn for wide and for narrow screens; the stylesheet shows one.
 struct Size {
     class: &'static str,
     width: u16,
@@ -87,7 +87,7 @@ const BELOW: u16 = 22;
 /// The room of a column's name.
 const NAME: u16 = 70;
 
-/// Columns from left to right, such as days.
+/// A chart of columns, such as days.
 pub fn columns(bars: &[Bar]) -> Markup {
     html! { @for size in &SIZES { (columns_of(bars, size)) } }
 }
@@ -105,7 +105,7 @@ fn columns_of(bars: &[Bar], &Size { class, width }: &Size) -> Markup {
     // As many names as there is room for, the last among them.
     let every = (bars.len() * usize::from(NAME)).div_ceil(usize::from(width - LEFT));
     let every = every.max(1);
-    // The last name of narrow columns would stand out on the right.
+    // The last name of narrow columns would exceed the right edge.
     let (shift, anchor) = if slot < f64::from(NAME) / 2.0 {
         (slot, "end")
     } else {
@@ -136,16 +136,16 @@ fn columns_of(bars: &[Bar], &Size { class, width }: &Size) -> Markup {
     }
 }
 
-/// A day without its year.
+/// A day without the year.
 fn short(day: &str) -> String {
     let parsed = day.parse::<NaiveDate>();
     parsed.map_or(day.to_owned(), |day| day.format("%-d %b").to_string())
 }
 
-/// The most rows that a chart shows; the table has all.
+/// Maximum rows of a chart; the table has all.
 const ROWS: usize = 12;
 
-/// Bars below each other, the longest first.
+/// A chart of horizontal bars, the longest first.
 pub fn rows(bars: &[Bar]) -> Markup {
     let mut sorted: Vec<&Bar> = bars.iter().collect();
     sorted.sort_by_key(|bar| std::cmp::Reverse(bar.credits));

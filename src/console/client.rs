@@ -1,25 +1,27 @@
-//! The API's caller: one operation within this process, with the token of the session.
+//! Calls operations of the API within this process, with the token of the session.
 
 use std::net::SocketAddr;
 
 use axum::{
     body::{Body, Bytes},
     extract::ConnectInfo,
-    response::{IntoResponse, Redirect, Response},
+    response::Response,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri, header, request::Parts};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header, request::Parts,
+};
 use secrecy::{ExposeSecret as _, SecretString};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tower::ServiceExt as _;
 use url::form_urlencoded::Serializer;
 
-use super::{Console, operations::Operation, shell};
+use super::{Console, operations::Operation, problem::Problem};
 use crate::{
-    api::{Page, RequestId},
-    domain::form_token::FormToken,
+    api::{Page, RequestId, VIEWED_ACCOUNT},
+    domain::{form_token::FormToken, ids::AccountId},
 };
 
-/// Answers of the API are read whole; the longest is a page of 100 records.
+/// Maximum bytes of a response: above a page of 100 records.
 const MAX_ANSWER: usize = 16 << 20;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -28,14 +30,16 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub struct Client {
     console: Console,
     token: Option<SecretString>,
-    /// What of a browser's request the API has to know: who asks, and under which id it is logged.
+    /// The address and headers of the browser's request that the API needs: for its limits and log.
     peer: Option<ConnectInfo<SocketAddr>>,
     headers: HeaderMap,
-    /// All that a page asks for is one request of its caller.
+    /// All calls of a page count as one request.
     page: Page,
+    /// The account that an operator views: read operations are about it.
+    viewed: Option<AccountId>,
 }
 
-/// One call that is being put together.
+/// A call that is being built.
 pub struct Call<'a> {
     client: &'a Client,
     operation: Operation,
@@ -48,7 +52,7 @@ pub struct Call<'a> {
 }
 
 impl Client {
-    /// For what came in with `parts`, with `token` or without.
+    /// Creates a client for the browser's request `parts`.
     pub fn new(console: &Console, parts: &Parts, token: Option<SecretString>) -> Self {
         let mut headers = HeaderMap::new();
         for value in parts.headers.get_all(&FORWARDED_FOR) {
@@ -64,10 +68,11 @@ impl Client {
             peer: parts.extensions.get().copied(),
             headers,
             page: parts.extensions.get().cloned().unwrap_or_default(),
+            viewed: None,
         }
     }
 
-    /// The same, which is not refused for having asked too much.
+    /// Exempts the calls from the rate limit.
     pub fn unlimited(self) -> Self {
         Self {
             page: Page::uncounted(),
@@ -75,9 +80,14 @@ impl Client {
         }
     }
 
-    /// A call of `operation`; `ids` take the places of its path's parameters.
+    /// Makes read operations about an account that an operator views.
+    pub fn viewing(self, viewed: Option<AccountId>) -> Self {
+        Self { viewed, ..self }
+    }
+
+    /// Begins a call of `operation`; `ids` are the values of its path's parameters.
     pub fn call(&self, operation: Operation, ids: &[&str]) -> Call<'_> {
-        // Nothing but an id can stand in a path: the API has no other.
+        // All parameters of paths are ids.
         let good = |id: &&str| {
             !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
         };
@@ -90,12 +100,17 @@ impl Client {
             let parts: Vec<String> = operation.path.split('/').map(part).collect();
             parts.join("/")
         });
+        let mut headers = self.headers.clone();
+        let reads = operation.method == Method::GET && !operation.path.starts_with("/v1/admin/");
+        if let Some(account) = self.viewed.filter(|_| reads) {
+            headers.insert(VIEWED_ACCOUNT, account.0.into());
+        }
         Call {
             client: self,
             operation,
             path,
             query: Vec::new(),
-            headers: self.headers.clone(),
+            headers,
             body: None,
             file: None,
             form: None,
@@ -129,13 +144,13 @@ impl Call<'_> {
         self
     }
 
-    /// Sets the token of the form that the call stands for.
+    /// Sets the token of the form that makes the call.
     pub fn form(mut self, form: FormToken) -> Self {
         self.form = Some(form);
         self
     }
 
-    /// The answer as it is, a stream perhaps.
+    /// Sends the call. The body of the response may be a stream.
     pub async fn response(mut self) -> Result<Response, Problem> {
         let client = self.client;
         let mut uri = self.path.ok_or_else(Problem::not_found)?;
@@ -185,19 +200,19 @@ impl Call<'_> {
         Ok(response)
     }
 
-    /// The answer's body; null where it has none.
+    /// Sends the call and reads the response's body; null if it is empty.
     pub async fn json(self) -> Result<Value, Problem> {
         Ok(self.answer().await?.1)
     }
 
-    /// Whether the call's form was processed before, and the answer's body.
+    /// Sends the call of a form. Returns whether the form was processed before, and the body.
     pub async fn created(self) -> Result<(bool, Value), Problem> {
         let response = self.response().await?;
         let is_repeated = response.headers().contains_key("idempotent-replayed");
         Ok((is_repeated, read(response).await))
     }
 
-    /// The answer's status and body.
+    /// Sends the call and reads the response's status and body.
     pub async fn answer(self) -> Result<(StatusCode, Value), Problem> {
         let response = self.response().await?;
         Ok((response.status(), read(response).await))
@@ -208,78 +223,4 @@ async fn read(response: Response) -> Value {
     let bytes = axum::body::to_bytes(response.into_body(), MAX_ANSWER).await;
     let value = bytes.ok().and_then(|b| serde_json::from_slice(&b).ok());
     value.unwrap_or_default()
-}
-
-/// What the API refused, and why.
-#[derive(Debug)]
-pub struct Problem {
-    pub status: StatusCode,
-    /// The error's envelope.
-    pub body: Value,
-}
-
-impl Problem {
-    pub fn new(status: StatusCode, code: &str, message: &str) -> Self {
-        let body = json!({"error": {"code": code, "message": message}});
-        Self { status, body }
-    }
-
-    pub fn not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found", "not found")
-    }
-
-    pub fn logged_out() -> Self {
-        let message = "log in to go on";
-        Self::new(StatusCode::UNAUTHORIZED, "missing_token", message)
-    }
-
-    pub fn internal() -> Self {
-        let message = "something went wrong on our side";
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
-    }
-
-    pub fn bad_form(message: &str) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "invalid_form", message)
-    }
-
-    pub fn code(&self) -> &str {
-        self.body["error"]["code"].as_str().unwrap_or_default()
-    }
-
-    pub fn message(&self) -> &str {
-        let message = self.body["error"]["message"].as_str();
-        message.unwrap_or("something went wrong on our side")
-    }
-
-    /// The failed generation of a refusal that has one.
-    pub fn generation(&self) -> Option<&Value> {
-        self.body.get("generation")
-    }
-
-    /// What is wrong with one field.
-    pub fn field(&self, name: &str) -> Option<&str> {
-        let errors = self.body["error"]["errors"].as_array()?;
-        let error = errors.iter().find(|error| error["param"] == name)?;
-        error["message"].as_str()
-    }
-
-    /// What is wrong with fields that a form does not show.
-    pub fn others<'a>(&'a self, shown: &'a [&str]) -> impl Iterator<Item = String> + 'a {
-        let errors = self.body["error"]["errors"].as_array();
-        let errors = errors.into_iter().flatten();
-        errors.filter_map(move |error| {
-            let param = error["param"].as_str()?;
-            let message = error["message"].as_str()?;
-            (!shown.contains(&param)).then(|| format!("{param} {message}"))
-        })
-    }
-}
-
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        match self.status {
-            StatusCode::UNAUTHORIZED => Redirect::to("/login").into_response(),
-            status => (status, shell::problem(&self)).into_response(),
-        }
-    }
 }

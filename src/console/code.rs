@@ -12,7 +12,7 @@ pub struct Call<'a> {
     pub base_url: &'a str,
     pub path: &'a str,
     pub body: &'a Value,
-    /// Whether it makes a job whose end is worth waiting for.
+    /// Whether it creates a job, whose end the code waits for.
     pub waits: bool,
 }
 
@@ -34,7 +34,7 @@ fn curl(call: &Call<'_>) -> String {
     } else {
         ""
     };
-    // A quote ends the quoted text, stands by itself, and begins it again.
+    // Ends the quoted text, adds an escaped quote, and begins it again.
     let body = pretty(call.body).replace('\'', r"'\''");
     format!(
         "curl {}{} \\\n  -H \"Authorization: Bearer $GENSVC_API_KEY\" \\\n  \
@@ -60,8 +60,8 @@ fn python(call: &Call<'_>) -> String {
     )
 }
 
-/// A JSON value as Python writes it. Its strings are Python's, but for its escapes of what lies
-/// beyond 16 bits, which `serde_json` does not use.
+/// Writes a JSON value as a Python literal. Strings of JSON are valid in Python, except surrogate
+/// escapes, which `serde_json` does not write.
 fn python_literal(value: &Value, indent: usize, out: &mut String) {
     match value {
         Value::Null => out.push_str("None"),

@@ -1,12 +1,12 @@
-//! How programs reach this server: plain HTTP, the SDKs of OpenAI and Anthropic, agents.
+//! Instructions for programs: plain HTTP, the SDKs of OpenAI and Anthropic, the command line.
 
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    client::Problem,
     operations as op,
     parts::{amount, code_block, copyable, fact, kind, list, text},
+    problem::Problem,
     session::Session,
     shell,
 };
@@ -110,7 +110,7 @@ fn command_line(url: &str) -> Markup {
     }
 }
 
-/// The prices of a model that are worth a line: the first of each type's, and a text's output.
+/// The prices that are shown of a model.
 const PRICES: [(&str, &str); 4] = [
     ("/input_per_million", "a million input tokens"),
     ("/output_per_million", "a million output tokens"),

@@ -1,4 +1,4 @@
-//! What a form sends: fields in the order of the page.
+//! The fields of a submitted form, in the order of the page.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use http::{StatusCode, header};
 use serde_json::{Map, Number, Value};
 use url::form_urlencoded;
 
-use super::{Console, client::Problem, guard};
+use super::{Console, guard, problem::Problem};
 
-/// The largest form: a template of two long texts, percent-encoded.
+/// Maximum bytes of a form: a template of two long texts, percent-encoded.
 const MAX_BYTES: usize = 512 << 10;
-/// The same of who is not known yet.
+/// Maximum bytes of a login form.
 const MAX_LOGIN_BYTES: usize = 16 << 10;
-/// How long it may take to arrive.
+/// Maximum time until a form has arrived.
 const IN_TIME: Duration = Duration::from_secs(30);
 
-/// A form that a page of this server sent.
+/// A form of a page of this server.
 #[derive(Debug, Clone, Default)]
 pub struct Form(Vec<(String, String)>);
 
 impl Form {
-    /// The query of a page, which has the same shape.
+    /// Reads the query of a page.
     pub fn of_query(query: Option<&str>) -> Self {
         Self::parse(query.unwrap_or_default().as_bytes())
     }
@@ -37,31 +37,31 @@ impl Form {
         self.0.push((name.to_owned(), value.to_owned()));
     }
 
-    /// A field; empty where it is missing.
+    /// The value of a field; empty if it is missing.
     pub fn get(&self, name: &str) -> &str {
         let field = self.0.iter().find(|(n, _)| n == name);
         field.map_or("", |(_, value)| value)
     }
 
-    /// The same, without the space around it.
+    /// The value without surrounding white space.
     pub fn word(&self, name: &str) -> &str {
         self.get(name).trim()
     }
 
-    /// All fields of a name: ticked boxes.
+    /// The values of all fields with a name: ticked boxes.
     pub fn all(&self, name: &str) -> Vec<&str> {
         let fields = self.0.iter().filter(|(n, _)| n == name);
         fields.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The fields whose names begin with `prefix`, by the rest of them.
+    /// The fields whose names begin with `prefix`, by the rest of their names.
     pub fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let named =
             move |(n, value): &'a (String, String)| Some((n.strip_prefix(prefix)?, &**value));
         self.0.iter().filter_map(named)
     }
 
-    /// The fields that a generation was asked for with, as far as its record has them.
+    /// Fills in the prompt, model and parameters of a record.
     pub fn refill(&mut self, record: &Value) {
         let text = |value: &Value| match value {
             Value::String(text) => text.clone(),
@@ -76,8 +76,7 @@ impl Form {
         }
     }
 
-    /// Puts a text field into a body, unless it was left empty. Browsers send lines' ends as
-    /// CRLF, which nobody has typed.
+    /// Puts a text field into a body, unless it is empty. Line ends become LF: browsers send CRLF.
     pub fn put_text(&self, body: &mut Map<String, Value>, name: &str) {
         let text = self.get(name).replace("\r\n", "\n");
         if !text.is_empty() {
@@ -85,7 +84,7 @@ impl Form {
         }
     }
 
-    /// The same of a number; what is none goes to the API as it is, for it to say so.
+    /// Puts a number into a body, unless it is empty. The API refuses what is not a number.
     pub fn put_number(&self, body: &mut Map<String, Value>, name: &str, field: &str) {
         let text = self.word(field);
         if text.is_empty() {
@@ -98,7 +97,7 @@ impl Form {
     }
 }
 
-/// The form of a login, which anybody can send.
+/// The form of a login.
 pub struct LoginForm(pub Form);
 
 impl FromRequest<Console> for LoginForm {

@@ -1,4 +1,4 @@
-//! The history: what was generated, with filters and pages that lie in the address.
+//! The history of generations. Filters and page are in the address.
 
 use axum::response::Response;
 use http::Uri;
@@ -6,13 +6,13 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    client::Problem,
-    csv::{Download, members},
     form::Form,
     operations as op,
-    parts::{self, TYPES, amount, badge, kind, list, option, text, time},
+    parts::{self, TYPES, amount, badge, list, option, text},
+    problem::Problem,
     session::Session,
     shell,
+    table::{self, Column, Download, file},
 };
 
 const STATUSES: [(&str, &str); 4] = [
@@ -22,13 +22,13 @@ const STATUSES: [(&str, &str); 4] = [
     ("failed", "Failed"),
 ];
 
-/// The filters of a form, as the API takes them.
+/// The filters of a form as parameters of the API.
 fn asked(form: &Form) -> Vec<(&'static str, String)> {
     let names = ["type", "status", "provider", "model", "api_key"];
     let mut query: Vec<_> = names.map(|name| (name, form.word(name).to_owned())).into();
     for (name, field, later) in [("created_after", "from", 0), ("created_before", "to", 1)] {
         let day = form.word(field);
-        // What is no day goes to the API as it is, for it to say so.
+        // The API refuses what is not a day.
         let time = parts::start_of(day, later).unwrap_or_else(|| day.to_owned());
         query.push((name, time));
     }
@@ -61,7 +61,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
             } @else if rows.is_empty() {
                 (parts::empty("Nothing fits these filters", "Take one of them away.",
                     &html! { a.button href="/generations" { "Show everything" } }))
-            } @else { (table(rows)) }
+            } @else { (table::cards(&columns(), rows)) }
         }
         (parts::pager(&uri, &found["next_cursor"]))
     };
@@ -79,7 +79,7 @@ fn filters(form: &Form, models: &Value, keys: &Value, problem: Option<&Problem>)
     let mut providers: Vec<&str> = models.iter().map(|m| text(&m["provider"])).collect();
     providers.dedup();
     let mut names: Vec<&str> = models.iter().map(|m| text(&m["id"])).collect();
-    // A model of the past, by a link of the usage.
+    // Links of the usage report may name former models and keys.
     let chosen = form.word("api_key");
     if !chosen.is_empty() && !callers.iter().any(|(id, _)| *id == chosen) {
         callers.push((chosen, "Another key"));
@@ -123,39 +123,39 @@ fn filters(form: &Form, models: &Value, keys: &Value, problem: Option<&Problem>)
     }
 }
 
-/// Options that are called as they are.
+/// Options whose labels are their values.
 fn same<'a>(names: &[&'a str]) -> Vec<(&'a str, &'a str)> {
     names.iter().map(|name| (*name, *name)).collect()
 }
 
-/// Rows of the history, each a link to its receipt.
-pub fn table(rows: &[Value]) -> Markup {
-    html! {
-        div.table tabindex="0" {
-            table.cards {
-                thead { tr {
-                    th { "Type" } th.cut { "Prompt" } th { "Model" } th { "Status" } th.right { "Used" }
-                    th.right { "Credits" } th { "Created" }
-                } }
-                tbody {
-                    @for row in rows {
-                        tr {
-                            td { (kind(text(&row["type"]))) }
-                            td.cut { a href={ "/generations/" (text(&row["uuid"])) } { (text(&row["prompt"])) } }
-                            td.narrow-hidden { (text(&row["model"])) }
-                            td { (badge(text(&row["status"]))) }
-                            td.right.narrow-hidden { (used(&row["usage"])) }
-                            td.right data-unit="credits" { (amount(&row["credits"]["charged"])) }
-                            td { (time(&row["created_at"])) }
-                        }
-                    }
-                }
-            }
-        }
-    }
+/// The columns of the history. Each prompt links to its receipt.
+pub fn columns() -> Vec<Column<'static>> {
+    let prompt = |row: &Value| {
+        html! { a href={ "/generations/" (text(&row["uuid"])) } { (text(&row["prompt"])) } }
+    };
+    let charged = table::amount("charged", "Credits").at("/credits/charged");
+    vec![
+        file("uuid"),
+        table::kind("type", "Type"),
+        table::row("prompt", "Prompt", prompt).class("cut"),
+        file("provider"),
+        table::words("model", "Model").class("narrow-hidden"),
+        table::row("status", "Status", |row| badge(text(&row["status"]))),
+        table::row("", "Used", |row| used(&row["usage"])).class("right narrow-hidden"),
+        file("input_tokens").at("/usage/input_tokens"),
+        file("output_tokens").at("/usage/output_tokens"),
+        file("images").at("/usage/images"),
+        file("seconds").at("/usage/seconds"),
+        file("characters").at("/usage/characters"),
+        file("estimated").at("/credits/estimated"),
+        charged.unit("credits"),
+        file("error").at("/error/code"),
+        table::time("created_at", "Created"),
+        file("completed_at"),
+    ]
 }
 
-/// What a generation is billed for.
+/// The counts by which a generation is billed.
 fn used(usage: &Value) -> Markup {
     let units = [
         ("input_tokens", "in"),
@@ -164,27 +164,14 @@ fn used(usage: &Value) -> Markup {
         ("seconds", "s"),
         ("characters", "chars"),
     ];
-    let told = units.iter().filter(|(name, _)| !usage[name].is_null());
+    let counts = units.iter().filter(|(name, _)| !usage[name].is_null());
     html! {
-        @for (name, unit) in told { span.count { (amount(&usage[name])) span.muted { " " (unit) } } }
+        @for (name, unit) in counts { span.count { (amount(&usage[name])) span.muted { " " (unit) } } }
     }
 }
 
 pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
-    let mut columns = members(&["uuid", "type", "status", "provider", "model", "prompt"]);
-    columns.extend([
-        ("estimated", "/credits/estimated"),
-        ("charged", "/credits/charged"),
-        ("input_tokens", "/usage/input_tokens"),
-        ("output_tokens", "/usage/output_tokens"),
-        ("images", "/usage/images"),
-        ("seconds", "/usage/seconds"),
-        ("characters", "/usage/characters"),
-        ("error", "/error/code"),
-        ("created_at", ""),
-        ("completed_at", ""),
-    ]);
-    let download = Download::new("generations", op::HISTORY, columns).paged();
+    let download = Download::new("generations", op::HISTORY, &columns()).paged();
     let form = Form::of_query(uri.query());
     let asked = asked(&form).into_iter();
     let download = asked.fold(download, |d, (name, value)| d.query(name, &value));

@@ -1,4 +1,5 @@
-//! Around every page: where changes may come from, what the browser may do, what is no page.
+//! Checks and headers of every page: the origin of changes, the content security policy, and the
+//! API as the fallback.
 
 use std::panic::AssertUnwindSafe;
 
@@ -12,15 +13,14 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tower::ServiceExt as _;
 use url::Url;
 
-use super::{Console, client::Problem};
+use super::{Console, problem::Problem};
 use crate::api::{OwnBody, Page, accepts_html};
 
-/// Below these a program asks, whatever it accepts.
+/// Paths of the API: errors there are JSON, whatever the client accepts.
 const API: [&str; 3] = ["/v1", "/openai", "/anthropic"];
 
-/// What pages may load and call: this server alone. Files of generations have the origin that
-/// clients reach the server at, which need not be the one that this browser took, and may be
-/// redirected to a bucket's: `media` are these origins, with blanks between.
+/// The content security policy: pages load from and call this server only. `media` lists, separated
+/// by spaces, the origins of generated files: the public URL, and a bucket's.
 pub fn policy(media: &str) -> HeaderValue {
     let text = format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; \
@@ -31,8 +31,8 @@ pub fn policy(media: &str) -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or(strict)
 }
 
-/// Whether a request was made by a page of this server. Every browser of today sends
-/// `Sec-Fetch-Site`, on https and on this machine; others, and elsewhere, `Origin`.
+/// Whether a page of this server made a request. Browsers send `Sec-Fetch-Site` over https and on
+/// localhost, and `Origin` everywhere.
 fn is_same_origin(headers: &HeaderMap, public_url: &str) -> bool {
     let text = |name| {
         headers
@@ -50,7 +50,7 @@ fn is_same_origin(headers: &HeaderMap, public_url: &str) -> bool {
     [host, of(public_url)].contains(&Some(origin.origin()))
 }
 
-/// Refuses a change that no page of this server asked for.
+/// Refuses a change that was not made by a page of this server.
 pub fn check_origin(
     method: &Method,
     headers: &HeaderMap,
@@ -72,7 +72,7 @@ pub async fn guard(State(console): State<Console>, request: Request, next: Next)
     dressed(next.run(request).await, &console)
 }
 
-/// A page's answer, also of one that panics: whatever its status, its body is its own.
+/// Answers with a page also after a panic, and keeps the bodies of errors.
 pub async fn answered(mut request: Request, next: Next) -> Response {
     let page = Page::default();
     request.extensions_mut().insert(page.clone());
@@ -84,7 +84,7 @@ pub async fn answered(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// The headers of pages, on what is one.
+/// Adds the headers of pages to HTML.
 fn dressed(mut response: Response, console: &Console) -> Response {
     let headers = response.headers_mut();
     let is_html = |value: &HeaderValue| value.as_bytes().starts_with(b"text/html");
@@ -95,7 +95,7 @@ fn dressed(mut response: Response, console: &Console) -> Response {
     }
     headers.insert(header::CONTENT_SECURITY_POLICY, console.0.policy.clone());
     for (name, value) in [
-        // A browser that is told nothing of where a form comes from says so: `Origin: null`.
+        // With `no-referrer`, browsers send `Origin: null` with forms.
         (header::REFERRER_POLICY, "same-origin"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::CACHE_CONTROL, "no-store"),
@@ -113,7 +113,7 @@ fn is_of_the_api(path: &str) -> bool {
     API.iter().any(below)
 }
 
-/// What is no page is the API's; what is not found there either is a page for browsers.
+/// Passes other paths to the API. Browsers get its 404 as a page.
 pub async fn other(State(console): State<Console>, request: Request) -> Response {
     let wants_page = accepts_html(request.headers()) && !is_of_the_api(request.uri().path());
     let Ok(response) = console.0.api.clone().oneshot(request).await;
@@ -123,7 +123,7 @@ pub async fn other(State(console): State<Console>, request: Request) -> Response
     response
 }
 
-/// The API's front, at the address of the console's.
+/// The API's answer at `/`.
 pub async fn front(console: &Console, request: Request) -> Response {
     let Ok(response) = console.0.api.clone().oneshot(request).await;
     response

@@ -8,18 +8,18 @@ use chrono::{DateTime, Utc};
 use http::{HeaderMap, Uri};
 use maud::{Markup, html};
 use secrecy::{ExposeSecret as _, SecretString};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::{
-    client::Problem,
-    csv::{Download, members},
     form::Form,
-    once, operations as op,
-    parts::{self, amount, badge, copyable, fact, field, option, text, time},
+    key_form, once, operations as op,
+    parts::{self, amount, badge, copyable, fact, text, time},
+    problem::Problem,
     session::Session,
     shell,
+    table::{self, Column, Download, file},
 };
-use crate::domain::{ability::Ability, token::api_key_of_form};
+use crate::domain::form_token::api_key_of_form;
 
 fn state(key: &Value, now: DateTime<Utc>) -> &'static str {
     let end = key["expires_at"].as_str();
@@ -41,13 +41,18 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let found = call.json().await?;
     let rows = parts::list(&found["data"]);
     let new = html! { a.button.primary href="/keys/new" { "Create a key" } };
+    let new = if session.viewed.is_some() {
+        html! {}
+    } else {
+        new
+    };
     let actions = html! { (parts::download("/keys.csv", rows)) (new) };
     let content = html! {
         (shell::head("API keys", "Programs call the API with a key. Each can be limited, and revoked by itself.", &actions))
         section.card {
             @if rows.is_empty() {
                 (parts::empty("No keys yet", "A key is what your program sends as its bearer token.", &new))
-            } @else { (table(rows, session.now)) }
+            } @else { (table::cards(&columns(session.now), rows)) }
         }
         (parts::pager(&uri, &found["next_cursor"]))
     };
@@ -55,47 +60,39 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
 }
 
 pub async fn csv(session: Session) -> Result<Response, Problem> {
-    let columns = members(&[
-        "id",
-        "name",
-        "key_hint",
-        "abilities",
-        "rate_limit_per_minute",
-        "spend_limit",
-        "spend_period",
-        "spent",
-        "expires_at",
-        "last_used_at",
-        "revoked_at",
-        "created_at",
-    ]);
-    let download = Download::new("keys", op::KEYS, columns).paged();
+    let download = Download::new("keys", op::KEYS, &columns(session.now)).paged();
     download.answer(session).await
 }
 
-fn table(rows: &[Value], now: DateTime<Utc>) -> Markup {
-    html! {
-        div.table tabindex="0" {
-            table.cards {
-                thead { tr {
-                    th { "Name" } th { "Key" } th { "State" } th.right { "Spent" }
-                    th.right { "Spend limit" } th { "Last used" }
-                } }
-                tbody {
-                    @for key in rows {
-                        tr {
-                            td { a href={ "/keys/" (key["id"].to_string()) } { (text(&key["name"])) } }
-                            td.narrow-hidden { code { (text(&key["key_hint"])) } }
-                            td { (badge(state(key, now))) }
-                            td.right data-unit="spent" { (amount(&key["spent"])) }
-                            td.right.narrow-hidden { (limit(key)) }
-                            td.narrow-hidden { @if key["last_used_at"].is_null() { span.muted { "Never" } } @else { (time(&key["last_used_at"])) } }
-                        }
-                    }
-                }
-            }
-        }
-    }
+fn columns<'a>(now: DateTime<Utc>) -> Vec<Column<'a>> {
+    let name = |key: &Value| html! { a href={ "/keys/" (key["id"].to_string()) } { (text(&key["name"])) } };
+    vec![
+        file("id"),
+        table::row("name", "Name", name),
+        table::row(
+            "key_hint",
+            "Key",
+            |key| html! { code { (text(&key["key_hint"])) } },
+        )
+        .class("narrow-hidden"),
+        table::row("", "State", move |key| badge(state(key, now))),
+        file("abilities"),
+        file("rate_limit_per_minute"),
+        table::amount("spent", "Spent").unit("spent"),
+        table::row("spend_limit", "Spend limit", limit).class("right narrow-hidden"),
+        file("spend_period"),
+        file("expires_at"),
+        table::row("last_used_at", "Last used", |key| {
+            time_or(&key["last_used_at"], "Never")
+        })
+        .class("narrow-hidden"),
+        file("revoked_at"),
+        file("created_at"),
+    ]
+}
+
+fn time_or(at: &Value, none: &str) -> Markup {
+    html! { @if at.is_null() { span.muted { (none) } } @else { (time(at)) } }
 }
 
 fn limit(key: &Value) -> Markup {
@@ -113,42 +110,11 @@ pub async fn new(session: Session) -> Markup {
 }
 
 fn form_page(session: &Session, form: &Form, problem: Option<&Problem>) -> Markup {
-    let shown = [
-        "name",
-        "abilities",
-        "rate_limit_per_minute",
-        "expires_at",
-        "spend_limit",
-        "spend_period",
-    ];
     let content = html! {
         (shell::head("Create a key", "It is shown once, right after it was created.", &html! {}))
         form.card method="post" action="/keys" {
             (once::field())
-            @if problem.is_some() { (parts::refusal(problem, &shown)) }
-            (field(problem, "Name", "name", "Where it is used, such as backend.", &html! {
-                input type="text" name="name" value=(form.get("name")) required maxlength="100" autofocus;
-            }))
-            (abilities(form, problem))
-            div.fields {
-                (field(problem, "Requests per minute", "rate_limit_per_minute", "600 by default.", &html! {
-                    input type="number" name="rate_limit_per_minute" min="1" max="1000000"
-                        value=(form.get("rate_limit_per_minute")) placeholder="600";
-                }))
-                (field(problem, "Last day (UTC)", "expires_at", "It never expires by default.", &html! {
-                    input type="date" name="expires" value=(form.get("expires"));
-                }))
-                (field(problem, "Spend limit", "spend_limit", "Credits; without one it can spend the whole balance.", &html! {
-                    input type="text" inputmode="decimal" name="spend_limit" value=(form.get("spend_limit")) placeholder="None";
-                }))
-                (field(problem, "Limit resets", "spend_period", "In UTC.", &html! {
-                    select name="spend_period" {
-                        (option("", form.get("spend_period"), "Never"))
-                        (option("day", form.get("spend_period"), "Every day"))
-                        (option("month", form.get("spend_period"), "Every month"))
-                    }
-                }))
-            }
+            (key_form::inputs(form, problem))
             div.actions {
                 button.primary type="submit" { "Create the key" }
                 a.button href="/keys" { "Back" }
@@ -158,62 +124,8 @@ fn form_page(session: &Session, form: &Form, problem: Option<&Problem>) -> Marku
     shell::page(session, "Create a key", &content)
 }
 
-fn abilities(form: &Form, problem: Option<&Problem>) -> Markup {
-    let ticked = form.all("ability");
-    let is_limited = form.word("scope") == "some";
-    let about = |ability: Ability| match ability {
-        Ability::GenerateText => "Generate texts",
-        Ability::GenerateImage => "Generate images",
-        Ability::GenerateVideo => "Generate videos",
-        Ability::GenerateAudio => "Generate speech",
-        Ability::ReadHistory => "Read generations and their results",
-        Ability::ReadCredits => "Read balance, usage and estimates",
-        Ability::All => "Everything",
-    };
-    html! {
-        fieldset {
-            legend { "What it may call" }
-            label.check {
-                input type="radio" name="scope" value="all" checked[!is_limited];
-                span { "Everything" }
-            }
-            label.check {
-                input type="radio" name="scope" value="some" checked[is_limited];
-                span { "Only these:" }
-            }
-            div.checks.below {
-                @for ability in Ability::ALL.into_iter().filter(|ability| *ability != Ability::All) {
-                    label.check {
-                        input type="checkbox" name="ability" value=(ability.as_str())
-                            checked[ticked.contains(&ability.as_str())];
-                        span { (about(ability)) " " code.muted { (ability.as_str()) } }
-                    }
-                }
-            }
-            @if let Some(wrong) = problem.and_then(|p| p.field("abilities")) { p.error { (parts::sentence(wrong)) } }
-        }
-    }
-}
-
 pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
-    let mut body = Map::new();
-    form.put_text(&mut body, "name");
-    // Without a tick the list is empty, which the API refuses.
-    if form.word("scope") == "some" {
-        body.insert("abilities".to_owned(), json!(form.all("ability")));
-    }
-    form.put_number(&mut body, "rate_limit_per_minute", "rate_limit_per_minute");
-    let last = form.word("expires");
-    if !last.is_empty() {
-        // What is no day goes to the API as it is, for it to say so.
-        let end = parts::start_of(last, 1).unwrap_or_else(|| last.to_owned());
-        body.insert("expires_at".to_owned(), json!(end));
-    }
-    for name in ["spend_limit", "spend_period"] {
-        if !form.word(name).is_empty() {
-            body.insert(name.to_owned(), json!(form.word(name)));
-        }
-    }
+    let body = key_form::body(&form);
     let call = session.call(op::CREATE_KEY, &[]).body(Value::Object(body));
     match once::create(call, &form).await {
         Ok(made) => {
@@ -227,7 +139,7 @@ pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
     }
 }
 
-/// The secret of the key that the browser's form just created, unless it was shown.
+/// The secret of the key that the browser's form has just created, unless it was shown.
 fn unshown(session: &Session, key: &Value, headers: &HeaderMap) -> Option<SecretString> {
     let token = api_key_of_form(&once::unshown(headers)?, once::account(session));
     (key["key_hint"] == token.hint && state(key, session.now) == "active").then_some(token.secret)
@@ -243,7 +155,7 @@ fn secret_card(session: &Session, secret: &SecretString) -> Markup {
     html! {
         section.card {
             h2 { "Your new key" }
-            p.notice { "Copy it now: it is shown this once only, and nobody can read it again." }
+            p.notice { "Copy it now: it is shown only this once, and cannot be read again." }
             div.secret { (copyable(secret)) }
         }
         section.card { h2 { "A first call" } (parts::code_block("curl", &curl)) }
@@ -259,9 +171,7 @@ fn facts(key: &Value) -> Markup {
                 @if abilities == ["*"] { "Everything" } @else { (abilities.join(", ")) }
             }))
             (fact("Requests per minute", &amount(&key["rate_limit_per_minute"])))
-            (fact("Expires", &html! {
-                @if key["expires_at"].is_null() { "Never" } @else { (time(&key["expires_at"])) }
-            }))
+            (fact("Expires", &time_or(&key["expires_at"], "Never")))
             (fact("Spend limit", &limit(key)))
         }
     }
@@ -278,7 +188,7 @@ pub async fn page(
     let is_revoked = key["revoked_at"].is_string();
     let actions = html! {
         a.button href={ "/generations?api_key=" (id) } { "Its generations" }
-        @if !is_revoked {
+        @if !is_revoked && session.viewed.is_none() {
             (parts::confirmed("Revoke", "Requests with this key are refused from then on. It cannot be undone.",
                 &format!("/keys/{id}/revoke")))
         }
@@ -309,12 +219,14 @@ pub async fn page(
             dl.facts {
                 (fact("Key", &html! { code { (text(&key["key_hint"])) } }))
                 (fact("Created", &time(&key["created_at"])))
-                (fact("Last used", &html! {
-                    @if key["last_used_at"].is_null() { "Never" } @else { (time(&key["last_used_at"])) }
-                }))
+                (fact("Last used", &time_or(&key["last_used_at"], "Never")))
                 @if is_revoked { (fact("Revoked", &time(&key["revoked_at"]))) }
             }
         }
+    };
+    let content = html! {
+        (content)
+        @if let Some(account) = session.viewed { (key_form::operator_forms(account, &key)) }
     };
     let page = shell::page(&session, text(&key["name"]), &content);
     Ok(match secret {

@@ -6,16 +6,16 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    client::Problem,
-    csv::{Download, members},
     form::Form,
     operations as op,
-    parts::{self, amount, list, option, time},
+    parts::{self, amount, list, option, text},
+    problem::Problem,
     session::Session,
     shell,
+    table::{self, Column, Download, file},
 };
 
-/// Each kind of movement, and what it does to the account.
+/// The kinds of movements, and what they do to the account.
 const KINDS: [(&str, &str, &str); 6] = [
     ("grant", "Grant", "adds to the balance"),
     ("hold", "Hold", "sets aside what running work may cost"),
@@ -58,66 +58,48 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
             }
             @if rows.is_empty() {
                 (parts::empty("No entries", "Credits are granted by the operator of this server.", &html! {}))
-            } @else { (table(rows, true)) }
+            } @else { (table::cards(&columns(true), rows)) }
         }
         (parts::pager(&uri, &found["next_cursor"]))
     };
     Ok(shell::page(&session, "Ledger", &content))
 }
 
-/// Entries; with `linked`, each with the generation that it belongs to and the account's holds.
-pub fn table(rows: &[Value], linked: bool) -> Markup {
-    html! {
-        div.table tabindex="0" {
-            table.cards {
-                thead { tr {
-                    th { "Kind" }
-                    @if linked { th.cut { "For" } }
-                    th.right { "Amount" } th.right { "Balance after" }
-                    @if linked { th.right { "On hold after" } }
-                    th { "When" }
-                } }
-                tbody { @for row in rows { (entry(row, linked)) } }
+/// The columns of entries. With `linked`, each shows its generation and what is on hold after it.
+pub fn columns(linked: bool) -> Vec<Column<'static>> {
+    let kind = |row: &Value| {
+        let kind = KINDS.iter().find(|(kind, _, _)| row["kind"] == *kind);
+        let (name, about) = kind.map_or(("", ""), |(_, name, about)| (*name, *about));
+        html! { span title=(about) { (name) } }
+    };
+    let cause = |row: &Value| {
+        html! {
+            @if let Some(uuid) = row["generation"].as_str() {
+                a href={ "/generations/" (uuid) } { code { (uuid) } }
             }
+            " " (text(&row["reference"]))
         }
-    }
-}
-
-fn entry(row: &Value, linked: bool) -> Markup {
-    let kind = KINDS.iter().find(|(kind, _, _)| row["kind"] == *kind);
-    let (name, about) = kind.map_or(("", ""), |(_, name, about)| (*name, *about));
-    html! {
-        tr {
-            td title=(about) { (name) }
-            @if linked {
-                td.cut {
-                    @if let Some(uuid) = row["generation"].as_str() {
-                        a href={ "/generations/" (uuid) } { code { (uuid) } }
-                    }
-                    @if let Some(reference) = row["reference"].as_str() { " " (reference) }
-                }
-            }
-            td.right { (amount(&row["amount"])) }
-            td.right.narrow-hidden { (amount(&row["balance"])) }
-            @if linked { td.right.narrow-hidden { (amount(&row["held"])) } }
-            td { (time(&row["created_at"])) }
-        }
-    }
+    };
+    let (cause_heading, held_heading) = if linked {
+        ("For", "On hold after")
+    } else {
+        ("", "")
+    };
+    vec![
+        file("id"),
+        table::row("kind", "Kind", kind),
+        table::row("generation", cause_heading, cause).class("cut"),
+        file("reference"),
+        table::amount("amount", "Amount"),
+        table::amount("balance", "Balance after").class("right narrow-hidden"),
+        table::amount("held", held_heading).class("right narrow-hidden"),
+        table::time("created_at", "When"),
+    ]
 }
 
 pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
-    let columns = members(&[
-        "id",
-        "kind",
-        "amount",
-        "balance",
-        "held",
-        "generation",
-        "reference",
-        "created_at",
-    ]);
     let kind = Form::of_query(uri.query());
-    let download = Download::new("ledger", op::LEDGER, columns).paged();
+    let download = Download::new("ledger", op::LEDGER, &columns(true)).paged();
     let download = download.query("kind", kind.word("kind"));
     download.answer(session).await
 }

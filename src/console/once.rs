@@ -12,9 +12,10 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    client::{Call, Problem},
+    client::Call,
     form::Form,
     parts::text,
+    problem::Problem,
     session::{Session, cookie_value},
 };
 use crate::domain::{form_token::FormToken, ids::AccountId};
@@ -25,9 +26,9 @@ const FIELD: &str = "form";
 const SECRET: &str = "gensvc-secret";
 /// The cookie that says that the page has shown the secret.
 const SHOWN: &str = "gensvc-shown";
-/// How long a secret that was not shown can be.
+/// How long a secret can be shown.
 const SHOW_WITHIN: TimeDelta = TimeDelta::minutes(10);
-/// How long the browser remembers that it was shown: longer than it could be shown again.
+/// How long the browser remembers that it was shown; above [`SHOW_WITHIN`].
 const REMEMBERED: TimeDelta = TimeDelta::minutes(20);
 /// Marks the address of a page to which a form led that had been processed before.
 const BEFORE: &str = "sent=before";
@@ -41,7 +42,7 @@ pub fn field() -> Markup {
     }
 }
 
-/// What a form created, now or before.
+/// The object that a form created, now or before.
 pub struct Created {
     pub object: Value,
     pub is_repeated: bool,

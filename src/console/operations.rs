@@ -1,4 +1,4 @@
-//! What the console calls: operations of the API, each under the name that the document gives it.
+//! The operations of the API that the console calls.
 
 use http::Method;
 
@@ -53,6 +53,12 @@ operations! {
     DELETE_TEMPLATE = DELETE "/v1/templates/{id}";
     ACCOUNTS = GET "/v1/admin/accounts";
     ADMIN_ACCOUNT = GET "/v1/admin/accounts/{id}";
+    CREATE_ACCOUNT = POST "/v1/admin/accounts";
+    CHANGE_CUSTOMER = PATCH "/v1/admin/accounts/{id}";
+    DELETE_CUSTOMER = DELETE "/v1/admin/accounts/{id}";
+    REPLACE_KEY = PUT "/v1/admin/accounts/{id}/api-keys/{key}";
+    REVOKE_CUSTOMERS_KEY = DELETE "/v1/admin/accounts/{id}/api-keys/{key}";
+    REDELIVER_FOR_CUSTOMER = POST "/v1/admin/accounts/{id}/deliveries/{delivery}/redeliver";
     MOVE_CREDITS = POST "/v1/admin/accounts/{id}/credits";
     SUSPEND = POST "/v1/admin/accounts/{id}/suspend";
     RESUME = POST "/v1/admin/accounts/{id}/resume";

@@ -1,6 +1,7 @@
-//! The operator's pages: not found for everybody else.
+//! Pages for operators; not found for other users.
 
 pub mod accounts;
+pub mod keys;
 
 use axum::response::Response;
 use http::Uri;
@@ -8,16 +9,17 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    client::Problem,
-    csv::{self, Download, members},
     form::Form,
     operations as op,
-    parts::{self, amount, badge, decimal, kind, list, text, time},
+    parts::{self, amount, badge, decimal, list, text, time},
+    problem::Problem,
     session::Session,
-    shell, usage,
+    shell,
+    table::{self, Column, Download, file},
+    usage,
 };
 
-/// Refuses who is no operator, as if there were no such page.
+/// Refuses users who are not operators, as if the page did not exist.
 fn check(session: &Session) -> Result<(), Problem> {
     if session.me["operator"] == true {
         Ok(())
@@ -26,8 +28,8 @@ fn check(session: &Session) -> Result<(), Problem> {
     }
 }
 
-/// Of so many, as a percentage with one digit.
-fn share(part: &Value, whole: &Value) -> Markup {
+/// A percentage with one decimal.
+fn percentage(part: &Value, whole: &Value) -> Markup {
     match (part.as_u64(), whole.as_u64()) {
         (Some(part), Some(whole)) if whole > 0 => {
             let tenths = part * 1000 / whole;
@@ -44,44 +46,77 @@ fn seconds(value: &Value) -> Markup {
     }
 }
 
+pub async fn providers(session: Session) -> Result<Markup, Problem> {
+    check(&session)?;
+    let providers = session.get(op::PROVIDERS_HEALTH, &[]).await?;
+    let about = "What the last 5,000 generations of all servers say about each provider.";
+    let content = html! {
+        (shell::head("Providers", about, &parts::download("/operator/providers.csv", list(&providers["data"]))))
+        @for provider in list(&providers["data"]) { (provider_card(provider)) }
+    };
+    Ok(shell::page(&session, "Providers", &content))
+}
+
 pub async fn health(session: Session) -> Result<Markup, Problem> {
     check(&session)?;
     let (providers, audit) = tokio::try_join!(
-        session.call(op::PROVIDERS_HEALTH, &[]).json(),
-        session.call(op::AUDIT, &[]).json(),
+        session.get(op::PROVIDERS_HEALTH, &[]),
+        session.get(op::AUDIT, &[]),
     )?;
+    let states = [
+        table::words("provider", "Provider"),
+        table::row("state", "State", |row| badge(text(&row["state"]))),
+        table::row("in_use", "Calls from this server", calls).class("right"),
+        table::time("last_completed_at", "Last completion"),
+    ];
     let content = html! {
-        (shell::head("Health", "The ledger's self-audit, and how the providers do.",
-            &parts::download("/operator/providers.csv", list(&providers["data"]))))
+        (shell::head("Health", "The self-audit of the ledger, and the state of the providers.", &html! {}))
         (self_audit(&audit))
-        @for provider in list(&providers["data"]) { (provider_card(provider)) }
+        section.card {
+            div.card-head { h2 { "Providers" } a.small href="/operator/providers" { "Models and errors" } }
+            (table::cards(&states, list(&providers["data"])))
+        }
     };
     Ok(shell::page(&session, "Health", &content))
 }
 
 pub async fn providers_csv(session: Session) -> Result<Response, Problem> {
     check(&session)?;
-    let found = session.call(op::PROVIDERS_HEALTH, &[]).json().await?;
-    let counts = [
-        "model",
-        "type",
-        "generations",
-        "failed",
-        "faults",
-        "account_errors",
-        "median_seconds",
-        "p95_seconds",
-    ];
+    let found = session.get(op::PROVIDERS_HEALTH, &[]).await?;
     let mut rows = Vec::new();
     for provider in list(&found["data"]) {
         for model in list(&provider["models"]) {
-            let mut row = vec![&provider["provider"]];
-            row.extend(counts.map(|name| &model[name]));
+            let mut row = model.clone();
+            row["provider"] = provider["provider"].clone();
             rows.push(row);
         }
     }
-    let headings = [&["provider"], &counts[..]].concat();
-    Ok(csv::file("providers", &headings, &rows))
+    Ok(table::download("providers", &model_columns(), &rows))
+}
+
+fn model_columns() -> Vec<Column<'static>> {
+    let part = |name: &'static str| move |row: &Value| percentage(&row[name], &row["generations"]);
+    vec![
+        file("provider"),
+        table::row(
+            "model",
+            "Model",
+            |row| html! { code { (text(&row["model"])) } },
+        ),
+        table::kind("type", "Type"),
+        table::amount("generations", "Ended"),
+        table::row("failed", "Failed", part("failed")).class("right"),
+        table::row("faults", "Provider's faults", part("faults")).class("right"),
+        file("account_errors"),
+        table::row("median_seconds", "Median", |row| {
+            seconds(&row["median_seconds"])
+        })
+        .class("right"),
+        table::row("p95_seconds", "95th percentile", |row| {
+            seconds(&row["p95_seconds"])
+        })
+        .class("right"),
+    ]
 }
 
 fn self_audit(audit: &Value) -> Markup {
@@ -93,7 +128,7 @@ fn self_audit(audit: &Value) -> Markup {
                 span.muted.small { (time(&audit["at"])) }
             }
             @match audit["differences"].as_u64() {
-                None => { p.muted { "None was done yet. The server does one a minute after its start." } }
+                None => { p.muted { "There was none yet. The first one follows within a minute of the start of the server." } }
                 Some(0) => { p.notice.good { "0 differences: every balance is what the ledger says." } }
                 Some(count) => {
                     p.notice.bad role="alert" {
@@ -108,7 +143,7 @@ fn self_audit(audit: &Value) -> Markup {
     }
 }
 
-/// What a check of the self-audit looks for.
+/// The name of a check of the self-audit.
 fn check_name(name: &str) -> &str {
     match name {
         "balance" => "Wrong balances",
@@ -120,45 +155,46 @@ fn check_name(name: &str) -> &str {
     }
 }
 
+fn calls(provider: &Value) -> Markup {
+    html! {
+        @if provider["limit"].is_null() { span.muted { "No limit" } }
+        @else { (amount(&provider["in_use"])) " of " (amount(&provider["limit"])) }
+    }
+}
+
 fn provider_card(provider: &Value) -> Markup {
-    let models = list(&provider["models"]);
-    let refused: u64 = models
+    let (models, errors) = (list(&provider["models"]), list(&provider["errors"]));
+    let refusals: u64 = models
         .iter()
         .filter_map(|model| model["account_errors"].as_u64())
         .sum();
+    let kind = |row: &Value| {
+        html! {
+            code { (text(&row["code"])) }
+            @if row["account_refused"] == true { " the provider refuses this server's key or account" }
+        }
+    };
+    let errors_by_kind = [
+        table::row("code", "Last errors", kind),
+        table::amount("count", "Count"),
+        table::time("last_at", "Last"),
+    ];
     html! {
         section.card {
             div.card-head {
-                h2 { (text(&provider["provider"])) }
-                span.muted.small {
-                    @if provider["limit"].is_null() { "No limit of calls at once" } @else {
-                        (amount(&provider["in_use"])) " of " (amount(&provider["limit"])) " calls at once, from this server"
-                    }
-                }
+                h2 { (text(&provider["provider"])) " " (badge(text(&provider["state"]))) }
+                span.muted.small { "Calls at once from this server: " (calls(provider)) }
             }
-            @if refused > 0 {
-                p.notice.bad role="alert" {
-                    (refused) " of the last generations failed because the provider refuses this "
+            @if refusals > 0 {
+                p class={ "notice" @if provider["state"] == "account_refused" { " bad" } } role="alert" {
+                    (refusals) " of the last generations failed because the provider refuses this "
                     "server's account. Check its API key, permissions and funds; the log has the code."
+                    @if provider["state"] != "account_refused" { " It has completed generations since." }
                 }
             }
-            @if models.is_empty() { p.muted { "No generation of it ended lately." } } @else {
-                div.table tabindex="0" { table {
-                    thead { tr {
-                        th { "Model" } th { "Type" } th.right { "Ended" } th.right { "Failed" }
-                        th.right { "Provider's faults" } th.right { "Median" } th.right { "95th percentile" }
-                    } }
-                    tbody { @for model in models { tr {
-                        td { code { (text(&model["model"])) } }
-                        td { (kind(text(&model["type"]))) }
-                        td.right { (amount(&model["generations"])) }
-                        td.right { (share(&model["failed"], &model["generations"])) }
-                        td.right { (share(&model["faults"], &model["generations"])) }
-                        td.right { (seconds(&model["median_seconds"])) }
-                        td.right { (seconds(&model["p95_seconds"])) }
-                    } } }
-                } }
-            }
+            @if models.is_empty() { p.muted { "No generation of it ended lately." } }
+            @else { (table::plain(&model_columns(), models)) }
+            @if !errors.is_empty() { (table::plain(&errors_by_kind, errors)) }
         }
     }
 }
@@ -168,34 +204,14 @@ pub async fn jobs(session: Session) -> Result<Markup, Problem> {
     let found = session.call(op::JOBS, &[]).json().await?;
     let rows = list(&found["data"]);
     let content = html! {
-        (shell::head("Jobs", "What has not ended, of all accounts, the oldest first.",
+        (shell::head("Jobs", "Unfinished generations of all accounts, the oldest first.",
             &parts::download("/operator/jobs.csv", rows)))
         section.card #jobs data-live="/operator/jobs" {
             div.card-head { h2 { "Unfinished" } span.muted.small { (amount(&found["total"])) " in all" } }
             @if rows.is_empty() {
                 (parts::empty("Nothing is running", "New work shows here while it runs.", &html! {}))
             } @else {
-                div.table tabindex="0" { table.cards {
-                    thead { tr {
-                        th { "Type" } th.cut { "Generation" } th { "Account" } th { "Model" } th { "Status" }
-                        th.right { "Attempts" } th.right { "On hold" } th { "Created" }
-                    } }
-                    tbody { @for row in rows { tr {
-                        td { (kind(text(&row["type"]))) }
-                        td.cut { code { (text(&row["uuid"])) } }
-                        td {
-                            a href={ "/operator/accounts/" (row["account"].to_string()) } { "Account " (row["account"].to_string()) }
-                        }
-                        td.narrow-hidden { (text(&row["provider"])) " · " (text(&row["model"])) }
-                        td {
-                            (badge(text(&row["status"])))
-                            @if let Some(percent) = row["progress"].as_u64() { " " (percent) " %" }
-                        }
-                        td.right.narrow-hidden { (amount(&row["attempts"])) }
-                        td.right data-unit="on hold" { (amount(&row["held"])) }
-                        td { (time(&row["created_at"])) }
-                    } } }
-                } }
+                (table::cards(&job_columns(), rows))
             }
         }
     };
@@ -209,20 +225,36 @@ pub async fn jobs(session: Session) -> Result<Markup, Problem> {
 
 pub async fn jobs_csv(session: Session) -> Result<Response, Problem> {
     check(&session)?;
-    let columns = members(&[
-        "uuid",
-        "account",
-        "type",
-        "provider",
-        "model",
-        "status",
-        "attempts",
-        "progress",
-        "held",
-        "created_at",
-    ]);
-    let download = Download::new("jobs", op::JOBS, columns);
+    let download = Download::new("jobs", op::JOBS, &job_columns());
     download.answer(session).await
+}
+
+fn job_columns() -> Vec<Column<'static>> {
+    let account = |row: &Value| html! { a href={ "/operator/accounts/" (row["account"].to_string()) } { "Account " (row["account"].to_string()) } };
+    let model = |row: &Value| html! { (text(&row["provider"])) " · " (text(&row["model"])) };
+    let status = |row: &Value| {
+        html! {
+            (badge(text(&row["status"])))
+            @if let Some(percent) = row["progress"].as_u64() { " " (percent) " %" }
+        }
+    };
+    vec![
+        table::kind("type", "Type"),
+        table::row(
+            "uuid",
+            "Generation",
+            |row| html! { code { (text(&row["uuid"])) } },
+        )
+        .class("cut"),
+        table::row("account", "Account", account),
+        file("provider"),
+        table::row("model", "Model", model).class("narrow-hidden"),
+        table::row("status", "Status", status),
+        file("progress"),
+        table::amount("attempts", "Attempts").class("right narrow-hidden"),
+        table::amount("held", "On hold").unit("on hold"),
+        table::time("created_at", "Created"),
+    ]
 }
 
 pub async fn spending(session: Session, uri: Uri) -> Result<Markup, Problem> {
@@ -238,7 +270,7 @@ pub async fn spending(session: Session, uri: Uri) -> Result<Markup, Problem> {
         parts::link("/operator/spending.csv", &query)
     };
     let content = html! {
-        (shell::head("Spending", "What all accounts were charged, by model and by account.", &html! {}))
+        (shell::head("Spending", "The charges of all accounts, by model and by account.", &html! {}))
         section.card {
             form.filters method="get" action="/operator/spending" {
                 label.field { span.label { "From (UTC)" } input type="date" name="from" value=(from); }
@@ -246,12 +278,8 @@ pub async fn spending(session: Session, uri: Uri) -> Result<Markup, Problem> {
                 div.actions { button.primary type="submit" { "Show" } }
             }
         }
-        (report_card("Model", &models, &export("model"), |row| html! {
-            (text(&row["provider"])) " · " code { (text(&row["model"])) }
-        }))
-        (report_card("Account", &accounts, &export("account"), |row| html! {
-            a href={ "/operator/accounts/" (row["account"].to_string()) } { (text(&row["name"])) }
-        }))
+        (report_card("By model", &models, "model", &export("model")))
+        (report_card("By account", &accounts, "account", &export("account")))
     };
     Ok(shell::page(&session, "Spending", &content))
 }
@@ -259,38 +287,38 @@ pub async fn spending(session: Session, uri: Uri) -> Result<Markup, Problem> {
 pub async fn spending_csv(session: Session, uri: Uri) -> Result<Response, Problem> {
     check(&session)?;
     let form = Form::of_query(uri.query());
-    let of: &[_] = match form.word("by") {
-        "account" => &["account", "name"],
-        _ => &["provider", "model"],
-    };
-    let columns = members(&[of, &["charged", "completed", "failed"]].concat());
-    let download = Download::new("spending", op::SPENDING, columns);
+    let columns = spending_columns(form.word("by"));
+    let download = Download::new("spending", op::SPENDING, &columns);
     let download = download.query("group_by", form.word("by"));
     let download = download.query("from", form.word("from"));
     download.query("to", form.word("to")).answer(session).await
 }
 
-fn report_card(
-    title: &str,
-    report: &Value,
-    export: &str,
-    name: impl Fn(&Value) -> Markup,
-) -> Markup {
+/// The columns of spending by `account` or by `model`.
+fn spending_columns(by: &str) -> Vec<Column<'static>> {
+    let account = |row: &Value| html! { a href={ "/operator/accounts/" (row["account"].to_string()) } { (text(&row["name"])) } };
+    let model =
+        |row: &Value| html! { (text(&row["provider"])) " · " code { (text(&row["model"])) } };
+    let [first, second] = match by {
+        "account" => [file("account"), table::row("name", "Account", account)],
+        _ => [file("provider"), table::row("model", "Model", model)],
+    };
+    vec![
+        first,
+        second,
+        table::amount("charged", "Credits"),
+        table::amount("completed", "Completed"),
+        table::amount("failed", "Failed"),
+    ]
+}
+
+fn report_card(title: &str, report: &Value, by: &str, export: &str) -> Markup {
     let rows = list(&report["data"]);
     html! {
         section.card {
-            div.card-head { h2 { "By " (title.to_lowercase()) } (parts::download(export, rows)) }
-            @if rows.is_empty() { p.muted { "Nothing was charged in this time." } } @else {
-                div.table tabindex="0" { table {
-                    thead { tr { th { (title) } th.right { "Credits" } th.right { "Completed" } th.right { "Failed" } } }
-                    tbody { @for row in rows { tr {
-                        td { (name(row)) }
-                        td.right { (amount(&row["charged"])) }
-                        td.right { (amount(&row["completed"])) }
-                        td.right { (amount(&row["failed"])) }
-                    } } }
-                } }
-            }
+            div.card-head { h2 { (title) } (parts::download(export, rows)) }
+            @if rows.is_empty() { p.muted { "Nothing was charged in this time." } }
+            @else { (table::plain(&spending_columns(by), rows)) }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The first page: how the account stands, what was spent, what was made last.
+//! The first page: balance, spending and latest generations.
 
 use axum::{
     extract::{FromRequestParts as _, Request, State},
@@ -11,15 +11,15 @@ use serde_json::Value;
 use super::{
     Console,
     chart::{self, Bar},
-    client::Problem,
     generations, guard, operations as op,
     parts::{self, amount, list, text},
+    problem::Problem,
     session::Session,
-    shell, usage,
+    shell, table, usage,
 };
 use crate::api::accepts_html;
 
-/// GET /: the console for browsers, what the API says of itself for others.
+/// GET /: the console for browsers, the API's front page for others.
 pub async fn page(State(console): State<Console>, request: Request) -> Response {
     let mut response = if accepts_html(request.headers()) {
         let (mut parts, _) = request.into_parts();
@@ -48,7 +48,9 @@ async fn render(session: &Session) -> Result<Markup, Problem> {
     let total = &usage["total"];
     let link = |path| parts::link(path, &[("from", &dates.0), ("to", &dates.1)]);
     let content = html! {
-        (shell::head("Overview", "", &html! { a.button.primary href="/playground" { "Generate" } }))
+        (shell::head("Overview", "", &html! {
+            @if session.viewed.is_none() { a.button.primary href="/playground" { "Generate" } }
+        }))
         dl.figures {
             div { dt { "Available" } dd { (amount(&balance["available"])) " " span.unit { "credits" } } }
             div { dt { "On hold" } dd { (amount(&balance["held"])) } }
@@ -62,7 +64,7 @@ async fn render(session: &Session) -> Result<Markup, Problem> {
             }
             section.card {
                 div.card-head { h2 { "Recent" } a.small href="/generations" { "History" } }
-                (generations::table(rows))
+                (table::cards(&generations::columns(), rows))
             }
         }
     };

@@ -1,12 +1,12 @@
-//! The parts that pages are made of.
+//! Components of pages.
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 
-use super::client::Problem;
+use super::problem::Problem;
 
-/// A text of an answer; empty where it is null.
+/// The text of a value; empty if it is null.
 pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
@@ -27,7 +27,7 @@ pub fn sentence(message: &str) -> String {
     format!("{}{}{end}", first.unwrap_or_default(), chars.as_str())
 }
 
-/// A decimal number with its thousands apart. The script writes it as the reader's language does.
+/// A decimal number with thousands separators. JavaScript formats it for the reader's language.
 pub fn grouped(number: &str) -> String {
     let (sign, digits) = number
         .strip_prefix('-')
@@ -47,7 +47,7 @@ pub fn grouped(number: &str) -> String {
     out
 }
 
-/// A number of an answer, or a decimal string such as credits.
+/// A number, or a decimal string such as credits.
 pub fn amount(value: &Value) -> Markup {
     match value {
         Value::Null => html! { span.muted { "–" } },
@@ -56,7 +56,7 @@ pub fn amount(value: &Value) -> Markup {
     }
 }
 
-/// A number of which two decimals are large, and the others small.
+/// A number with two large decimals and the rest small.
 pub fn decimal(number: &str) -> Markup {
     let shown = grouped(number);
     let end = shown.find('.').map_or(shown.len(), |point| point + 3);
@@ -64,12 +64,12 @@ pub fn decimal(number: &str) -> Markup {
     html! { data.num value=(number) { (large) @if !rest.is_empty() { small { (rest) } } } }
 }
 
-/// So many credits, in words.
+/// An amount with its unit.
 pub fn credits(value: &Value) -> Markup {
     html! { (amount(value)) @if value == "1" { " credit" } @else { " credits" } }
 }
 
-/// A time of an answer, which the script writes in the reader's zone.
+/// A time, which JavaScript converts to the reader's time zone.
 pub fn time(value: &Value) -> Markup {
     let at = value.as_str();
     let at = at.and_then(|at| DateTime::parse_from_rfc3339(at).ok());
@@ -105,12 +105,17 @@ pub fn badge(status: &str) -> Markup {
         "revoked" => ("bad", "Revoked"),
         "expired" => ("idle", "Expired"),
         "suspended" => ("bad", "Suspended"),
+        "deleted" => ("idle", "Deleted"),
+        "ok" => ("good", "OK"),
+        "idle" => ("idle", "No traffic"),
+        "failing" => ("bad", "Failing"),
+        "account_refused" => ("bad", "Refuses our account"),
         other => ("idle", other),
     };
     html! { span class={ "badge " (class) } { (word) } }
 }
 
-/// The four types, with the word of the interface for each.
+/// The types of generations and their names.
 pub const TYPES: [(&str, &str); 4] = [
     ("text", "Text"),
     ("image", "Image"),
@@ -127,7 +132,7 @@ pub fn kind(name: &str) -> Markup {
     html! { span.kind { (icon(name)) (type_name(name)) } }
 }
 
-/// What to do where there is nothing yet.
+/// The placeholder of an empty list.
 pub fn empty(title: &str, about: &str, action: &Markup) -> Markup {
     html! {
         div.empty {
@@ -138,8 +143,7 @@ pub fn empty(title: &str, about: &str, action: &Markup) -> Markup {
     }
 }
 
-/// A field of a form: its input, what it is for, and what is wrong with it. `param` is its name in
-/// the API.
+/// A field of a form: label, input, and its error or a hint. `param` is its name in the API.
 pub fn field(
     problem: Option<&Problem>,
     label: &str,
@@ -158,7 +162,7 @@ pub fn field(
     }
 }
 
-/// What of a refusal no field of the form shows.
+/// The part of a refusal that no field of the form shows.
 pub fn refusal(problem: Option<&Problem>, shown: &[&str]) -> Markup {
     let Some(problem) = problem else {
         return html! {};
@@ -180,7 +184,7 @@ pub fn option(value: &str, chosen: &str, name: &str) -> Markup {
     html! { option value=(value) selected[value == chosen] { (name) } }
 }
 
-/// Text that can be copied with one press, where there is a script.
+/// Text with a button that copies it, if there is JavaScript.
 pub fn copyable(text: &str) -> Markup {
     html! {
         span.copyable {
@@ -190,7 +194,7 @@ pub fn copyable(text: &str) -> Markup {
     }
 }
 
-/// The same of several lines.
+/// A block of code with a button that copies it.
 pub fn code_block(language: &str, text: &str) -> Markup {
     html! {
         div.code {
@@ -203,7 +207,7 @@ pub fn code_block(language: &str, text: &str) -> Markup {
     }
 }
 
-/// A button that asks once more, without a script too.
+/// A button that asks for confirmation, also without JavaScript.
 pub fn confirmed(label: &str, question: &str, action: &str) -> Markup {
     html! {
         details.confirm {
@@ -221,12 +225,12 @@ pub fn fact(name: &str, value: &Markup) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
 }
 
-/// The link to a table's file, where it has rows.
+/// The link to a table's file, if it has rows.
 pub fn download(path: &str, rows: &[Value]) -> Markup {
     html! { @if !rows.is_empty() { a.button href=(path) { "Download CSV" } } }
 }
 
-/// The link to the next page of a list, and back to the newest.
+/// Links to the next page of a list and back to the first.
 pub fn pager(uri: &http::Uri, next: &Value) -> Markup {
     let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
     let others: Vec<_> = pairs.filter(|(name, _)| name != "cursor").collect();
@@ -251,14 +255,14 @@ pub fn pager(uri: &http::Uri, next: &Value) -> Markup {
     }
 }
 
-/// The first moment of a day in UTC, `later` days on, as the API takes it.
+/// The start of a day in UTC, moved by `later` days, in RFC 3339.
 pub fn start_of(day: &str, later: u64) -> Option<String> {
     let day: NaiveDate = day.parse().ok()?;
     let day = day.checked_add_days(Days::new(later))?;
     Some(format!("{day}T00:00:00Z"))
 }
 
-/// A link that keeps the values of a query.
+/// A path with those query parameters that are not empty.
 pub fn link(path: &str, pairs: &[(&str, &str)]) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(pairs.iter().filter(|(_, value)| !value.is_empty()));
@@ -275,7 +279,7 @@ pub fn logo() -> Markup {
     )
 }
 
-/// A line drawing beside a word, which says the same.
+/// The icon of a name, next to its word.
 pub fn icon(name: &str) -> Markup {
     let path = match name {
         "home" => "M3 10.5 12 3l9 7.5V21h-6v-6H9v6H3z",

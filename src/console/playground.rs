@@ -1,4 +1,4 @@
-//! The playground: one form for each type, its price before, its result after, and the same as code.
+//! The playground: a form for each type, with its price, its result and the request as code.
 
 mod bench;
 mod parameters;
@@ -18,10 +18,10 @@ use self::{
     view::{address, render},
 };
 use super::{
-    client::Problem,
     form::Form,
     operations as op,
     parts::{self, text},
+    problem::Problem,
     session::Session,
 };
 

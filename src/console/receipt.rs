@@ -1,16 +1,15 @@
-//! One generation: what came of it, what it cost and why, what was asked for.
+//! The receipt of a generation: result, bill, ledger entries, request, details.
 
 use axum::{extract::Path, response::Redirect};
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    client::Problem,
-    formula::Bill,
     operations as op,
     parts::{self, amount, badge, copyable, credits, decimal, fact, kind, list, text, time},
+    problem::Problem,
     session::Session,
-    shell,
+    shell, table,
 };
 use crate::domain::credits::Credits;
 
@@ -18,7 +17,7 @@ pub fn is_unfinished(record: &Value) -> bool {
     matches!(text(&record["status"]), "pending" | "processing")
 }
 
-/// What came of it, or how far it is, or why nothing came.
+/// The result, the progress, or the error of a generation.
 pub fn result(record: &Value) -> Markup {
     if is_unfinished(record) {
         let progress = record["progress"].as_u64();
@@ -109,7 +108,7 @@ pub async fn page(session: Session, Path(uuid): Path<String>) -> Result<Markup, 
     let uuid = text(&record["uuid"]);
     let content = html! {
         div.stack #receipt data-live=[unfinished.then(|| format!("/generations/{uuid}"))] {
-            (shell::head(&format!("{} receipt", parts::type_name(text(&record["type"]))), "", &actions(&record)))
+            (shell::head(&format!("{} receipt", parts::type_name(text(&record["type"]))), "", &actions(&session, &record)))
             (figures(&record))
             div.columns {
                 div.stack {
@@ -120,7 +119,7 @@ pub async fn page(session: Session, Path(uuid): Path<String>) -> Result<Markup, 
                     @if record["status"] != "failed" { (bill(&record)) }
                     (ledger(&record, &entries))
                 }
-                div.stack { (request(&record)) (about(&record, &key)) }
+                div.stack { (request(&session, &record)) (about(&record, &key)) }
             }
         }
     };
@@ -132,10 +131,14 @@ pub async fn page(session: Session, Path(uuid): Path<String>) -> Result<Markup, 
     ))
 }
 
-fn actions(record: &Value) -> Markup {
+fn actions(session: &Session, record: &Value) -> Markup {
     let uuid = text(&record["uuid"]);
     html! {
-        @if is_unfinished(record) {
+        @if let Some(account) = session.viewed {
+            @if !matches!(record["credits"]["charged"].as_str(), None | Some("0")) {
+                (super::operator::accounts::refund(account, uuid))
+            }
+        } @else if is_unfinished(record) {
             (parts::confirmed("Cancel",
                 "Ends the work. What was on hold is released, unless a part of a text has been delivered.",
                 &format!("/generations/{uuid}/cancel")))
@@ -173,6 +176,7 @@ fn figures(record: &Value) -> Markup {
 }
 
 fn bill(record: &Value) -> Markup {
+    let bill = &record["bill"];
     html! {
         section.card {
             div.card-head {
@@ -184,26 +188,83 @@ fn bill(record: &Value) -> Markup {
                     "Written when the work is done. It is at most what is on hold, "
                     (credits(&record["credits"]["estimated"])) "."
                 }
-            } @else if let Some(bill) = Bill::of(record) {
-                (bill.render(&record["credits"]))
+            } @else if bill.is_object() {
+                @if let Some(note) = bill["note"].as_str() { p.muted.small { (parts::sentence(note)) } }
+                (bill_lines(bill))
+                (charge(bill, &record["credits"]))
                 @if record["usage"]["estimated"] == true {
                     p.muted.small {
-                        "The provider told no usable counts: they were estimated from the length of "
-                        "the texts, four bytes a token."
+                        "The provider reported no usable counts: they were estimated from the length "
+                        "of the texts, four bytes a token."
                     }
                 }
             } @else {
                 p.notice.bad {
-                    "Charged: " (credits(&record["credits"]["charged"])) ". The record has "
-                    "not the counts and prices to write out how that came about."
+                    "Charged: " (credits(&record["credits"]["charged"])) ". The record does not "
+                    "have the counts and prices to show how."
                 }
             }
         }
     }
 }
 
+fn bill_lines(bill: &Value) -> Markup {
+    let lines = list(&bill["lines"]);
+    let is_rounded = bill["sum"] != bill["total"];
+    html! {
+        div.table tabindex="0" {
+            table.sum {
+                thead { tr {
+                    th { "Counted" }
+                    th.right { "Quantity" }
+                    th.right { "Credits per " @if let Some(line) = lines.first() { (text(&line["per"])) } }
+                    th.right { "Credits" }
+                } }
+                tbody {
+                    @for line in lines { tr {
+                        th scope="row" { (text(&line["label"])) }
+                        td.right { (amount(&line["quantity"])) }
+                        td.right { (amount(&line["unit_price"])) }
+                        td.right { (amount(&line["amount"])) }
+                    } }
+                    @if is_rounded { tr {
+                        th scope="row" colspan="3" { "Sum, before it is rounded" }
+                        td.right { (amount(&bill["sum"])) }
+                    } }
+                    tr.total {
+                        th scope="row" colspan="3" {
+                            @if is_rounded { "Rounded up to a millionth of a credit" } @else { "Sum" }
+                        }
+                        td.right { (amount(&bill["total"])) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Compares the charge with the bill.
+fn charge(bill: &Value, amounts: &Value) -> Markup {
+    let charged = &amounts["charged"];
+    html! {
+        @if *charged == bill["total"] {
+            p.notice.good { "This is what was charged: " (credits(charged)) "." }
+        } @else if *charged == amounts["estimated"] {
+            p.notice {
+                "Charged: " (credits(charged)) ". More was counted than the hold allowed; you do "
+                "not pay the excess."
+            }
+        } @else {
+            p.notice.bad {
+                "Charged: " (credits(charged)) ", which is not this sum. Ask the operator of this "
+                "server."
+            }
+        }
+    }
+}
+
 fn ledger(record: &Value, entries: &Value) -> Markup {
-    // As they came to be: the hold first.
+    // The oldest first.
     let rows = list(&entries["data"]).iter().rev();
     let rows: Vec<Value> = rows.cloned().collect();
     html! {
@@ -215,16 +276,16 @@ fn ledger(record: &Value, entries: &Value) -> Markup {
                 p.muted.small {
                     @if record["type"] == "text" {
                         "The hold is the most that it could cost, with an answer of max_tokens. "
-                        "What was not used of it is free again."
+                        "The rest is released when it ends."
                     } @else { "The hold is the price of all that was asked for." }
                 }
-                (super::ledger::table(&rows, false))
+                (table::cards(&super::ledger::columns(false), &rows))
             }
         }
     }
 }
 
-fn request(record: &Value) -> Markup {
+fn request(session: &Session, record: &Value) -> Markup {
     let parameters = record["parameters"].as_object();
     let template = &record["metadata"]["template"];
     html! {
@@ -247,7 +308,9 @@ fn request(record: &Value) -> Markup {
                 }
                 @if template.is_object() {
                     (fact("Template", &html! {
-                        a href={ "/templates/" (template["id"].to_string()) } { "Template " (template["id"].to_string()) }
+                        @let name = format!("Template {}", template["id"]);
+                        @if session.viewed.is_some() { (name) }
+                        @else { a href={ "/templates/" (template["id"].to_string()) } { (name) } }
                         ", version " (template["version"].to_string())
                     }))
                 }
@@ -293,7 +356,7 @@ fn about(record: &Value, key: &Value) -> Markup {
                     @if key.is_object() {
                         a href={ "/keys/" (key["id"].to_string()) } { (text(&key["name"])) }
                         " " code.muted { (text(&key["key_hint"])) }
-                    } @else { "A person who was logged in" }
+                    } @else { "A logged-in user" }
                 }))
                 (fact("API", &html! { (surface) }))
                 (fact("Attempts", &amount(&metadata["attempts"])))
@@ -319,7 +382,7 @@ fn about(record: &Value, key: &Value) -> Markup {
     }
 }
 
-/// A part of the record, each of its values under the names that lead to it.
+/// The values of a part of the record, each with its path.
 fn values(name: &str, value: &Value) -> Markup {
     let inside = |inner: &str| format!("{name} {}", inner.replace('_', " "));
     match value {
@@ -336,7 +399,7 @@ fn values(name: &str, value: &Value) -> Markup {
 
 pub async fn cancel(session: Session, Path(uuid): Path<String>) -> Result<Redirect, Problem> {
     match session.get(op::CANCEL, &[&uuid]).await {
-        // It ended while the page was read: the receipt says how.
+        // It ended meanwhile: the receipt shows how.
         Err(problem) if problem.code() != "already_finished" => Err(problem),
         _ => Ok(Redirect::to(&format!("/generations/{uuid}"))),
     }

@@ -1,5 +1,4 @@
-//! Search from any page: a generation by its uuid, a key by its hint or name, and for operators an
-//! account by its email.
+//! Search: finds a generation by uuid, a key by hint or name and, for operators, an account by email.
 
 use axum::response::{IntoResponse as _, Redirect, Response};
 use http::{StatusCode, Uri};
@@ -7,10 +6,10 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    client::Problem,
     form::Form,
     operations as op,
     parts::{self, list, text},
+    problem::Problem,
     session::Session,
     shell,
 };

@@ -1,4 +1,5 @@
-//! Who looks at a page: the session's token in a cookie, login and logout.
+//! The session of a page: its token in a cookie, login, logout, and the account that an operator
+//! views.
 
 use axum::{
     extract::{FromRequestParts, State},
@@ -12,19 +13,33 @@ use serde_json::{Value, json};
 
 use super::{
     Console,
-    client::{Call, Client, Problem},
+    client::{Call, Client},
     form::{Form, LoginForm},
-    guard, operations as op,
+    guard, layout, operations as op,
     operations::Operation,
-    parts, shell,
+    parts,
+    problem::Problem,
 };
-use crate::domain::limiter::Permit;
+use crate::domain::{ids::AccountId, limiter::Permit};
 
-/// Where https can be relied on, no other host and no plain connection can set it.
+/// The name with https: browsers refuse to set it from other hosts and from plain connections.
 const SECURE_NAME: &str = "__Host-gensvc";
 const NAME: &str = "gensvc";
 
-/// A logged-in person. Whoever takes it in a change has checked where that comes from.
+/// The cookie with the id of the account that an operator views.
+pub const VIEW: &str = "gensvc-view";
+/// Pages that show the viewed account. `/keys/new` and changes are refused.
+const VIEWABLE: [&str; 7] = [
+    "",
+    "generations",
+    "gallery",
+    "usage",
+    "ledger",
+    "keys",
+    "webhooks",
+];
+
+/// A logged-in user. To extract it is to check that a change was sent by a page of this server.
 pub struct Session {
     console: Console,
     client: Client,
@@ -33,8 +48,11 @@ pub struct Session {
     pub now: DateTime<Utc>,
     /// The address of the page.
     pub path: String,
+    /// The caller; its account is the viewed one.
     pub me: Value,
     pub balance: Value,
+    /// The account that an operator views on this page, read-only.
+    pub viewed: Option<AccountId>,
 }
 
 impl Session {
@@ -47,12 +65,12 @@ impl Session {
         self.call(operation, ids).json().await
     }
 
-    /// Leave to download a table; refused while the account downloads others.
+    /// Takes a permit to download a table.
     pub fn download(&self) -> Result<Permit<i64>, Problem> {
         let account = self.me["account"]["id"].as_i64().unwrap_or_default();
         let permit = self.console.0.downloads.try_acquire(account);
         permit.ok_or_else(|| {
-            let message = "other downloads of this account, or of many, are under way";
+            let message = "other downloads are running; try again when they have ended";
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", message)
         })
     }
@@ -113,6 +131,9 @@ impl FromRequestParts<Console> for Session {
         let to_login = || to_login(&parts.method, path);
         let token = token(&parts.headers, console).ok_or_else(to_login)?;
         let client = Client::new(console, parts, Some(token));
+        let (client, viewed) = view(client, parts)
+            .await
+            .map_err(IntoResponse::into_response)?;
         let known = tokio::try_join!(
             client.call(op::ME, &[]).json(),
             client.call(op::BALANCE, &[]).json(),
@@ -129,11 +150,45 @@ impl FromRequestParts<Console> for Session {
             path: path.to_owned(),
             me,
             balance,
+            viewed,
         })
     }
 }
 
-/// To the login, and back to `path` after it. A change is not done after it: its form is gone.
+/// Applies the cookie of a viewed account to a page that can show it. Only operators' cookies count.
+async fn view(client: Client, parts: &Parts) -> Result<(Client, Option<AccountId>), Problem> {
+    let path = parts.uri.path().strip_prefix('/').unwrap_or_default();
+    let place = path.split(['/', '.']).next().unwrap_or_default();
+    let id = cookie_value(&parts.headers, VIEW).and_then(|id| id.parse().ok());
+    let Some(id) = id.filter(|_| VIEWABLE.contains(&place)) else {
+        return Ok((client, None));
+    };
+    let me = client.call(op::ME, &[]).json().await;
+    if !me.is_ok_and(|me| me["operator"] == true) {
+        return Ok((client, None));
+    }
+    if parts.method != Method::GET && parts.method != Method::HEAD || path == "keys/new" {
+        let message = "you are viewing another account, read-only; stop viewing it first";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "viewing", message));
+    }
+    let viewed = Some(AccountId(id));
+    Ok((client.viewing(viewed), viewed))
+}
+
+/// Sets or removes the cookie of the viewed account.
+pub fn view_cookie(session: &Session, account: &str) -> HeaderValue {
+    let secure = if session.is_https() { "; Secure" } else { "" };
+    let age = if account.is_empty() {
+        "; Max-Age=0"
+    } else {
+        ""
+    };
+    let text = format!("{VIEW}={account}; Path=/; HttpOnly; SameSite=Strict{age}{secure}");
+    // Ids are digits.
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// Redirects to the login, which leads back to `path`. A change is not repeated: its form is gone.
 fn to_login(method: &Method, path: &str) -> Response {
     let pair = match *method {
         Method::GET | Method::HEAD if path == "/" => ("next", ""),
@@ -143,7 +198,7 @@ fn to_login(method: &Method, path: &str) -> Response {
     Redirect::to(&parts::link("/login", &[pair])).into_response()
 }
 
-/// A page of this server to go on to; the overview for anything else.
+/// The page of this server after the login; the overview for anything else.
 fn next(form: &Form) -> &str {
     let next = form.get("next");
     let is_own = next.starts_with('/') && !next.starts_with("//") && !next.contains('\\');
@@ -156,7 +211,7 @@ fn next(form: &Form) -> &str {
 
 pub async fn form(uri: http::Uri) -> Markup {
     let query = Form::of_query(uri.query());
-    let undone = "you were logged out, so this was not done; log in and do it again";
+    let undone = "you were logged out, so this was not done; log in and repeat it";
     let notice = (!query.get("undone").is_empty()).then_some(undone);
     login_page("", next(&query), notice)
 }
@@ -164,7 +219,7 @@ pub async fn form(uri: http::Uri) -> Markup {
 fn login_page(email: &str, next: &str, notice: Option<&str>) -> Markup {
     // A wrong password is typed again.
     let has_email = !email.is_empty();
-    shell::bare(
+    layout::bare(
         "Log in",
         &html! {
             form.card.login method="post" action="/login" {
@@ -213,7 +268,7 @@ pub async fn log_in(
     }
 }
 
-/// Headers and peer of a request, whoever sent it.
+/// Headers and peer of a request.
 pub struct LoginParts(Parts);
 
 impl FromRequestParts<Console> for LoginParts {
@@ -224,8 +279,8 @@ impl FromRequestParts<Console> for LoginParts {
     }
 }
 
-/// Ends the session, also where it has asked too much. Forgets the cookie, whatever the API says: a
-/// suspended account's too, and while the database is away.
+/// Ends the session. Removes the cookie whatever the API answers: also for a suspended account,
+/// above the rate limit, and while the database is unavailable.
 pub async fn log_out(
     State(console): State<Console>,
     LoginParts(parts): LoginParts,

@@ -1,18 +1,17 @@
-//! The frame of every page.
+//! The frame of a page of a logged-in user: navigation, search, balance.
 
-use maud::{DOCTYPE, Markup, html};
+use maud::{Markup, html};
 
 use super::{
-    assets::{SCRIPT, STYLE},
-    client::Problem,
+    layout::document,
     parts::{self, amount, icon},
     session::Session,
 };
 
-/// The address of a place, its name, its icon.
+/// The address of a page, its name and its icon.
 type Place = (&'static str, &'static str, &'static str);
 
-/// The places of the console, in groups.
+/// The pages of the console, in groups.
 const PLACES: [(&str, &[Place]); 3] = [
     (
         "",
@@ -20,6 +19,7 @@ const PLACES: [(&str, &[Place]); 3] = [
             ("/", "Overview", "home"),
             ("/playground", "Playground", "spark"),
             ("/generations", "History", "clock"),
+            ("/gallery", "Gallery", "image"),
         ],
     ),
     (
@@ -37,45 +37,24 @@ const PLACES: [(&str, &[Place]); 3] = [
     ),
 ];
 
-/// The operator's.
+/// Pages for operators.
 const OPERATOR: (&str, &[Place]) = (
     "Operator",
     &[
         ("/operator/accounts", "Accounts", "people"),
         ("/operator/spending", "Spending", "chart"),
         ("/operator/jobs", "Jobs", "server"),
+        ("/operator/providers", "Providers", "plug"),
         ("/operator", "Health", "shield"),
     ],
 );
 
-fn document(title: &str, body: &Markup, reload: Option<&str>) -> Markup {
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { (title) " · gensvc" }
-                link rel="icon" type="image/png" href="/docs/favicon-32x32.png";
-                link rel="stylesheet" href=(STYLE.path());
-                script type="module" src=(SCRIPT.path()) {}
-                @if let Some(address) = reload {
-                    // With the script the part that changes is fetched instead.
-                    noscript { meta http-equiv="refresh" content={ "5;url=" (address) }; }
-                }
-            }
-            (body)
-        }
-    }
-}
-
-/// A page of a logged-in person: its content below its title.
+/// A page of a logged-in user.
 pub fn page(session: &Session, title: &str, content: &Markup) -> Markup {
     reloading(session, title, content, None)
 }
 
-/// The same, which goes on to `reload` after some seconds where there is no script.
+/// A page that browsers without JavaScript replace by `reload` after some seconds.
 pub fn reloading(session: &Session, title: &str, content: &Markup, reload: Option<&str>) -> Markup {
     let body = html! {
         body.app {
@@ -94,6 +73,7 @@ pub fn reloading(session: &Session, title: &str, content: &Markup, reload: Optio
                 (person(session))
             }
             main #main {
+                (viewing(session))
                 (content)
             }
         }
@@ -101,7 +81,23 @@ pub fn reloading(session: &Session, title: &str, content: &Markup, reload: Optio
     document(title, &body, reload)
 }
 
-/// Ctrl+K and / lead to it.
+/// Says which account an operator views.
+fn viewing(session: &Session) -> Markup {
+    html! {
+        @if let Some(account) = session.viewed {
+            form.notice.viewing method="post" action="/operator/view/end" {
+                span {
+                    "You view account "
+                    a href={ "/operator/accounts/" (account) } { (session.me["account"]["name"].as_str().unwrap_or_default()) }
+                    " (" (account) "), read-only."
+                }
+                button type="submit" { "Stop viewing" }
+            }
+        }
+    }
+}
+
+/// Ctrl+K and / focus it.
 fn search() -> Markup {
     html! {
         form.search role="search" method="get" action="/search" {
@@ -119,13 +115,17 @@ fn places(session: &Session, label: &str) -> Markup {
         rest.is_some_and(|rest| rest.is_empty() || (is_below && rest.starts_with('/')))
     };
     let is_operator = session.me["operator"] == true;
+    let is_shown = |place: &str| {
+        let is_own = ["/playground", "/templates", "/connect"].contains(&place);
+        session.viewed.is_none() || !is_own
+    };
     let groups = PLACES.iter().chain(is_operator.then_some(&OPERATOR));
     html! {
         nav aria-label=(label) {
             @for (group, links) in groups {
                 @if !group.is_empty() { p.nav-group { (group) } }
                 ul {
-                    @for (place, name, symbol) in *links {
+                    @for (place, name, symbol) in links.iter().filter(|(place, _, _)| is_shown(place)) {
                         li {
                             a href=(place) aria-current=[is_here(place).then_some("page")] {
                                 (icon(symbol)) (name)
@@ -158,67 +158,7 @@ fn person(session: &Session) -> Markup {
     }
 }
 
-/// A page of nobody in particular.
-pub fn bare(title: &str, content: &Markup) -> Markup {
-    let body = html! {
-        body.bare {
-            main #main {
-                a.brand href="/" { (parts::logo()) "gensvc" }
-                (content)
-            }
-        }
-    };
-    document(title, &body, None)
-}
-
-/// What was refused, where no form can show it.
-pub fn problem(problem: &Problem) -> Markup {
-    let (title, cure) = match problem.code() {
-        "not_found" => (
-            "Not found",
-            "The address may be mistyped, or what it showed was deleted. Objects of other accounts \
-             are not found either.",
-        ),
-        "account_suspended" => (
-            "This account is suspended",
-            "Running work finishes; nothing new is taken. Ask the operator of this server.",
-        ),
-        "rate_limited" => (
-            "Too many requests",
-            "This session has used up its requests for now. Wait some seconds, then reload.",
-        ),
-        "database_unavailable" | "overloaded" | "shutting_down" => (
-            "Not available at the moment",
-            "Nothing is lost: reload the page in some seconds.",
-        ),
-        "foreign_origin" => (
-            "This form came from another place",
-            "Changes are taken from pages of this server only.",
-        ),
-        _ => (
-            "That did not work",
-            "Go back and try again; the message below says what was refused.",
-        ),
-    };
-    bare(
-        title,
-        &html! {
-            section.card {
-                h1 { (title) }
-                p { (cure) }
-                @if !["not_found", "account_suspended"].contains(&problem.code()) {
-                    p.muted { (parts::sentence(problem.message())) }
-                }
-                @if let Some(id) = problem.body["error"]["request_id"].as_str() {
-                    p.muted.small { "Request " code { (id) } }
-                }
-                p { a.button href="/" { "To the overview" } }
-            }
-        },
-    )
-}
-
-/// A page's head: its title, one line about it, what can be done.
+/// The head of a page: its title, one line about it, and buttons.
 pub fn head(title: &str, about: &str, actions: &Markup) -> Markup {
     html! {
         div.page-head {

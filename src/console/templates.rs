@@ -1,4 +1,4 @@
-//! Prompt templates: written, tried, replaced, deleted.
+//! Prompt templates: list, editor with preview, delete.
 
 use axum::{
     extract::Path,
@@ -9,13 +9,13 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 use super::{
-    client::Problem,
-    csv::{Download, members},
     form::Form,
     once, operations as op,
-    parts::{self, amount, field, list as rows_of, text, time},
+    parts::{self, field, list as rows_of, text},
+    problem::Problem,
     session::Session,
     shell,
+    table::{self, Column, Download, file},
 };
 
 pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
@@ -33,19 +33,7 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
             @if rows.is_empty() {
                 (parts::empty("No templates yet", "A template keeps a prompt in one place, so that programs send the values only.", &new))
             } @else {
-                div.table tabindex="0" { table.cards {
-                    thead { tr { th { "Name" } th.right { "Id" } th.right { "Version" } th.cut { "Variables" } th { "Changed" } } }
-                    tbody { @for row in rows {
-                        @let id = row["id"].to_string();
-                        tr {
-                            td { a href={ "/templates/" (id) } { (text(&row["name"])) } }
-                            td.right.narrow-hidden { (amount(&row["id"])) }
-                            td.right.narrow-hidden { (amount(&row["version"])) }
-                            td.cut { (names(&row["variables"])) }
-                            td { (time(&row["updated_at"])) }
-                        }
-                    } }
-                } }
+                (table::cards(&columns(), rows))
             }
         }
         (parts::pager(&uri, &found["next_cursor"]))
@@ -54,26 +42,25 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
 }
 
 pub async fn csv(session: Session) -> Result<Response, Problem> {
-    let columns = members(&[
-        "id",
-        "name",
-        "version",
-        "variables",
-        "prompt",
-        "system_prompt",
-        "created_at",
-        "updated_at",
-    ]);
-    let download = Download::new("templates", op::TEMPLATES, columns).paged();
+    let download = Download::new("templates", op::TEMPLATES, &columns()).paged();
     download.answer(session).await
 }
 
-fn names(variables: &Value) -> String {
-    let names: Vec<&str> = rows_of(variables).iter().map(text).collect();
-    names.join(", ")
+fn columns() -> Vec<Column<'static>> {
+    let name = |row: &Value| html! { a href={ "/templates/" (row["id"].to_string()) } { (text(&row["name"])) } };
+    vec![
+        table::row("name", "Name", name),
+        table::amount("id", "Id").class("right narrow-hidden"),
+        table::amount("version", "Version").class("right narrow-hidden"),
+        table::words("variables", "Variables").class("cut"),
+        file("prompt"),
+        file("system_prompt"),
+        file("created_at"),
+        table::time("updated_at", "Changed"),
+    ]
 }
 
-/// What the editor shows beside its fields.
+/// What the editor shows next to its fields.
 #[derive(Default)]
 struct Outcome {
     problem: Option<Problem>,
@@ -98,7 +85,7 @@ pub async fn page(session: Session, Path(id): Path<String>) -> Result<Markup, Pr
     Ok(editor(&session, &form, Some(&template), &outcome))
 }
 
-/// Where the editor says that this version was saved.
+/// The address at which the editor says that this version was saved.
 fn saved_at(template: &Value) -> String {
     format!(
         "/templates/{}?saved={}",
@@ -114,7 +101,7 @@ fn body(form: &Form) -> Map<String, Value> {
     body
 }
 
-/// What the template becomes with the values of the form.
+/// Renders the template with the values of the form.
 async fn preview(session: &Session, form: &Form) -> Result<Value, Problem> {
     let mut asked = body(form);
     asked.remove("name");
@@ -288,7 +275,7 @@ fn rendering(
     }
 }
 
-/// The names of the variables that a refusal misses.
+/// The names of the variables that a refusal says are missing.
 fn missing(problem: &Problem) -> impl Iterator<Item = &str> {
     let errors = rows_of(&problem.body["error"]["errors"]).iter();
     errors.filter_map(|error| text(&error["param"]).strip_prefix("template_variables."))
@@ -301,7 +288,7 @@ pub fn lacks_only_values(problem: &Problem) -> bool {
     !errors.is_empty() && errors.iter().all(is_missing)
 }
 
-/// The template before it has its values.
+/// Shows the template before it has its values.
 fn unfilled(form: &Form) -> Markup {
     let texts = [("System prompt", "system_prompt"), ("Prompt", "prompt")];
     html! {
@@ -313,7 +300,7 @@ fn unfilled(form: &Form) -> Markup {
     }
 }
 
-/// The source of a template with its `{{ variables }}` marked.
+/// Shows the source of a template with its `{{ variables }}` marked.
 fn highlighted(source: &str) -> Markup {
     let mut pieces = source.split("{{");
     html! {
@@ -327,7 +314,7 @@ fn highlighted(source: &str) -> Markup {
     }
 }
 
-/// The values that a form has of a template's variables.
+/// Inputs for the values of a template's variables.
 pub fn values<'a>(form: &Form, names: impl IntoIterator<Item = &'a str>) -> Markup {
     html! {
         @for name in names {

@@ -1,5 +1,5 @@
-//! What was made and what it cost, by day, type, provider, model or key: each figure a link to the
-//! rows that it sums.
+//! Counts and costs of generations by day, type, provider, model or key. Each figure links to the
+//! generations that it sums.
 
 use axum::response::Response;
 use chrono::{Days, NaiveDate};
@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 
 use super::{
     chart::{self, Bar},
-    client::{Call, Problem},
-    csv,
+    client::Call,
     form::Form,
     operations as op,
     parts::{self, amount, list, option, text},
+    problem::Problem,
     session::Session,
     shell,
+    table::{self, Column, file},
 };
 
 const GROUPS: [(&str, &str); 5] = [
@@ -26,7 +27,7 @@ const GROUPS: [(&str, &str); 5] = [
     ("api_key", "API key"),
 ];
 
-/// The counts of a row beside its generations and its cost, and of which type each is.
+/// The counts of a row, and the type of the generations that have each.
 const COUNTS: [(&str, &str, &str); 5] = [
     ("input_tokens", "Tokens in", "text"),
     ("output_tokens", "Tokens out", "text"),
@@ -35,7 +36,7 @@ const COUNTS: [(&str, &str, &str); 5] = [
     ("characters", "Characters", "audio"),
 ];
 
-/// The days up to today, in UTC, that are shown without a choice.
+/// Days that are shown by default, up to today, in UTC.
 const DAYS: u64 = 30;
 
 /// The first and the last of [`DAYS`] days up to `last`.
@@ -44,7 +45,7 @@ pub fn last_days(last: NaiveDate) -> (String, String) {
     (first.to_string(), last.to_string())
 }
 
-/// The days of a form. What was typed stays as it is.
+/// The days of a form, as they were typed.
 pub fn chosen(form: &Form, today: NaiveDate) -> (String, String) {
     let (from, to) = (form.word("from"), form.word("to"));
     let last = to.parse().unwrap_or(today);
@@ -56,7 +57,7 @@ pub fn chosen(form: &Form, today: NaiveDate) -> (String, String) {
     (typed(from, first), typed(to, last))
 }
 
-/// The API's report of whole days. What is no day goes to it as it is, for it to say so.
+/// The API's report of whole days. The API refuses what is not a day.
 pub fn asked<'a>(session: &'a Session, by: &str, days: &(String, String)) -> Call<'a> {
     let time = |day: &str, later| parts::start_of(day, later).unwrap_or_else(|| day.to_owned());
     let call = session.call(op::USAGE, &[]).query("group_by", by);
@@ -84,12 +85,12 @@ pub fn daily(rows: &[Value], (first, last): &(String, String)) -> Option<Vec<Val
     (days.len() <= MAX_DRAWN_DAYS).then(|| days.iter().map(row).collect())
 }
 
-/// A report: what it was asked for, and its rows.
+/// A report and its parameters.
 struct Report {
     by: &'static str,
     /// The first and the last day, as they were typed, or [`last_days`].
     days: (String, String),
-    /// Null where the days were refused.
+    /// Null if the days were refused.
     found: Value,
     problem: Option<Problem>,
     /// The names of the account's keys, by id.
@@ -132,7 +133,7 @@ impl Report {
         })
     }
 
-    /// What a row is of, for people.
+    /// The name of a row's group.
     fn name(&self, row: &Value) -> String {
         match (self.by, &row[self.by]) {
             ("type", kind) => parts::type_name(text(kind)).to_owned(),
@@ -146,7 +147,7 @@ impl Report {
         }
     }
 
-    /// The rows of the history that a figure of a row sums, of one type or of all.
+    /// The address of the generations that a figure sums. `row`: `None` for the totals.
     fn link(&self, row: Option<&Value>, status: &str, kind: &str) -> String {
         let (mut from, mut to) = (self.days.0.clone(), self.days.1.clone());
         let mut value = String::new();
@@ -222,14 +223,14 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
                     &html! { a.button href="/playground" { "Open the playground" } }))
             } @else {
                 @if report.by == "day" { (chart::columns(&bars)) } @else { (chart::rows(&bars)) }
-                (table(&report, by))
+                (figures(&report, by))
             }
         }
     };
     Ok(shell::page(&session, "Usage", &content))
 }
 
-/// The bar of a row: its cost.
+/// The bar of a row's cost.
 fn bar(report: &Report, row: &Value) -> Bar {
     Bar::new(
         report.name(row),
@@ -238,9 +239,9 @@ fn bar(report: &Report, row: &Value) -> Bar {
     )
 }
 
-fn table(report: &Report, by: &str) -> Markup {
+fn figures(report: &Report, by: &str) -> Markup {
     let total = &report.found["total"];
-    let told: Vec<_> = COUNTS
+    let counts: Vec<_> = COUNTS
         .iter()
         .filter(|(name, _, _)| total[name] != 0)
         .collect();
@@ -250,7 +251,7 @@ fn table(report: &Report, by: &str) -> Markup {
             td.right { a href=(report.link(row, "completed", "")) { (amount(&values["charged"])) } }
             td.right { a href=(report.link(row, "", "")) { (amount(&values["generations"])) } }
             td.right { a href=(report.link(row, "failed", "")) { (amount(&values["failed"])) } }
-            @for (name, _, kind) in &told {
+            @for (name, _, kind) in &counts {
                 td.right { a href=(report.link(row, "completed", kind)) { (amount(&values[name])) } }
             }
         }
@@ -260,7 +261,7 @@ fn table(report: &Report, by: &str) -> Markup {
             table {
                 thead { tr {
                     th { (by) } th.right { "Credits" } th.right { "Generations" } th.right { "Failed" }
-                    @for (_, name, _) in &told { th.right { (name) } }
+                    @for (_, name, _) in &counts { th.right { (name) } }
                 } }
                 tbody { @for row in list(&report.found["data"]) {
                     tr {
@@ -282,11 +283,11 @@ pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
         return Err(problem);
     }
     let counts = COUNTS.map(|(name, _, _)| name);
-    let mut headings = vec![report.by, "charged", "generations", "completed", "failed"];
-    headings.extend(counts);
-    let rows = list(&report.found["data"]).iter();
-    let rows: Vec<Vec<&Value>> = rows
-        .map(|row| headings.iter().map(|name| &row[name]).collect())
-        .collect();
-    Ok(csv::file("usage", &headings, &rows))
+    let names = [report.by, "charged", "generations", "completed", "failed"];
+    let columns: Vec<Column<'_>> = names.into_iter().chain(counts).map(file).collect();
+    Ok(table::download(
+        "usage",
+        &columns,
+        list(&report.found["data"]),
+    ))
 }

@@ -1,4 +1,4 @@
-//! Webhooks: where events go, what was delivered, and sending it again.
+//! Webhooks: list, create, delete, deliveries, send again.
 
 use axum::{
     extract::Path,
@@ -6,18 +6,19 @@ use axum::{
 };
 use http::{HeaderMap, Uri};
 use maud::{Markup, html};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
-    client::Problem,
-    csv::{Download, members},
+    described::Described,
     form::Form,
     once, operations as op,
-    parts::{self, amount, badge, copyable, field, list as rows_of, text, time},
+    parts::{self, amount, badge, copyable, list as rows_of, text},
+    problem::Problem,
     session::Session,
     shell,
+    table::{self, Column, Download, file},
 };
-use crate::domain::webhook::secret_text;
+use crate::domain::{ids::AccountId, request::WebhookRequest, webhook::secret_text};
 
 const EVENTS: [(&str, &str); 2] = [
     ("generation.completed", "A generation completed"),
@@ -47,46 +48,34 @@ async fn listing(
             @if rows.is_empty() {
                 (parts::empty("No webhooks yet", "With one, your program need not poll for the end of jobs.", &html! {}))
             } @else {
-                div.table tabindex="0" { table.cards {
-                    thead { tr { th.cut { "Address" } th { "Events" } th { "Created" } } }
-                    tbody { @for row in rows {
-                        tr {
-                            td.cut { a href={ "/webhooks/" (row["id"].to_string()) } { (text(&row["url"])) } }
-                            td { (events(row)) }
-                            td { (time(&row["created_at"])) }
-                        }
-                    } }
-                } }
+                (table::cards(&columns(), rows))
             }
         }
         (parts::pager(uri, &found["next_cursor"]))
-        (new(form, problem))
+        @if session.viewed.is_none() { (new(form, problem)) }
     };
     Ok(shell::page(session, "Webhooks", &content))
 }
 
 pub async fn csv(session: Session) -> Result<Response, Problem> {
-    let columns = members(&["id", "url", "events", "created_at"]);
-    let download = Download::new("webhooks", op::WEBHOOKS, columns).paged();
+    let download = Download::new("webhooks", op::WEBHOOKS, &columns()).paged();
     download.answer(session).await
 }
 
 pub async fn deliveries(session: Session, Path(id): Path<String>) -> Result<Response, Problem> {
-    let columns = members(&[
-        "id",
-        "event",
-        "generation",
-        "status",
-        "attempts",
-        "response_status",
-        "error",
-        "created_at",
-        "last_attempt_at",
-        "next_attempt_at",
-        "delivered_at",
-    ]);
-    let download = Download::new("deliveries", op::DELIVERIES, columns).of(&id);
+    let columns = delivery_columns(&id, None);
+    let download = Download::new("deliveries", op::DELIVERIES, &columns).id(&id);
     download.paged().answer(session).await
+}
+
+fn columns() -> Vec<Column<'static>> {
+    let url = |row: &Value| html! { a href={ "/webhooks/" (row["id"].to_string()) } { (text(&row["url"])) } };
+    vec![
+        file("id"),
+        table::row("url", "Address", url).class("cut"),
+        table::words("events", "Events"),
+        table::time("created_at", "Created"),
+    ]
 }
 
 fn events(webhook: &Value) -> String {
@@ -101,9 +90,7 @@ fn new(form: &Form, problem: Option<&Problem>) -> Markup {
             (once::field())
             h2 { "New webhook" }
             @if problem.is_some() { (parts::refusal(problem, &["url", "events"])) }
-            (field(problem, "Address", "url", "https, at a public address.", &html! {
-                input type="url" name="url" value=(form.get("url")) required placeholder="https://example.com/hooks/gensvc";
-            }))
+            (Described::new::<WebhookRequest>().input(("url", "Address", "https, at a public address."), form, problem))
             fieldset {
                 legend { "Events" }
                 div.checks {
@@ -123,8 +110,7 @@ fn new(form: &Form, problem: Option<&Problem>) -> Markup {
 }
 
 pub async fn create(uri: Uri, session: Session, form: Form) -> Result<Response, Problem> {
-    let mut body = Map::new();
-    form.put_text(&mut body, "url");
+    let mut body = Described::new::<WebhookRequest>().body(&form);
     body.insert("events".to_owned(), json!(form.all("event")));
     let call = session
         .call(op::CREATE_WEBHOOK, &[])
@@ -159,13 +145,16 @@ pub async fn page(
     let action = format!("{path}/delete");
     let remove = parts::confirmed("Delete", "Nothing is posted to it from then on.", &action);
     let export = format!("{path}/deliveries.csv");
-    let actions = html! { (parts::download(&export, rows)) (remove) };
+    let actions = html! {
+        (parts::download(&export, rows))
+        @if session.viewed.is_none() { (remove) }
+    };
     let content = html! {
         (shell::head("Webhook", text(&webhook["url"]), &actions))
         @if let Some(secret) = &secret {
             section.card {
                 h2 { "Your new webhook" }
-                p.notice { "Copy the secret now: it is shown this once only. Your server checks the signature of each event with it." }
+                p.notice { "Copy the secret now: it is shown only this once. Your server checks the signature of each event with it." }
                 div.secret { (copyable(secret)) }
             }
         } @else { (once::notice(&session)) }
@@ -174,12 +163,7 @@ pub async fn page(
             @if rows.is_empty() {
                 (parts::empty("Nothing to deliver yet", &format!("Posted here: {}.", events(&webhook)), &html! {}))
             } @else {
-                div.table tabindex="0" { table.cards {
-                    thead { tr {
-                        th { "State" } th { "Event" } th { "Answer" } th { "Last attempt" } th { "Next attempt" } th { span.sr { "Action" } }
-                    } }
-                    tbody { @for row in rows { (delivery(&webhook, row)) } }
-                } }
+                (table::cards(&delivery_columns(&id, session.viewed), rows))
             }
         }
         (parts::pager(&uri, &found["next_cursor"]))
@@ -191,31 +175,48 @@ pub async fn page(
     })
 }
 
-/// The secret of the webhook that the browser's form just created, unless it was shown.
+/// The secret of the webhook that the browser's form has just created, unless it was shown.
 fn unshown(session: &Session, headers: &HeaderMap) -> Option<String> {
     let token = once::unshown(headers)?;
     Some(secret_text(&token.webhook_secret(once::account(session))))
 }
 
-fn delivery(webhook: &Value, row: &Value) -> Markup {
-    html! {
-        tr {
-            td { (badge(text(&row["status"]))) }
-            td { a href={ "/generations/" (text(&row["generation"])) } { (text(&row["event"])) } }
-            td {
-                @if let Some(status) = row["response_status"].as_u64() { (status) " " }
-                @if let Some(error) = row["error"].as_str() { span.muted { (error) } }
-                @if row["attempts"].as_u64() > Some(1) { span.muted { " (attempt " (amount(&row["attempts"])) ")" } }
-            }
-            td.narrow-hidden { (time(&row["last_attempt_at"])) }
-            td.narrow-hidden { (time(&row["next_attempt_at"])) }
-            td.right {
-                form method="post" action={ "/webhooks/" (webhook["id"].to_string()) "/deliveries/" (row["id"].to_string()) } {
-                    button type="submit" { "Send again" }
-                }
+/// `viewed`: the account that an operator views, whose deliveries are sent again as the operator.
+fn delivery_columns(webhook: &str, viewed: Option<AccountId>) -> Vec<Column<'_>> {
+    let event = |row: &Value| html! { a href={ "/generations/" (text(&row["generation"])) } { (text(&row["event"])) } };
+    let answer = |row: &Value| {
+        html! {
+            @if let Some(status) = row["response_status"].as_u64() { (status) " " }
+            @if let Some(error) = row["error"].as_str() { span.muted { (error) } }
+            @if row["attempts"].as_u64() > Some(1) { span.muted { " (attempt " (amount(&row["attempts"])) ")" } }
+        }
+    };
+    let again = move |row: &Value| {
+        let action = match viewed {
+            Some(account) => format!("/operator/accounts/{account}/deliveries/{}", row["id"]),
+            None => format!("/webhooks/{webhook}/deliveries/{}", row["id"]),
+        };
+        html! {
+            form method="post" action=(action) {
+                input type="hidden" name="webhook" value=(webhook);
+                button type="submit" { "Send again" }
             }
         }
-    }
+    };
+    vec![
+        file("id"),
+        table::row("status", "State", |row| badge(text(&row["status"]))),
+        table::row("event", "Event", event),
+        file("generation"),
+        table::row("response_status", "Answer", answer),
+        file("error"),
+        file("attempts"),
+        table::time("last_attempt_at", "Last attempt").class("narrow-hidden"),
+        table::time("next_attempt_at", "Next attempt").class("narrow-hidden"),
+        file("created_at"),
+        file("delivered_at"),
+        table::row("", "Action", again).class("right"),
+    ]
 }
 
 pub async fn redeliver(

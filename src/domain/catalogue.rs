@@ -19,7 +19,7 @@ pub use text::{TextLimits, TextModel};
 pub use vision::Vision;
 
 use super::{
-    generation::Modality,
+    generation::{Modality, Surface},
     likeness::suggestion,
     pricing::{Markup, Prices},
     request::{GenerationRequest, Target},
@@ -177,6 +177,31 @@ impl Catalogue {
             .map(String::as_str)
             .find(|name| enabled.contains(name))
             .or_else(|| enabled.first().copied())
+    }
+
+    /// Resolves the model of a request. `account`: the account's defaults.
+    pub fn model_of(
+        &self,
+        request: &GenerationRequest,
+        account: &Target,
+    ) -> Result<&Model, FieldError> {
+        let modality = request.modality();
+        let target = match request {
+            GenerationRequest::Text(request) => &request.target,
+            GenerationRequest::Dialogue(request) => {
+                return self.named(modality, &request.model, account);
+            }
+            GenerationRequest::Image(request) => &request.target,
+            GenerationRequest::Video(request) => &request.target,
+            GenerationRequest::Audio(request) => &request.target,
+        };
+        match &target.model {
+            // SDKs have one name for both.
+            Some(name) if request.surface() != Surface::Generate => {
+                self.named(modality, name, account)
+            }
+            _ => self.resolve(modality, target, account),
+        }
     }
 
     /// Resolves the model of a request. `account` is the account's own default.

@@ -34,8 +34,8 @@ pub trait Clock: Send + Sync {
 
 pub type SharedClock = Arc<dyn Clock>;
 
-/// How times are told: always to the microsecond, so that as texts they sort as times, and a filter
-/// by one of them is exact.
+/// Serializes times with six fractional digits: their texts sort like the times, and a filter by one
+/// of them is exact.
 pub fn rfc3339<T, S>(time: &T, serializer: S) -> Result<S::Ok, S::Error>
 where
     T: Copy + Into<Option<DateTime<Utc>>>,

@@ -1,4 +1,4 @@
-//! What a text model is asked, and what it answers, whichever vendor's it is.
+//! Requests to text models and their answers, independent of the vendor.
 //!
 //! Here: messages and their parts. Submodules: images ([`picture`]), tools and the form of the answer
 //! ([`tools`]), schemas of arguments ([`schema`]), names and ids that a vendor accepts ([`spelling`]),
@@ -6,6 +6,7 @@
 
 pub mod answer;
 mod base64;
+mod choices;
 mod encrypted;
 mod json;
 mod picture;
@@ -19,12 +20,14 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::generation::FinishReason;
+use super::named::named_enum;
 
+pub use super::image_header::ImageType;
 pub use answer::{Answered, Delta, ReasoningField, Visibility};
+pub use choices::{Choice, choices, ended};
 pub use encrypted::EncryptedReasoning;
 pub use json::Json;
-pub use picture::{Detail, Image, ImageSource, ImageType, MAX_IMAGES};
+pub use picture::{Detail, Image, ImageSource, MAX_IMAGES};
 pub use schema::complete_schema;
 pub use spelling::{ReplacedNames, Spelling};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};
@@ -54,7 +57,6 @@ pub struct Conversation {
     pub system: Option<String>,
     pub messages: Vec<Message>,
     pub tools: Tools,
-    /// Of the answer.
     pub format: Format,
 }
 
@@ -81,20 +83,20 @@ pub enum Part {
     Text {
         text: String,
     },
-    /// What a model thought. To be brought back as it is, to the same vendor.
+    /// Thinking. The next turn must send it back unchanged, to the same vendor.
     Thinking {
         text: String,
         /// The vendor's proof that it is its own.
         signature: String,
     },
-    /// What a model thought, which only its vendor can read.
+    /// Thinking that only its vendor can read.
     Redacted {
         data: String,
     },
     Image(Image),
     ToolCall(ToolCall),
     ToolResult(ToolResult),
-    /// What only the dialect that it came in knows.
+    /// A part that only the dialect of its vendor has.
     Opaque {
         block: Value,
     },
@@ -115,7 +117,6 @@ pub struct ToolCall {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     pub call_id: String,
-    /// Texts and images.
     pub parts: Vec<Part>,
     /// Whether the function failed.
     pub is_error: bool,
@@ -131,6 +132,22 @@ pub struct Sampling {
     pub stop: Vec<String>,
     pub reasoning: Reasoning,
 }
+
+named_enum!(
+    /// Why a completed text may be incomplete.
+    FinishReason {
+        /// The caller cancelled it and keeps what was delivered.
+        Cancelled = "cancelled",
+        /// It reached its output limit, or one of the server's own limits.
+        Length = "length",
+        /// The provider stopped for its content policy.
+        ContentFilter = "content_filter",
+        /// The model wrote a tool call that its provider could not read.
+        MalformedFunctionCall = "malformed_function_call",
+        /// The provider ended it for another reason of its own.
+        Other = "other",
+    }
+);
 
 /// Why a text ended. Stored in [`Answered`], which servers of the release before read: reasons that
 /// they do not know are stored as [`FinishReason`] only.
@@ -404,6 +421,7 @@ impl Part {
             Self::ToolResult(result) => {
                 result.call_id.len() + result.parts.iter().map(Self::bytes).sum::<usize>()
             }
+            Self::Opaque { block } if Choice::from_block(block).is_some() => 0,
             Self::Opaque { block } => block.to_string().len(),
         }
     }

@@ -5,7 +5,10 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use toml::Value;
+
+use super::settings::{quoted, shown};
 
 /// In micro-credits. May be negative (an adjustment); prices and balances are range-checked where
 /// they are created.
@@ -116,11 +119,32 @@ impl Serialize for Credits {
     }
 }
 
+/// Reads an amount of the configuration, which is not negative. A float may have lost digits.
 impl<'de> Deserialize<'de> for Credits {
-    /// Strings only: a float in a config or body would already have lost digits.
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let text = match Value::deserialize(source)? {
+            Value::String(text) => text.trim().to_owned(),
+            Value::Integer(number) => number.to_string(),
+            Value::Float(number) => {
+                return Err(D::Error::custom(format_args!(
+                    "is {number}: write credits in quotes, such as \"10.5\", \
+                     so that no digit is lost"
+                )));
+            }
+            other => {
+                let bad = shown(&other);
+                return Err(D::Error::custom(format_args!(
+                    "is {bad}: must be credits in quotes"
+                )));
+            }
+        };
+        let problem = match text.parse() {
+            Ok(credits) if credits >= Self::ZERO => return Ok(credits),
+            Ok(_) => "must not be negative".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let bad = quoted(&text);
+        Err(D::Error::custom(format_args!("is {bad}: {problem}")))
     }
 }
 

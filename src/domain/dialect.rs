@@ -15,8 +15,10 @@ use serde_json::{Map, Value};
 
 use super::{
     conversation::{Answered, Delta, ImageSource, Json, Message, Part, Role, Stop, texts},
-    generation::{FinishReason, Generation},
+    generation::{FinishReason, Generation, Surface},
+    json::Members,
     pricing::CacheWrites,
+    request::Original,
     usage::TextUsage,
     validate::{FieldCode, Fields, Parsed, parsed, text},
 };
@@ -25,7 +27,7 @@ use super::{
 const MAX_LIMIT: i64 = 2_147_483_647;
 /// Fields of any dialect, and of servers that imitate one, whose cost cannot be bounded, that name
 /// another model or another payer, or that keep state at the vendor. The dialects read some others
-/// with the values that ask for none of this: `n`, `service_tier`, `speed`, `store`.
+/// with the values that ask for none of this: `service_tier`, `speed`, `store`.
 const REFUSED: &[&str] = &[
     "agent_id",
     "audio",
@@ -60,14 +62,14 @@ const REFUSED: &[&str] = &[
 /// Tools of one request.
 const MAX_TOOLS: usize = 1_000;
 
-/// What is known of an answer before its text.
+/// The members of an answer that are known before its text.
 #[derive(Debug, Clone)]
 pub struct Head {
-    /// Of the generation, in hexadecimal digits only.
+    /// The generation's id in hexadecimal digits, without hyphens.
     pub id: String,
-    /// Seconds since 1970.
+    /// Unix time in seconds.
     pub created: i64,
-    /// As it was asked for.
+    /// The name that the request used.
     pub model: String,
     /// The input, as far as it is known.
     pub input_tokens: u64,
@@ -111,7 +113,7 @@ impl Answer {
         };
         Some(Self {
             parts: parts.unwrap_or_else(text),
-            stop: stop.unwrap_or_else(|| Answered::told_by(at_limit)),
+            stop: stop.unwrap_or_else(|| Answered::default_stop(at_limit)),
             usage,
         })
     }
@@ -133,7 +135,7 @@ pub trait Writer: Send + 'static {
     fn whole(&self, answer: &Answer) -> String;
     fn begin(&mut self) -> String;
     fn piece(&mut self, delta: &Delta) -> String;
-    /// What a client counts as life, and takes for nothing else.
+    /// A keep-alive event that clients ignore.
     fn keep_alive(&mut self) -> String;
     fn end(&mut self, answer: &Answer) -> String;
     /// `error`: the body that the failure would have had.
@@ -186,11 +188,29 @@ fn image_url() -> Parsed<ImageSource> {
     parsed(schema, ImageSource::parse)
 }
 
-/// Refuses images where nobody shows any: in instructions, and in what an assistant said.
+/// Refuses images in instructions and in messages of an assistant.
 fn without_images(fields: &Fields<'_>, parts: &[Part]) {
     if parts.iter().any(|part| matches!(part, Part::Image(_))) {
         let message = "has an image, which only a user or a tool can show";
         fields.error("content", FieldCode::NotAllowed, message);
+    }
+}
+
+/// A body as it was sent, with the headers that belong to it.
+pub fn original(
+    surface: Surface,
+    members: Members,
+    values: &Map<String, Value>,
+    headers: Vec<(&'static str, String)>,
+) -> Original {
+    Original {
+        members,
+        headers,
+        cache_writes: match surface {
+            // Only what is marked is cached.
+            Surface::AnthropicMessages => marked_writes(values),
+            _ => openai_cache_writes(values),
+        },
     }
 }
 
@@ -221,7 +241,7 @@ fn has_timed_breakpoint(value: &Value) -> bool {
     }
 }
 
-/// What cache markers may write, wherever in a body they are.
+/// Cache writes that the markers of a body allow, at any depth.
 fn marked_writes(members: &Map<String, Value>) -> CacheWrites {
     let marker = members
         .get("cache_control")
@@ -249,4 +269,25 @@ fn marked_within(value: &Value) -> CacheWrites {
 /// A schema, as it came.
 fn schema_of(members: Map<String, Value>) -> Json {
     Json::from(&Value::Object(members))
+}
+
+/// Marks a signature of Gemini's thinking in another vendor's dialect, so that it returns to Gemini.
+const GEMINI: &str = "gemini:";
+
+/// Moves the signatures of parts that only carry them to the calls after them. `carried`: the
+/// signature of such a part.
+fn give_signatures(parts: Vec<Part>, carried: impl Fn(&Part) -> Option<&str>) -> Vec<Part> {
+    let mut signature = None;
+    let mut found = Vec::new();
+    for mut part in parts {
+        if let Some(own) = carried(&part) {
+            signature = Some(own.to_owned());
+            continue;
+        }
+        if let Part::ToolCall(call) = &mut part {
+            call.thought_signature = signature.take();
+        }
+        found.push(part);
+    }
+    found
 }

@@ -1,13 +1,13 @@
 //! The token of a form that creates something.
 
-use std::fmt;
+use std::{convert::Infallible, fmt};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest as _, Sha256};
 
 use super::{
     ids::AccountId,
-    token::{RandomError, random},
+    token::{KEY_PREFIX, NewToken, RandomError, new_checked, random},
 };
 
 /// 256 random bits in a form of the console. The server keeps only values that are derived from
@@ -54,9 +54,34 @@ impl FormToken {
     }
 }
 
+/// Derives the API key that a form of the console creates: the same one each time.
+pub fn api_key_of_form(form: &FormToken, account: AccountId) -> NewToken {
+    let mut blocks = 0_u32..;
+    let bytes = || {
+        let purpose = format!("api key {}", blocks.next().unwrap_or_default());
+        Ok::<_, Infallible>(form.derive(account, &purpose))
+    };
+    let Ok(token) = new_checked(KEY_PREFIX, bytes);
+    token
+}
+
 #[cfg(test)]
 mod tests {
+    use secrecy::ExposeSecret as _;
+
     use super::*;
+    use crate::domain::token::BearerToken;
+
+    #[test]
+    fn form_derives_one_valid_key_per_account() {
+        let form = FormToken::new().unwrap();
+        let key = api_key_of_form(&form, AccountId(1));
+        let again = api_key_of_form(&form, AccountId(1));
+        assert_eq!((key.digest, &key.hint), (again.digest, &again.hint));
+        assert_ne!(key.digest, api_key_of_form(&form, AccountId(2)).digest);
+        let parsed = BearerToken::parse(key.secret.expose_secret());
+        assert!(matches!(parsed, Some(BearerToken::ApiKey(d)) if d == key.digest));
+    }
 
     #[test]
     fn token_is_read_back_and_derives_by_account_and_purpose() {

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use super::conversation::FinishReason;
 use super::{
     conversation::Answered,
     credits::Credits,
@@ -64,22 +65,6 @@ named_enum!(
         Interrupted = "interrupted",
         /// Past its deadline, or the provider lost the task.
         Expired = "expired",
-    }
-);
-
-named_enum!(
-    /// Why a completed text may be incomplete.
-    FinishReason {
-        /// The caller cancelled it and keeps what was delivered.
-        Cancelled = "cancelled",
-        /// It reached its output limit, or one of the server's own limits.
-        Length = "length",
-        /// The provider stopped for its content policy.
-        ContentFilter = "content_filter",
-        /// The model wrote a tool call that its provider could not read.
-        MalformedFunctionCall = "malformed_function_call",
-        /// The provider ended it for another reason of its own.
-        Other = "other",
     }
 );
 
@@ -157,7 +142,7 @@ pub struct Output {
     pub key: String,
     pub content_type: String,
     pub bytes: u64,
-    /// SHA-256, hexadecimal.
+    /// SHA-256 in hexadecimal digits.
     pub sha256: String,
     /// In pixels; images and videos only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,11 +159,9 @@ pub struct Output {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TemplateUse {
     pub id: TemplateId,
-    /// From 1.
     pub version: i32,
 }
 
-/// A stored generation.
 #[derive(Debug, Clone)]
 pub struct Generation {
     pub id: GenerationId,
@@ -195,7 +178,7 @@ pub struct Generation {
     pub outputs: Vec<Output>,
     /// 0 to 100, where the provider reports it.
     pub progress: Option<i16>,
-    /// `None` until completed.
+    /// `None` until the generation is completed.
     pub usage: Option<Value>,
     /// The ceiling that was held at creation.
     pub estimated: Credits,
@@ -204,9 +187,9 @@ pub struct Generation {
     pub failure: Option<Failure>,
     /// Why a completed text may be incomplete.
     pub finish_reason: Option<FinishReason>,
-    /// What its answer says beyond its text, where it does.
+    /// The parts of the answer that are not in its text.
     pub answer: Option<Answered>,
-    /// `None` for sessions.
+    /// `None` for requests of a session.
     pub api_key_id: Option<ApiKeyId>,
     pub template: Option<TemplateUse>,
     /// The price row at creation.

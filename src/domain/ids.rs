@@ -182,7 +182,7 @@ mod tests {
         let ids = GenerationIds::default();
         let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
         let first = ids.next(now);
-        // As when a reading of the database's clock corrects it.
+        // A reading of the database's clock may move the time back.
         let second = ids.next(now - TimeDelta::milliseconds(200));
         assert!(first < second);
         assert!(second.created_at() >= now);

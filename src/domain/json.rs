@@ -1,6 +1,7 @@
 //! Strict JSON: no duplicate members, bounded nesting, no U+0000.
 
 mod members;
+mod object;
 
 use std::{
     cell::Cell,
@@ -8,14 +9,16 @@ use std::{
     io::{self, Write as _},
 };
 
+use memchr::memmem;
 use serde::{
     Deserializer, Serialize, Serializer,
     de::{DeserializeOwned, DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, map::Entry};
 use sha2::{Digest as _, Sha256};
 
 pub use members::Members;
+pub use object::parse_object;
 
 /// Maximum nesting of arrays and objects in a body.
 pub const MAX_DEPTH: usize = 64;
@@ -74,10 +77,22 @@ impl<'a> Limits<'a> {
         };
         let value = whole.deserialize(&mut deserializer)?;
         deserializer.end()?;
-        let reserved = (self.reserve)(self.unreserved.get());
-        reserved
+        self.reserve_rest()
             .then_some(value)
             .ok_or_else(|| serde_json::Error::custom(NO_MEMORY))
+    }
+
+    fn reserve_rest(&self) -> bool {
+        (self.reserve)(self.unreserved.get())
+    }
+
+    fn count_value<E: serde::de::Error>(&self) -> Result<(), E> {
+        let values = self.values.get() + 1;
+        if values > MAX_VALUES {
+            return Err(E::custom(format!("more than {MAX_VALUES} values")));
+        }
+        self.values.set(values);
+        self.count(VALUE_BYTES)
     }
 
     fn count<E: serde::de::Error>(&self, bytes: usize) -> Result<(), E> {
@@ -105,7 +120,7 @@ pub fn fingerprint(route: &str, body: &Map<String, Value>) -> [u8; 32] {
 }
 
 /// Adds the JSON text of `value` to a digest.
-pub fn digest(hash: &mut Sha256, value: &impl Serialize) {
+fn digest(hash: &mut Sha256, value: &impl Serialize) {
     struct Digest<'a>(&'a mut Sha256);
 
     impl io::Write for Digest<'_> {
@@ -153,6 +168,11 @@ fn replace_nul(value: Value) -> Value {
 /// times larger than the request.
 const MAX_PATHS: usize = 100;
 const MAX_NAME: usize = 100;
+
+/// Whether strings of a valid document may contain U+0000, which is always escaped.
+pub fn may_have_nul(bytes: &[u8]) -> bool {
+    memmem::find(bytes, b"\\u0000").is_some()
+}
 
 /// Paths of strings and member names that contain U+0000, which Postgres cannot store; the first
 /// hundred of them.
@@ -280,12 +300,7 @@ impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        let values = self.limits.values.get() + 1;
-        if values > MAX_VALUES {
-            return Err(D::Error::custom(format!("more than {MAX_VALUES} values")));
-        }
-        self.limits.values.set(values);
-        self.limits.count(VALUE_BYTES)?;
+        self.limits.count_value()?;
         deserializer.deserialize_any(self)
     }
 }
@@ -339,10 +354,18 @@ impl<'de> Visitor<'de> for Strict<'_> {
         while let Some(name) = access.next_key::<String>()? {
             let member = access.next_value_seed(self.deeper()?)?;
             self.limits.count(name.len())?;
-            if self.limits.is_strict && members.contains_key(&name) {
-                return Err(A::Error::custom(format!("duplicate member {name:?}")));
+            match members.entry(name) {
+                Entry::Occupied(entry) if self.limits.is_strict => {
+                    let name = entry.key();
+                    return Err(A::Error::custom(format!("duplicate member {name:?}")));
+                }
+                Entry::Occupied(mut entry) => {
+                    entry.insert(member);
+                }
+                Entry::Vacant(entry) => {
+                    entry.insert(member);
+                }
             }
-            members.insert(name, member);
         }
         Ok(Value::Object(members))
     }

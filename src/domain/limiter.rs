@@ -110,7 +110,7 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         self.admit_many(key, 1)
     }
 
-    /// As [`Self::admit`], with a weight.
+    /// Like [`Self::admit`], with a weight.
     pub fn admit_many(&self, key: K, weight: usize) -> Permit<K> {
         self.update(|state, _| state.add(key, weight));
         self.permit(key, weight)

@@ -11,14 +11,13 @@ use super::validate::{FieldCode, Fields, Input, Parsed, integer, parsed};
 
 /// Page size when the caller names none.
 pub const DEFAULT_PER_PAGE: i64 = 20;
-/// Maximum page size.
 pub const MAX_PER_PAGE: i64 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cursor {
-    /// Of a list of generations.
+    /// The cursor of a list of generations.
     Generation(Uuid),
-    /// Of a list with numeric ids; the letter names the list.
+    /// The cursor of a list with numeric ids; the letter names the list.
     Number(u8, i64),
 }
 
@@ -66,10 +65,8 @@ impl<const LIST: u8> Input for PageOf<LIST> {
     }
 }
 
-/// A requested page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRequest {
-    /// 1 to 100.
     pub per_page: i64,
     /// Only rows beyond this key.
     pub after: Option<Cursor>,
@@ -113,7 +110,6 @@ impl PageRequest {
 #[derive(Debug, Clone)]
 pub struct Page<T> {
     pub rows: Vec<T>,
-    /// The requested size.
     pub per_page: i64,
     /// Cursor of the next page; `None` on the last.
     pub next: Option<Cursor>,

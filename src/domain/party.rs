@@ -1,4 +1,4 @@
-//! Who a shared resource is counted for.
+//! The account or address whose use of a shared resource is counted.
 
 use std::{
     fmt,
@@ -12,7 +12,6 @@ use super::ids::AccountId;
 pub enum Party {
     Account(AccountId),
     Address(Address),
-    /// The operator's reports.
     Operator,
 }
 

@@ -1,6 +1,7 @@
 //! Prices, the ceiling to hold, and the charge. Pure and property-tested: with correct usage from
 //! the provider no charge exceeds its ceiling, and every division rounds up.
 
+mod bill;
 mod exact;
 mod markup;
 mod text;
@@ -8,6 +9,7 @@ mod text;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+pub use bill::{Bill, BillLine};
 pub use exact::{
     ImageCeiling, ImagePrices, InputCeiling, QualityPrices, SpeechCeiling, SpeechPrices,
     VideoCeiling, VideoPrices,
@@ -30,13 +32,9 @@ pub enum Prices {
 /// The maximum cost of a request, and what it is computed from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ceiling {
-    /// An upper bound.
     Text(TextCeiling),
-    /// The exact price.
     Image(ImageCeiling),
-    /// The exact price.
     Video(VideoCeiling),
-    /// The exact price.
     Speech(SpeechCeiling),
 }
 

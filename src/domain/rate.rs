@@ -20,10 +20,9 @@ pub struct Gcra {
     limit: i64,
 }
 
-/// What a response's rate headers say.
+/// The state of a rate limit, for response headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateState {
-    /// Requests per minute.
     pub limit: u32,
     /// Requests that would be let through now.
     pub remaining: u32,

@@ -3,15 +3,10 @@
 
 use std::fmt::Display;
 
-use serde::{
-    Serialize, Serializer,
-    ser::{SerializeMap as _, SerializeSeq as _},
-};
-use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{generation::Surface, json::digest, usage::TokenCounts};
+use super::{generation::Surface, usage::TokenCounts};
 
 /// The rules by which bytes bound tokens. To be raised with each released change of what is counted,
 /// here or in `conversation` and `catalogue`: what was bounded otherwise says nothing of what is new.
@@ -101,30 +96,37 @@ impl Prefixes {
             Surface::OpenAiResponses => "input",
             _ => "messages",
         };
-        let mut hash = Rolling::default();
-        hash.add(&(surface.as_str(), headers));
-        for (name, value) in by_name(members) {
-            if name == "model" || name == list || is_unread("", name, value) {
-                continue;
-            }
-            match (surface, name.as_str()) {
-                (Surface::AnthropicMessages, "system") | (_, "tools") => {
-                    hash.add(&(name, Blocks(value)));
-                }
-                _ => hash.add(&(name, value)),
-            }
-        }
         let messages = members.get(list)?;
         let messages = messages.as_array().map_or_else(
             || std::slice::from_ref(messages),
             |messages| messages.as_slice(),
         );
+        let mut encoding = Encoding::default();
+        encoding.string(surface.as_str());
+        for (name, value) in headers {
+            encoding.string(name);
+            encoding.string(value);
+        }
+        encoding.0.push(b'{');
+        for (name, value) in by_name(members) {
+            if name == "model" || name == list || is_unread("", name, value) {
+                continue;
+            }
+            encoding.string(name);
+            match (surface, name.as_str()) {
+                (Surface::AnthropicMessages, "system") | (_, "tools") => encoding.blocks(value),
+                _ => encoding.value(value),
+            }
+        }
+        let mut digest = encoding.finish();
         let short = messages.len().saturating_sub(LOOKED_FOR);
         let mut digests = Vec::new();
         for (at, message) in messages.iter().enumerate() {
-            hash.add(&Unmarked(message, true));
+            encoding.0.extend(digest);
+            encoding.unmarked(message, true);
+            digest = encoding.finish();
             if at >= short {
-                digests.push(hash.0.clone().finalize().into());
+                digests.push(digest);
             }
         }
         digests.reverse();
@@ -139,11 +141,10 @@ impl Prefixes {
     /// The names of the receipts of the dialogue's beginnings, beginning with the whole. `scope`:
     /// whose they are, and for what their tokens were counted.
     pub fn keys(&self, scope: &impl Display) -> Vec<Uuid> {
-        let scope = Sha256::digest(format!("{RULES} {scope}"));
+        let scope = blake3::hash(format!("{RULES} {scope}").as_bytes());
         let keys = self.0.iter().map(|digest| {
-            let key = Sha256::new().chain_update(scope).chain_update(digest);
-            let key = key.finalize();
-            let (first, _) = key.split_at(16);
+            let key = blake3::keyed_hash(scope.as_bytes(), digest);
+            let (first, _) = key.as_bytes().split_at(16);
             Uuid::from_slice(first).unwrap_or_default()
         });
         keys.collect()
@@ -158,55 +159,93 @@ fn by_name(members: &Map<String, Value>) -> Vec<(&String, &Value)> {
     members
 }
 
-/// A digest of JSON texts, one after the other.
+/// JSON values as bytes that are hashed: strings with their lengths, which is unambiguous without
+/// escapes.
 #[derive(Default)]
-struct Rolling(Sha256);
+struct Encoding(Vec<u8>);
 
-impl Rolling {
-    fn add(&mut self, value: &impl Serialize) {
-        digest(&mut self.0, value);
-        self.0.update(b"\n");
+impl Encoding {
+    /// The digest of what was added since the last one.
+    fn finish(&mut self) -> [u8; 32] {
+        let digest = blake3::hash(&self.0);
+        self.0.clear();
+        digest.into()
     }
-}
 
-/// Blocks without their cache markers. A text stands for a block of text: some agents write one as
-/// the other where they mark it.
-struct Blocks<'a>(&'a Value);
+    fn string(&mut self, text: &str) {
+        self.0.push(b'"');
+        self.0.extend((text.len() as u64).to_le_bytes());
+        self.0.extend(text.as_bytes());
+    }
 
-impl Serialize for Blocks<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::String(text) => [json!({"text": text, "type": "text"})].serialize(serializer),
-            Value::Array(blocks) => {
-                let mut list = serializer.serialize_seq(Some(blocks.len()))?;
-                for block in blocks {
-                    list.serialize_element(&Unmarked(block, false))?;
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Null => self.0.push(b'n'),
+            Value::Bool(true) => self.0.push(b't'),
+            Value::Bool(false) => self.0.push(b'f'),
+            Value::Number(number) => {
+                self.0.push(b'#');
+                self.string(&number.to_string());
+            }
+            Value::String(text) => self.string(text),
+            Value::Array(items) => self.list(items, Self::value),
+            Value::Object(members) => {
+                self.0.push(b'{');
+                for (name, value) in members {
+                    self.string(name);
+                    self.value(value);
                 }
-                list.end()
+                self.0.push(b'}');
             }
-            other => other.serialize(serializer),
         }
     }
-}
 
-/// A message, if the second is true, or a block, without its cache markers.
-struct Unmarked<'a>(&'a Value, bool);
+    fn list(&mut self, items: &[Value], add: impl Fn(&mut Self, &Value)) {
+        self.0.push(b'[');
+        for item in items {
+            add(self, item);
+        }
+        self.0.push(b']');
+    }
 
-impl Serialize for Unmarked<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(Value::Object(members), is_message) = self else {
-            return self.0.serialize(serializer);
+    /// Blocks without their cache markers. A text stands for a block of text: some agents write one
+    /// as the other where they mark it.
+    fn blocks(&mut self, value: &Value) {
+        match value {
+            Value::String(text) => {
+                self.0.extend(b"[{");
+                for text in ["text", text, "type", "text"] {
+                    self.string(text);
+                }
+                self.0.extend(b"}]");
+            }
+            Value::Array(blocks) => self.list(blocks, |encoding, block| {
+                encoding.unmarked(block, false);
+            }),
+            other => self.value(other),
+        }
+    }
+
+    /// A message or a block without its cache markers.
+    fn unmarked(&mut self, value: &Value, is_message: bool) {
+        let Value::Object(members) = value else {
+            return self.value(value);
         };
-        let has_blocks = *is_message || members.get("type") == Some(&json!("tool_result"));
-        let mut map = serializer.serialize_map(None)?;
+        let kind = members.get("type").and_then(Value::as_str);
+        let has_blocks = is_message || kind == Some("tool_result");
+        self.0.push(b'{');
         for (name, value) in by_name(members) {
-            match name.as_str() {
-                _ if is_marker(name, value) => {}
-                "content" if has_blocks => map.serialize_entry(name, &Blocks(value))?,
-                _ => map.serialize_entry(name, value)?,
+            if is_marker(name, value) {
+                continue;
+            }
+            self.string(name);
+            if has_blocks && name == "content" {
+                self.blocks(value);
+            } else {
+                self.value(value);
             }
         }
-        map.end()
+        self.0.push(b'}');
     }
 }
 
@@ -249,8 +288,9 @@ impl Blank {
         bound >= WORTH
     }
 
-    /// With a vendor's counts, unless it has a cache beside the input. Never less than is plausible,
-    /// nor than what its beginning had: what a vendor drops, it may not drop again.
+    /// Returns the receipt for a vendor's counts; `None` without a believable count, or if the
+    /// cached tokens exceed it. The tokens are raised to a plausible minimum and to those of the
+    /// dialogue's beginning, since a vendor may count later what it has left out now.
     pub fn counted(self, counts: &TokenCounts) -> Option<Receipt> {
         let tokens = counts.believed_input().filter(|&tokens| tokens > 0)?;
         let parts = [counts.cached_input, counts.cache_write];

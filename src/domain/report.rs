@@ -5,11 +5,12 @@ use std::ops::AddAssign;
 use chrono::{DateTime, DurationRound as _, NaiveDate, TimeDelta, Utc};
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{credits::Credits, ids::ApiKeyId, named::named_enum};
 
 named_enum!(
-    /// What a report is grouped by.
+    /// The groups of a report.
     UsageGroup {
         /// The day, in UTC.
         Day = "day",
@@ -80,7 +81,6 @@ impl Span {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpanParts {
-    /// Whole UTC days.
     pub days: Span,
     /// Whole hours of partial days.
     pub hours: [Span; 2],
@@ -88,15 +88,23 @@ pub struct SpanParts {
     pub edges: [Span; 2],
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Numbers of generations and their usage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = UsageTotalsBody)]
 pub struct UsageTotals {
     /// All that were created, running ones included.
     pub generations: i64,
+    /// Completed generations.
     pub completed: i64,
+    /// Failed generations.
     pub failed: i64,
+    /// The credits that were charged.
     pub charged: Credits,
+    /// Tokens of text.
     pub input_tokens: i64,
+    /// Tokens of text.
     pub output_tokens: i64,
+    /// Images.
     pub images: i64,
     /// Seconds of video.
     pub seconds: i64,
@@ -134,15 +142,28 @@ pub type GroupName<'a> = (
     Option<UsageKey>,
 );
 
-/// A group of the report. Fields that the report is not grouped by are `None`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One group. It has only the names that the report is grouped by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = UsageRowBody)]
 pub struct UsageRow {
-    /// In UTC.
+    /// The day, in UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub day: Option<NaiveDate>,
+    /// Modality.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub r#type: Option<String>,
+    /// Provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
+    /// Model.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The key's id; null for sessions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ApiKeyId>)]
     pub api_key: Option<UsageKey>,
+    /// Its sums.
+    #[serde(flatten)]
     pub totals: UsageTotals,
 }
 

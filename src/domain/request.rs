@@ -25,15 +25,14 @@ pub use media::{
     size,
 };
 pub use operator::{
-    AccountRequest, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS, SuspensionRequest,
-    password_violations,
+    AccountRequest, AccountUpdate, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS,
+    SuspensionRequest, password_violations,
 };
 pub use original::{Original, SHARED, VERBOSITY};
 pub use text::TextRequest;
 pub use usage::{GROUPS, UsageRequest};
 
 use super::{
-    catalogue::{Catalogue, Model},
     credits::Credits,
     generation::{Modality, Surface},
     validate::{Body, FieldCode, FieldError, Fields, Schemas, Text, credits, text as string},
@@ -64,7 +63,7 @@ const VOICE_CHARS: usize = 100;
 /// Characters in a provider or model name.
 pub const NAME_CHARS: usize = 200;
 
-/// What is asked of a provider, in any modality.
+/// A request to a provider, in any modality.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Target {
     /// Provider name; the account's or the server's default when absent.
@@ -73,9 +72,9 @@ pub struct Target {
     pub model: Option<String>,
 }
 
-/// A prompt template to be applied.
+/// The template that a request names, with its variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TemplateUse {
+pub struct TemplateRequest {
     pub id: i64,
     /// Values for its placeholders.
     pub variables: Map<String, Value>,
@@ -128,30 +127,6 @@ impl GenerationRequest {
         }
     }
 
-    /// The model that it is for. `account` is the account's own default.
-    pub fn resolve<'a>(
-        &self,
-        catalogue: &'a Catalogue,
-        account: &Target,
-    ) -> Result<&'a Model, FieldError> {
-        let target = match self {
-            Self::Text(request) => &request.target,
-            Self::Dialogue(request) => {
-                return catalogue.named(self.modality(), &request.model, account);
-            }
-            Self::Image(request) => &request.target,
-            Self::Video(request) => &request.target,
-            Self::Audio(request) => &request.target,
-        };
-        match &target.model {
-            // SDKs have but one name for both.
-            Some(name) if self.surface() != Surface::Generate => {
-                catalogue.named(self.modality(), name, account)
-            }
-            _ => catalogue.resolve(self.modality(), target, account),
-        }
-    }
-
     /// The model that it names.
     pub fn model(&self) -> Option<&str> {
         let target = match self {
@@ -196,6 +171,18 @@ impl GenerationRequest {
         }
     }
 
+    /// Memory that a copy takes, at most: the bytes of images and of the body are shared.
+    pub fn copied_bytes(&self) -> usize {
+        match self {
+            Self::Dialogue(dialogue) => {
+                let original = dialogue.original.as_ref();
+                let index = original.map_or(0, |original| original.members.index_bytes());
+                dialogue.conversation.bytes() + index
+            }
+            request => request.prompt().len(),
+        }
+    }
+
     pub const fn prompt(&self) -> &String {
         match self {
             Self::Text(request) => &request.prompt,
@@ -231,9 +218,10 @@ fn max_cost(fields: &Fields<'_>) -> Option<Credits> {
     fields.optional("max_cost", about, credits())
 }
 
-/// A request of any modality, which `type` names beside the fields of that modality.
+/// A request of any modality: the fields of that modality, and `type`, which names it.
 impl Body for GenerationRequest {
     const NAME: &'static str = "EstimateRequest";
+    const HAS_PICTURES: bool = true;
 
     fn parse(members: &Map<String, Value>) -> (Option<Self>, Vec<FieldError>) {
         let refuse = |code, message: &str| (None, vec![FieldError::new("type", code, message)]);

@@ -14,7 +14,7 @@ use serde::{
 };
 use toml::{Table, Value};
 
-pub use error::{ConfigError, quoted, shown};
+pub use error::{ConfigError, MISSING, quoted, shown};
 
 /// Deserializes a value. Text that spells a number, boolean or list counts as one, because
 /// environment variables are text. The key of an error is relative to the value.
@@ -22,7 +22,7 @@ pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, ConfigError> {
     T::deserialize(reader::Reader(value))
 }
 
-/// As [`read`], for an optional table, which defaults to an empty one.
+/// Like [`read`], for an optional table, which defaults to an empty one.
 pub fn read_table<T: DeserializeOwned>(value: Option<Value>) -> Result<T, ConfigError> {
     read(value.unwrap_or_else(|| Value::Table(Table::new())))
 }
@@ -44,7 +44,7 @@ pub fn blank_is_none<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Stri
     String::deserialize(source).map(|text| Some(text).filter(|text| !text.is_empty()))
 }
 
-/// As [`word`]; `""` unsets the setting.
+/// Like [`word`]; `""` unsets the setting.
 pub fn word_or_blank<'de, D: Deserializer<'de>>(
     source: D,
     names: &'static [&'static str],

@@ -52,7 +52,6 @@ pub enum RenderError {
     Invalid(TemplateError),
 }
 
-/// A valid template.
 pub struct Template<'a> {
     source: &'a str,
     variables: Vec<String>,
@@ -80,7 +79,7 @@ impl<'a> Template<'a> {
         names.filter(|name| *name != PROMPT)
     }
 
-    /// Those that must be given, since the template does not test whether they are defined.
+    /// Names that must be given, because the template does not test whether they are defined.
     pub fn required(&self) -> impl Iterator<Item = &str> {
         self.variables()
             .filter(|name| !self.reads.optional.contains(name))

@@ -3,12 +3,10 @@
 //! The plain text appears only in the response that creates the token; its SHA-256 is stored,
 //! without a slow hash, since all tokens have far too much entropy to be guessed.
 
-use std::{convert::Infallible, fmt};
+use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest as _, Sha256};
-
-use super::{form_token::FormToken, ids::AccountId};
 
 pub const KEY_PREFIX: &str = "svc_";
 /// Admin tokens are for the operator's own systems.
@@ -60,7 +58,6 @@ impl BearerToken {
 /// A new token: its plain text and what is stored.
 #[derive(Debug)]
 pub struct NewToken {
-    /// Shown once.
     pub secret: SecretString,
     pub digest: TokenDigest,
     /// Prefix, first and last characters, to recognise it by.
@@ -77,23 +74,12 @@ pub fn new_api_key() -> Result<NewToken, RandomError> {
     new_checked(KEY_PREFIX, random::<32>)
 }
 
-/// Derives the API key that a form of the console creates: the same one each time.
-pub fn api_key_of_form(form: &FormToken, account: AccountId) -> NewToken {
-    let mut blocks = 0_u32..;
-    let bytes = || {
-        let purpose = format!("api key {}", blocks.next().unwrap_or_default());
-        Ok::<_, Infallible>(form.derive(account, &purpose))
-    };
-    let Ok(token) = new_checked(KEY_PREFIX, bytes);
-    token
-}
-
 /// A new admin token: `adm_` and the same kind of body.
 pub fn new_admin_token() -> Result<NewToken, RandomError> {
     new_checked(ADMIN_PREFIX, random::<32>)
 }
 
-fn new_checked<E>(
+pub(super) fn new_checked<E>(
     prefix: &str,
     mut bytes: impl FnMut() -> Result<[u8; 32], E>,
 ) -> Result<NewToken, E> {
@@ -185,17 +171,6 @@ mod tests {
                 "{at}"
             );
         }
-    }
-
-    #[test]
-    fn form_derives_one_valid_key_per_account() {
-        let form = FormToken::new().unwrap();
-        let key = api_key_of_form(&form, AccountId(1));
-        let again = api_key_of_form(&form, AccountId(1));
-        assert_eq!((key.digest, &key.hint), (again.digest, &again.hint));
-        assert_ne!(key.digest, api_key_of_form(&form, AccountId(2)).digest);
-        let parsed = BearerToken::parse(key.secret.expose_secret());
-        assert!(matches!(parsed, Some(BearerToken::ApiKey(d)) if d == key.digest));
     }
 
     #[test]

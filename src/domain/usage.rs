@@ -1,4 +1,4 @@
-//! What a generation used, in the units that it is billed by.
+//! The usage of a generation, in the units that are billed.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -21,7 +21,7 @@ pub use kinds::{
 };
 pub use lists::{List, only, sequences};
 
-/// What a request brings, read field by field.
+/// The input of a request, read field by field.
 pub trait Input: Sized {
     /// Reads the fields in the order in which their errors are reported. `None` where something
     /// failed without which there is no value.
@@ -30,10 +30,13 @@ pub trait Input: Sized {
 
 /// A JSON body, which describes itself.
 pub trait Body: Sized {
-    /// The schema's name.
     const NAME: &'static str;
+    /// Whether pictures may be part of it, so that it may be larger than others.
+    const HAS_PICTURES: bool = false;
+    /// Whether it may also be sent as `multipart/form-data`.
+    const TAKES_FORMS: bool = false;
 
-    /// Beside what failed: what could be read, with failing fields absent or empty.
+    /// Returns what could be read, with failing fields absent or empty, and the errors.
     fn parse(members: &Map<String, Value>) -> (Option<Self>, Vec<FieldError>);
 
     /// The schema, without what it refers to in `schemas`.
@@ -44,12 +47,18 @@ pub trait Body: Sized {
 pub trait Object: Input {
     /// The schema's name and description.
     const SCHEMA: (&'static str, &'static str);
+    /// As [`Body::HAS_PICTURES`].
+    const HAS_PICTURES: bool = false;
+    /// As [`Body::TAKES_FORMS`].
+    const TAKES_FORMS: bool = false;
 
     fn example() -> Value;
 }
 
 impl<T: Object> Body for T {
     const NAME: &'static str = T::SCHEMA.0;
+    const HAS_PICTURES: bool = T::HAS_PICTURES;
+    const TAKES_FORMS: bool = T::TAKES_FORMS;
 
     fn parse(members: &Map<String, Value>) -> (Option<Self>, Vec<FieldError>) {
         read_fields(members)
@@ -99,7 +108,6 @@ fn read<T: Input>(fields: &Fields<'_>) -> (Option<T>, Vec<FieldError>) {
     (value, fields.errors.take())
 }
 
-/// Nothing is taken.
 impl Input for () {
     fn read(_: &Fields<'_>) -> Option<Self> {
         Some(())
@@ -111,7 +119,7 @@ pub fn too_long(max: usize) -> String {
     format!("must be at most {} characters", group(max))
 }
 
-/// `10000` as `10,000`.
+/// Formats `10000` as `10,000`.
 fn group(number: usize) -> String {
     let digits = number.to_string();
     let mut out = String::new();

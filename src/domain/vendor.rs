@@ -25,9 +25,9 @@ pub struct Vendor {
     pub access: Access,
     /// The temperature range of a text model whose limits name none.
     pub temperature: Option<[f64; 2]>,
-    /// What its text models can be asked in a dialogue.
+    /// The features of dialogues that its text models support.
     pub dialogue: Dialogue,
-    /// What its speech models support.
+    /// The range that its speech models support.
     pub speech: SpeechRange,
     /// Parses the `wire` table of a model.
     pub settings: ReadSettings,
@@ -71,7 +71,7 @@ pub enum Access {
 #[derive(Debug, Clone, Copy)]
 pub struct SpeechRange {
     pub formats: &'static [SpeechFormat],
-    /// Lowest and highest.
+    /// Lowest and highest playback rate.
     pub speed: [f64; 2],
     /// Characters allowed in a voice id besides letters and digits.
     pub voice_signs: &'static str,
@@ -94,12 +94,12 @@ pub trait ModelSettings: Any + Debug + Send + Sync {
         Ok(())
     }
 
-    /// What the vendor writes to its cache, and bills, without being asked to.
+    /// Cache writes that the vendor bills without being asked.
     fn cache_writes(&self) -> CacheWrites {
         CacheWrites::None
     }
 
-    /// What the model can be asked in a dialogue, where that differs from the vendor's others.
+    /// The supported features of dialogues, if they differ from those of the vendor's other models.
     fn dialogue(&self, vendor: Dialogue) -> Dialogue {
         vendor
     }

@@ -45,7 +45,6 @@ impl Drop for UndecidedAttempt {
 }
 
 impl Runner {
-    /// Registers a first attempt.
     pub fn begin_attempt(&self, account: AccountId, fingerprint: [u8; 32]) -> UndecidedAttempt {
         let (decided, waiting) = watch::channel(());
         let (key, attempts) = ((account, fingerprint), self.0.attempts.clone());

@@ -1,7 +1,6 @@
-//! The self-audit: what must be 0, checked periodically while the server runs.
+//! The audit that a running server repeats: each check must find nothing.
 //!
-//! Here: what is remembered between two runs, and logging. Not here: the queries, and the
-//! audit of everything (`gensvc ledger verify`).
+//! The queries are in the store, and `gensvc ledger verify` audits the whole ledger.
 
 use std::{
     collections::BTreeMap,
@@ -20,19 +19,19 @@ use crate::{
     },
 };
 
-/// Accounts that one look compares with the ledger, beside those that moved: with fewer of
-/// them every look sees all, with more each has its turn.
+/// Accounts that a run compares with the ledger besides those that changed. If there are more, each
+/// run compares the next ones.
 const WINDOW: i64 = 5_000;
-/// How long after its deadline work may take to be ended: a last look, a large file.
+/// Tolerance after a deadline: a last poll and a large file.
 const GRACE: TimeDelta = TimeDelta::seconds(120);
-/// How long work may be without an owner: from a death to the sweep that ends what was left.
+/// Maximum time without an owner: from the death of a process to the sweep that ends its work.
 const OWNERLESS: Duration = Duration::from_mins(1);
-/// How much longer than its lease a process may be silent.
+/// Tolerance after the end of a lease.
 const SILENCE: Duration = Duration::from_mins(1);
-/// Ids that the log names of each check.
+/// Maximum ids in the log line of a check.
 const LOGGED: usize = 5;
 
-/// Looks for what must not be. Cheap to clone.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct Auditor(Arc<Inner>);
 
@@ -44,12 +43,10 @@ struct Inner {
     memory: Mutex<Memory>,
 }
 
-/// What counts as too late.
 #[derive(Debug, Clone, Copy)]
 pub struct AuditSettings {
-    /// How long after its creation work is given up that has no deadline of its own.
+    /// Maximum age of work without a deadline of its own.
     pub deadline: TimeDelta,
-    /// How long a silent process keeps its work.
     pub lease: Duration,
 }
 
@@ -62,7 +59,6 @@ struct Memory {
 }
 
 impl Auditor {
-    /// An auditor that has seen nothing yet.
     pub fn new(
         store: Store,
         clock: SharedClock,
@@ -78,7 +74,7 @@ impl Auditor {
         }))
     }
 
-    /// One run. What was found is in the metrics afterwards and, where it is new, in the log.
+    /// Runs all checks. Updates the metrics and logs new findings.
     pub async fn step(&self) -> Result<(), StoreError> {
         let inner = &self.0;
         let (since, now) = (Instant::now(), inner.clock.now());
@@ -149,7 +145,7 @@ impl Auditor {
 }
 
 impl Memory {
-    /// Remembers a run and answers what each check found.
+    /// Stores the findings of a run and returns those of each check.
     fn take_in(&mut self, found: &LiveAudit, now: Duration) -> [(&'static str, Vec<String>); 5] {
         self.after = found.next_after;
         self.suspects.clone_from(&found.balance);

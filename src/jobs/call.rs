@@ -25,9 +25,9 @@ pub enum Call {
 pub struct TextWork {
     pub call: TextCall,
     pub prices: Arc<TextPrices>,
-    /// Where the pieces of a stream go.
+    /// Receives the pieces of a stream.
     pub deltas: Option<DeltaSink>,
-    /// Of what the vendor counts.
+    /// The receipt to be written once the vendor has counted the input.
     pub receipt: Option<Blank>,
     /// Bytes that the input tokens are estimated from if the vendor reports none.
     pub input_bytes: usize,

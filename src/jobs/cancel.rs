@@ -16,20 +16,20 @@ use crate::{
     },
     store::{
         StoreError,
-        generations::{Outcome, Settled, Settlement},
+        generations::{Outcome, SettledRow, Settlement},
     },
 };
 
 /// Maximum wait for the end of a text whose cancel was requested.
 const STREAM_WAIT: Duration = Duration::from_secs(10);
-/// How soon the row of a text that another server streams is read again, where no notice comes.
+/// Interval at which the row of a text that another server streams is read without a notice.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancel {
     /// Ended by this cancel, or a concurrent one.
     Done,
-    /// Ended otherwise.
+    /// Finished otherwise.
     AlreadyFinished,
     /// The server that streams the text was asked, and has not ended it yet: it waits for the
     /// provider's counts, or hangs. No other process may end it: what was delivered would be free.
@@ -70,7 +70,7 @@ impl Runner {
     async fn end_cancelled(
         &self,
         of: (AccountId, GenerationId),
-    ) -> Result<Option<Settled>, StoreError> {
+    ) -> Result<Option<SettledRow>, StoreError> {
         let attempts = self.handle(of.1).and_then(|handle| handle.attempts());
         let settlement = Settlement {
             instance: None,

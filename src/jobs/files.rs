@@ -1,4 +1,4 @@
-//! From a provider's bytes to stored files.
+//! Checks and stores the files of providers.
 
 use bytes::Bytes;
 use chrono::TimeDelta;
@@ -48,7 +48,6 @@ pub(super) fn output(key: &MediaKey, info: &MediaInfo) -> Output {
     }
 }
 
-/// Parses or converts bytes.
 pub(super) async fn convert<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, InvalidMedia> + Send + 'static,
 ) -> Result<T, InvalidMedia> {

@@ -65,11 +65,12 @@ impl Runner {
         Ok(Step::Finished {
             outcome: Box::new(self.unless_stopped(guard, keeping).await?),
             request_id,
-            receipt: None,
         })
     }
 
-    /// Stores and bills the usable images; none is a failure.
+    /// Stores and bills the usable images; without any, the generation fails. If the storage fails
+    /// for one, the generation fails too, because only the files of failures are deleted: otherwise
+    /// a file whose write was reported as failed could remain without an owner.
     async fn store_images(
         &self,
         id: GenerationId,
@@ -90,6 +91,9 @@ impl Runner {
             };
             match stored {
                 Ok(output) => outputs.push(output),
+                Err(failure) if failure.code == FailureCode::StorageUnavailable => {
+                    return Outcome::Failed(failure);
+                }
                 Err(failure) => failed = Some(failure),
             }
         }
@@ -115,6 +119,7 @@ impl Runner {
                 usage,
                 charged,
                 finish_reason: None,
+                receipt: None,
             }),
             _ => Outcome::Failed(failed.unwrap_or_else(|| {
                 Failure::new(FailureCode::ProviderError, "the provider returned no image")

@@ -41,7 +41,6 @@ impl Peers {
         silent.map(|(&id, &(seen_at, _))| (id, seen_at)).collect()
     }
 
-    /// Starts watching from scratch.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }

@@ -24,7 +24,7 @@ pub(super) struct Running(Entries);
 /// A handle to a running generation.
 #[derive(Debug, Clone)]
 pub struct Handle {
-    /// Asks its task to end it. A stream may be read on without being delivered.
+    /// Asks its task to end it. A stream may still be read, without being delivered.
     pub(super) cancel: CancellationToken,
     /// Parent of `cancel`: stops its task at once, because its row has ended or has another owner.
     abandon: CancellationToken,
@@ -34,7 +34,6 @@ pub struct Handle {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Submissions so far.
     attempts: AtomicU32,
     /// Whether the row has been created.
     held: AtomicBool,
@@ -59,7 +58,6 @@ pub struct RunningGuard {
 pub(super) enum Stopped {
     /// The generation was cancelled, or another worker took it over.
     Cancelled,
-    /// The process must stop.
     Interrupted,
 }
 
@@ -151,7 +149,6 @@ impl Running {
 }
 
 impl Handle {
-    /// Submissions so far.
     pub(super) fn attempts(&self) -> Option<i32> {
         i32::try_from(self.state.attempts.load(Ordering::Acquire)).ok()
     }

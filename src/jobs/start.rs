@@ -1,4 +1,4 @@
-//! From the hold to the first step, in a task that outlives the caller's connection.
+//! Places the hold and takes the first step, in a task that outlives the caller's connection.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,29 +33,21 @@ const LARGE_RECORD: usize = 64 << 10;
 /// unless it is a job.
 pub type Permits = (ProviderPermit, Option<Permit<AccountId>>);
 
-/// A generation that is ready to run.
+/// A generation that is ready to run. Shared until its hold is decided, so that a refused one can be
+/// tried again.
 pub struct Work {
     /// The row to create, with its hold.
     pub new: NewGeneration,
-    /// What this process runs at once; `None`: the row says it all, for any worker to take.
-    pub run: Option<(Call, Permits)>,
-    /// The first attempt of an SDK that it belongs to.
-    pub attempt: Option<Arc<UndecidedAttempt>>,
+    /// What this process runs at once; `None`: the row has everything, for any worker to take.
+    pub call: Option<Call>,
 }
 
 pub enum Started {
     /// Its record, and a handle to wait with.
     Running(Generation, Handle),
     Queued(Generation),
-    Refused(Box<Refused>),
-}
-
-/// Nothing was created.
-pub struct Refused {
-    pub why: HoldOutcome,
-    /// What was to be created, and to be run, without its permits.
-    pub new: NewGeneration,
-    pub call: Option<Call>,
+    /// Nothing was created, and the work is no longer shared.
+    Refused(HoldOutcome),
 }
 
 fn is_large(record: &Generation) -> bool {
@@ -64,20 +56,19 @@ fn is_large(record: &Generation) -> bool {
     record.result.as_ref().map_or(0, String::len) + parts > LARGE_RECORD
 }
 
-/// `None`: it was not refused.
-fn refused(why: HoldOutcome, new: NewGeneration, call: Option<Call>) -> Option<Box<Refused>> {
-    match why {
-        HoldOutcome::Held => None,
-        why => Some(Box::new(Refused { why, new, call })),
-    }
-}
-
 impl Runner {
     /// Places the hold and runs the work, or leaves it to a worker. Returns as soon as the outcome
     /// of the hold is known. If the returned future is dropped before the hold's statement is sent,
-    /// the hold is not placed.
-    pub async fn start(&self, work: Work) -> Result<Started, RunError> {
-        let Work { new, run, attempt } = work;
+    /// the hold is not placed. `permits`: of a call that runs at once. `attempt`: the first attempt
+    /// of an SDK that it belongs to.
+    pub async fn start(
+        &self,
+        work: &Arc<Work>,
+        permits: Option<Permits>,
+        attempt: Option<Arc<UndecidedAttempt>>,
+    ) -> Result<Started, RunError> {
+        let work = Arc::clone(work);
+        let new = &work.new;
         let record = new.record();
         let (verdict, held) = oneshot::channel();
         let presumed = new.presumed.clone().filter(|presumed| presumed.is_open());
@@ -88,23 +79,24 @@ impl Runner {
         let caller = Arc::new(());
         let dropped = Arc::downgrade(&caller);
         let runner = self.clone();
-        let handle = if let Some((call, permits)) = run {
+        let handle = if let Some(permits) = permits {
             // Registered before the row exists: see `Running`.
             let (guard, done) = self.0.running.reserve(new.id, new.streamed);
             let handle = guard.handle();
             let span = tracing::info_span!("generation", id = %new.id);
             let request = memory::current();
-            let work = async move {
-                match runner.0.store.hold(&new, &dropped).await {
+            let running = async move {
+                let new = &work.new;
+                match runner.0.store.hold(new, &dropped).await {
                     // The caller may be gone; the work continues.
                     Ok(HoldOutcome::Held) => {
                         guard.held();
-                        let _ = verdict.send(Ok(None));
+                        let _ = verdict.send(Ok(HoldOutcome::Held));
                     }
                     Err(error) if error.is_unconfirmed() && new.idempotency.is_some() => {
                         runner.report(verdict, Err(error), uncounted).await;
                         // A retry or a replay may find the row, so it must have its work.
-                        if !runner.is_held(&new).await {
+                        if !runner.is_held(new).await {
                             return;
                         }
                         guard.held();
@@ -112,27 +104,27 @@ impl Runner {
                     outcome => {
                         // The row of an unconfirmed hold may exist. It has no owner once the guard
                         // is dropped, so the sweep ends it.
-                        drop((guard, permits, attempt));
-                        let refused = outcome.map(|why| refused(why, new, Some(call)));
-                        runner.report(verdict, refused, uncounted).await;
+                        drop((guard, permits, attempt, work));
+                        runner.report(verdict, outcome, uncounted).await;
                         return;
                     }
                 }
                 drop(attempt);
-                let job = Job::from(&new);
-                let ended = runner.advance(&job, Some(&call), &guard).await;
+                let job = Job::from(new);
+                let ended = runner.advance(&job, work.call.as_ref(), &guard).await;
                 drop(permits);
-                let record = ended.map(|ended| ended.record(&new));
+                let record = ended.map(|ended| ended.record(new));
                 // A client that does not read must not keep a large record: it is looked up.
                 let record = record.filter(|record| !new.streamed || !is_large(record));
                 done.send_replace(record.map(Arc::new));
                 drop(guard);
             };
-            self.spawn_in(span, memory::continued(request, work));
+            self.spawn_in(span, memory::continued(request, running));
             Some(handle)
         } else {
             self.spawn(async move {
-                let outcome = runner.0.store.hold(&new, &dropped).await;
+                let new = &work.new;
+                let outcome = runner.0.store.hold(new, &dropped).await;
                 runner.0.wakeups.jobs.ring();
                 match outcome {
                     Err(error) if error.is_unconfirmed() => {
@@ -140,15 +132,15 @@ impl Runner {
                         if new.idempotency.is_some() {
                             // A retry or a replay may find the job. A retry in this process waits
                             // until the database has answered.
-                            runner.is_held(&new).await;
+                            runner.is_held(new).await;
                         } else {
                             runner.end_unconfirmed((new.account_id, new.id)).await;
                         }
                     }
                     // The caller may be gone; the job exists.
                     outcome => {
-                        let refused = outcome.map(|why| refused(why, new, None));
-                        runner.report(verdict, refused, uncounted).await;
+                        drop(work);
+                        runner.report(verdict, outcome, uncounted).await;
                     }
                 }
                 drop(attempt);
@@ -161,9 +153,9 @@ impl Runner {
             presumed.set_counting(false);
         }
         Ok(match (outcome?, handle) {
-            (Ok(None), Some(handle)) => Started::Running(record, handle),
-            (Ok(None), None) => Started::Queued(record),
-            (Ok(Some(refused)), _) => Started::Refused(refused),
+            (Ok(HoldOutcome::Held), Some(handle)) => Started::Running(record, handle),
+            (Ok(HoldOutcome::Held), None) => Started::Queued(record),
+            (Ok(why), _) => Started::Refused(why),
             (Err(error), _) if error.is_unconfirmed() => {
                 return Err(RunError::Unconfirmed(Box::new(record), error));
             }
@@ -202,8 +194,8 @@ impl Runner {
         false
     }
 
-    /// Ends a job whose hold was reported as failed although its row may exist: nobody pays for a
-    /// request that failed.
+    /// Ends a job whose hold was reported as failed although its row may exist: a failed request must
+    /// not be charged.
     async fn end_unconfirmed(&self, of: (AccountId, GenerationId)) {
         let until = tokio::time::Instant::now() + UNCONFIRMED;
         while tokio::time::Instant::now() < until && !self.0.interrupt.is_cancelled() {

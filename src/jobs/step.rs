@@ -5,16 +5,10 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 use chrono::TimeDelta;
 use futures_util::FutureExt as _;
 use serde_json::Value;
-use tokio::time::timeout;
-use uuid::Uuid;
 
 use super::{Call, Ended, Runner, RunningGuard, running::Stopped};
 use crate::{
-    domain::{
-        generation::{Failure, FailureCode, Output},
-        ids::AccountId,
-        receipt::Receipt,
-    },
+    domain::generation::{Failure, FailureCode, Output},
     offload::for_account,
     providers::{ProviderError, ProviderErrorKind},
     store::{
@@ -23,15 +17,11 @@ use crate::{
     },
 };
 
-/// How long an answer may wait for its receipt to be kept.
-const RECEIPT_LIMIT: Duration = Duration::from_millis(500);
-
 /// The wait before a next step.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wait {
-    /// Until the next poll.
     Poll,
-    /// Until the next poll of a task that runs, of which its adapter may want to hear sooner.
+    /// Until the next poll of a running task, for which the adapter may have a shorter interval.
     Task,
     /// After a failed poll or download.
     Failure,
@@ -40,12 +30,8 @@ pub(super) enum Wait {
 pub(super) enum Step {
     Finished {
         outcome: Box<Outcome>,
-        /// The provider's request id.
         request_id: Option<String>,
-        /// What the provider has counted, for later dialogues.
-        receipt: Option<(Uuid, Receipt)>,
     },
-    /// There is a next step.
     Retry {
         /// 0 to 100, where the provider reports it.
         progress: Option<u8>,
@@ -55,7 +41,7 @@ pub(super) enum Step {
     NotStored(Failure),
     /// It was cancelled, or another process has ended it or taken it over.
     Cancelled,
-    /// It is not this worker's to go on with, or that could not be made sure of.
+    /// The lease is lost, or could not be verified.
     LeaseLost,
 }
 
@@ -64,7 +50,6 @@ impl Step {
         Self::Finished {
             outcome: Box::new(Outcome::Failed(failure)),
             request_id: None,
-            receipt: None,
         }
     }
 
@@ -83,9 +68,9 @@ impl Step {
                 usage,
                 charged: job.held,
                 finish_reason: None,
+                receipt: None,
             })),
             request_id,
-            receipt: None,
         }
     }
 
@@ -106,7 +91,6 @@ impl Step {
         Self::Finished {
             outcome: Box::new(Outcome::Failed(failure(&error))),
             request_id: error.request_id,
-            receipt: None,
         }
     }
 
@@ -127,7 +111,6 @@ impl Step {
         }
     }
 
-    /// A provider works on it.
     pub(super) const fn under_way(progress: Option<u8>) -> Self {
         Self::Retry {
             progress,
@@ -179,24 +162,19 @@ impl Runner {
             Step::Finished {
                 outcome,
                 request_id,
-                receipt,
-            } => {
-                let finishing = self.finish(job, guard, *outcome, request_id);
-                // With it, so that whoever goes on from the answer finds it.
-                tokio::join!(finishing, self.keep_receipt(job.account_id, receipt)).0
-            }
+            } => self.finish(job, guard, *outcome, request_id).await,
             Step::Retry { progress, wait } => {
                 self.reschedule(job, progress, wait).await;
                 None
             }
-            // The last has become one of the others above.
+            // `NotStored` was replaced above.
             Step::Cancelled | Step::LeaseLost | Step::NotStored(_) => None,
         }
     }
 
     async fn next(&self, job: &Job, call: Option<&Call>, guard: &RunningGuard, late: bool) -> Step {
         match call {
-            // One last poll of a task that may have completed while nobody could ask.
+            // One last poll of a task that may have completed while no server could poll it.
             _ if late && job.remote_id.is_none() => Step::retry(),
             None => self.unreadable(job).await,
             Some(Call::Text(work)) => self.text_step(job, guard, work).await,
@@ -231,24 +209,6 @@ impl Runner {
             self.discard_files(job.id).await;
         }
         settled
-    }
-
-    /// A receipt that is lost makes the next hold larger, no more.
-    async fn keep_receipt(&self, account: AccountId, receipt: Option<(Uuid, Receipt)>) {
-        let Some((key, receipt)) = receipt else {
-            return;
-        };
-        let keeping = self
-            .0
-            .store
-            .keep_receipt(account, key, receipt, self.0.clock.now());
-        let failed = match timeout(RECEIPT_LIMIT, keeping).await {
-            Ok(kept) => kept.err().map(|error| error.to_string()),
-            Err(elapsed) => Some(elapsed.to_string()),
-        };
-        if let Some(error) = failed {
-            tracing::warn!(error, "a receipt was not kept");
-        }
     }
 
     async fn reschedule(&self, job: &Job, progress: Option<u8>, wait: Wait) {

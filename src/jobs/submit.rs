@@ -54,15 +54,14 @@ impl Submissions {
     }
 }
 
-/// What a submission is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Submission {
-    /// Work of the process that made the row. No other one submits it: it needs no stored
+    /// Work of the process that created the row. No other process submits it, so it needs no stored
     /// intent.
     Once,
     /// As [`Self::Once`]; the call itself handles a cancel.
     OfText,
-    /// A job that another process may go on with: its intent to submit is stored first.
+    /// A job that another process may continue: the intent to submit is stored first.
     OfJob,
     /// As [`Self::OfJob`]; a cancel does not cut the call, because without the task's id the
     /// provider could not be asked to stop.
@@ -79,8 +78,8 @@ impl Runner {
         acquired?.ok()?
     }
 
-    /// Submits until the provider has taken the request or must not be asked again. `Err`: what
-    /// the step comes to instead.
+    /// Submits until the provider has accepted the request or must not be called again. `Err`: the
+    /// outcome of the step.
     pub(super) async fn submit<T, F>(
         &self,
         job: &Job,

@@ -62,7 +62,8 @@ impl Runner {
         cut: Option<FinishReason>,
     ) -> Step {
         let usage = TextUsage::from_counts(answer.usage, work.input_bytes, answer.bytes());
-        let at_limit = usage.output_tokens >= work.call.max_tokens.into();
+        let at_limit =
+            usage.output_tokens >= u64::from(work.call.max_tokens) * u64::from(work.call.choices());
         // A prompt of a text has no answer but text.
         let beyond = if work.call.is_dialogue {
             Answered::beyond_text(&answer.parts, &answer.stop, at_limit)
@@ -92,9 +93,9 @@ impl Runner {
                 usage: serde_json::json!(usage),
                 charged,
                 finish_reason: cut.or(answer.stop.finish_reason()),
+                receipt,
             })),
             request_id: answer.request_id,
-            receipt,
         }
     }
 }

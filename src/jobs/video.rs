@@ -92,7 +92,7 @@ impl Runner {
             let stored = self.0.store.store_task(job, self.0.instance, task).await;
             let error = match stored {
                 Ok(true) => return Step::under_way(None),
-                // Cancelled or ended during the submission: nobody waits for it.
+                // Cancelled or ended during the submission: its result is not needed.
                 Ok(false) => {
                     stop_task(job, provider, task).await;
                     return Step::LeaseLost;
@@ -213,7 +213,7 @@ impl Runner {
     }
 }
 
-/// Cancels a task that nobody waits for.
+/// Cancels a task whose result is not needed.
 async fn stop_task(job: &Job, provider: &dyn VideoProvider, task: &str) {
     if let Err(error) = provider.cancel(task).await {
         tracing::warn!(generation = %job.id, %error, "could not cancel an orphaned provider task");

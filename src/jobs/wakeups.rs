@@ -1,5 +1,5 @@
-//! What is to be looked at again: due jobs, due deliveries, and generations that others run. Notices
-//! of all servers arrive here; the sweep makes up for those that are lost.
+//! Wake-ups for due jobs, due deliveries and the ends of generations, from the notices of all
+//! servers. The sweep compensates for lost notices.
 
 mod alarm;
 mod waiters;
@@ -16,24 +16,23 @@ use crate::{
 use alarm::Alarm;
 use waiters::Waiters;
 
-/// Between two attempts to listen, and to take what is due, while the database is unavailable.
+/// Pause between attempts to listen or to claim due work while the database is unavailable.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 pub(super) struct Wakeups {
-    /// Of the workers.
+    /// Wakes the workers.
     pub(super) jobs: Alarm,
-    /// Of the dispatcher of webhooks.
+    /// Wakes the dispatcher of webhooks.
     pub(super) deliveries: Alarm,
-    /// Those who wait for generations to end.
+    /// Woken when a generation ends.
     pub(super) ended: Waiters<GenerationId>,
-    /// Those who wait for credits that an account's generations hold. Only what ends here wakes
-    /// them.
+    /// Woken when a generation of the account is settled in this process.
     pub(super) freed: Waiters<AccountId>,
 }
 
 impl Runner {
-    /// Hears the notices of all servers; does not end.
+    /// Receives the notices of all servers; never returns.
     pub async fn listen(&self) {
         let mut notices = self.0.store.notices();
         let mut deaf = false;
@@ -41,7 +40,7 @@ impl Runner {
             match notices.next().await {
                 Ok(notice) => {
                     deaf = false;
-                    self.heed(notice).await;
+                    self.receive(notice).await;
                 }
                 Err(error) => {
                     if !deaf {
@@ -55,7 +54,7 @@ impl Runner {
         }
     }
 
-    async fn heed(&self, notice: Notice) {
+    async fn receive(&self, notice: Notice) {
         let wakeups = &self.0.wakeups;
         match notice {
             Notice::Jobs => wakeups.jobs.ring(),
@@ -67,26 +66,26 @@ impl Runner {
                 wakeups.deliveries.ring();
                 wakeups.ended.wake_all();
                 if let Err(error) = self.cancel_requested().await {
-                    // The sweep meets the same trouble and logs it.
+                    // The sweep fails too, and logs it.
                     tracing::debug!(%error, "looking for cancels failed");
                 }
             }
         }
     }
 
-    /// Hears when a generation ends, whichever server ends it. To be had before its row is read, so
-    /// that no end falls between the two.
+    /// Returns a waiter for the end of a generation on any server. Create it before you read the row, so
+    /// that an end in between is not missed.
     pub fn waiter(&self, id: GenerationId) -> Waiter<GenerationId> {
         self.0.wakeups.ended.waiter(id)
     }
 
-    /// Hears when a generation of an account is settled in this process. To be had before a hold is
-    /// tried, so that no settlement falls between the two.
+    /// Returns a waiter for settlements of an account in this process. Create it before you try a hold,
+    /// so that a settlement in between is not missed.
     pub fn freed(&self, account: AccountId) -> Waiter<AccountId> {
         self.0.wakeups.freed.waiter(account)
     }
 
-    /// Ends texts that are streamed here and were cancelled on another server.
+    /// Cancels texts that this process streams and whose cancel another server has requested.
     pub(super) async fn cancel_requested(&self) -> Result<(), StoreError> {
         if !self.0.running.any_streams() {
             return Ok(());

@@ -1,13 +1,10 @@
-//! Webhook notifications: the outbox is read, and each delivery is sent until its receiver
-//! accepts it.
+//! Webhooks: reads the outbox and sends each delivery until its receiver accepts it.
 //!
-//! Here: taking deliveries, one attempt after the other, the back-off. How a delivery is sent
-//! is in [`sender`], how many run at once in [`permits`]. Not here: writing the outbox, which
-//! the statement that finishes a generation does. Nothing here is waited for by any payment.
+//! [`sender`] sends a delivery, [`permits`] limits concurrent attempts. The statement that finishes a
+//! generation writes the outbox, so no movement of credits waits for a webhook.
 //!
-//! The database is the only state: a delivery is taken by moving the time at which it is due,
-//! so that a death during the attempt only delays the next one. Receivers may see one event
-//! more than once, and know it by its id.
+//! All state is in the database: a delivery is claimed by postponing its due time, so a crash during
+//! an attempt only delays the next one. Receivers may get an event more than once, with the same id.
 
 mod permits;
 mod sender;
@@ -44,23 +41,23 @@ use crate::{
 use permits::{DeliveryLimits, DeliveryPermit};
 use sender::Message;
 
-/// Webhooks that one reading of the outbox reads.
+/// Maximum webhooks per reading of the outbox.
 const BATCH: i32 = 500;
-/// How much longer than an attempt may take it is taken for: what reading the record and
-/// writing the end may take at worst.
+/// How much a lease exceeds the maximum time of an attempt: reading the record and writing the
+/// outcome at worst.
 const LEASE_BEYOND_TIMEOUT: TimeDelta = TimeDelta::seconds(40);
 
 const SECOND: TimeDelta = TimeDelta::seconds(1);
 
-/// How often the end of an attempt is written, and the pause between: with the time limit of a
-/// statement all of it lies within the lease.
+/// Attempts to write the outcome of an attempt, and the pause between: with the time limit of a
+/// statement they end within the lease.
 const RECORD_TRIES: u32 = 4;
 const RECORD_AGAIN: Duration = Duration::from_secs(2);
 
-/// Renders the record of a generation as a lookup shows it. Made where lookups are.
+/// Renders the record of a generation as a lookup shows it.
 pub type RenderRecord = Arc<dyn Fn(&Generation) -> serde_json::Result<Value> + Send + Sync>;
 
-/// Sends what is due. Cheap to clone.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct Dispatcher(Arc<Inner>);
 
@@ -70,15 +67,15 @@ struct Inner {
     sender: Sender,
     render: RenderRecord,
     limits: DeliveryLimits,
-    /// The webhook that the last reading ended at. Held while deliveries are taken.
+    /// The webhook that the last reading ended at. Locked while deliveries are claimed.
     turn: tokio::sync::Mutex<WebhookId>,
     wakeups: Arc<Wakeups>,
     tasks: TaskTracker,
-    /// No more is taken.
+    /// Cancelled when no more deliveries are claimed.
     closing: CancellationToken,
-    /// What runs is dropped.
+    /// Cancelled when running attempts are dropped.
     stop: CancellationToken,
-    /// Whether the outbox was unavailable at the last reading, so that it is logged once.
+    /// Whether the outbox was unavailable at the last reading: it is logged once.
     unavailable: Mutex<bool>,
 }
 
@@ -91,7 +88,6 @@ struct Payload<'a> {
 }
 
 impl Dispatcher {
-    /// A dispatcher that sends by `sender`. The runner hears when something is due.
     pub fn new(runner: &Runner, sender: Sender, render: RenderRecord) -> Self {
         let runner = &runner.0;
         Self(Arc::new(Inner {
@@ -109,7 +105,7 @@ impl Dispatcher {
         }))
     }
 
-    /// Takes deliveries and sends them, round after round; does not end.
+    /// Claims and sends deliveries; never returns.
     pub async fn run(&self) {
         loop {
             let step = self.step().await;
@@ -122,7 +118,7 @@ impl Dispatcher {
         }
     }
 
-    /// Logs that the outbox is unavailable, once until it is back.
+    /// Logs once that the outbox is unavailable, until it is available again.
     fn log_outage(&self, error: Option<&StoreError>) {
         let unavailable = error.is_some();
         let mut known = self
@@ -137,13 +133,12 @@ impl Dispatcher {
         *known = unavailable;
     }
 
-    /// How many attempts run in this process.
     pub fn running(&self) -> usize {
         self.0.tasks.len()
     }
 
-    /// Once around all webhooks, or until some delivery was found: takes what is due and there
-    /// is room for, and begins its attempts. Answers how many were taken.
+    /// Reads once through all webhooks, or until it finds a delivery: claims due deliveries for which
+    /// there are permits and starts their attempts. Returns their number.
     pub async fn step(&self) -> Result<usize, StoreError> {
         let mut turn = self.0.turn.lock().await;
         let mut wrapped = turn.0 == 0;
@@ -197,7 +192,7 @@ impl Dispatcher {
         });
     }
 
-    /// One attempt, to its recorded end. Answers whether the receiver let it run out of time.
+    /// Makes an attempt and stores its outcome. Returns whether it timed out.
     async fn attempt(&self, attempt: Attempt) -> bool {
         let error = match self.send(&attempt).await {
             Ok(sent) => {
@@ -207,7 +202,7 @@ impl Dispatcher {
                 match self.record(id, number, &end).await {
                     Ok(()) => {
                         if let Some(next) = end.next_attempt_at {
-                            // Of many that fail, one time in each second is kept.
+                            // Failures are logged once a second.
                             let next = next.trunc_subsecs(0) + SECOND;
                             self.0.wakeups.deliveries.ring_at(next);
                         }
@@ -224,8 +219,8 @@ impl Dispatcher {
         false
     }
 
-    /// Writes how an attempt ended, again and again while its lease lasts: the receiver should
-    /// not get a second one because the database was busy for a moment.
+    /// Writes the outcome of an attempt, with retries within the lease: a short failure of the database
+    /// should not repeat the delivery.
     async fn record(
         &self,
         id: WebhookDeliveryId,
@@ -243,7 +238,7 @@ impl Dispatcher {
         }
     }
 
-    /// Sends it; the outer error is the database's, the inner one the attempt's.
+    /// Sends a delivery. The outer error is the database's, the inner one the attempt's.
     async fn send(&self, attempt: &Attempt) -> Result<Result<u16, SendError>, StoreError> {
         let body = match self.body(attempt).await {
             Ok(body) => body,
@@ -310,8 +305,8 @@ impl Dispatcher {
         }
     }
 
-    /// Takes no more, gives what runs a moment to end, and drops the rest, to be repeated by
-    /// the next server.
+    /// Claims no more, lets running attempts end for a moment, and drops the rest, which the next server
+    /// repeats.
     pub async fn stop(&self, patience: Duration) {
         self.0.closing.cancel();
         // A step that is under way ends first.
@@ -330,7 +325,7 @@ impl Dispatcher {
     }
 }
 
-/// Nothing of the URL, which may carry a secret.
+/// The URL is not logged: it may contain a secret.
 fn log(attempt: &Attempt, end: &AttemptEnd) {
     let (delivery, webhook, number) = (attempt.id, attempt.webhook, attempt.number);
     let error = end.error.as_deref().unwrap_or_default();

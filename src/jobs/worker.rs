@@ -5,7 +5,7 @@ use futures_util::FutureExt as _;
 use super::{Call, Runner, RunningGuard, running::Stopped, wakeups::RETRY_PAUSE};
 use crate::store::{
     StoreError,
-    jobs::{Job, Share},
+    jobs::{AccountQuota, Job},
 };
 
 impl Runner {
@@ -13,7 +13,7 @@ impl Runner {
         self.0.quota.free() > 0
     }
 
-    /// Takes jobs, round after round; does not end.
+    /// Claims and starts jobs; never returns.
     pub async fn work(&self) {
         loop {
             match self.work_step().await {
@@ -52,16 +52,16 @@ impl Runner {
         while self.has_free_worker() {
             let free = self.0.quota.free();
             let limit = i64::try_from(free).unwrap_or(i64::MAX);
-            let share = Share {
+            let quota = AccountQuota {
                 most: i64::try_from(self.0.quota.per_key()).unwrap_or(i64::MAX),
                 taken: self.0.quota.held(),
             };
             let store = &self.0.store;
             let jobs = store
-                .claim_jobs(self.0.instance, limit, &providers, &share, now)
+                .claim_jobs(self.0.instance, limit, &providers, &quota, now)
                 .await?;
             claimed += jobs.len();
-            let more = jobs.len() == free || share.is_filled_by(&jobs);
+            let more = jobs.len() == free || quota.is_filled_by(&jobs);
             for job in jobs {
                 self.run_job(job);
             }

@@ -1,9 +1,9 @@
-//! Starting and stopping a cluster by `pg_ctl`. It is done under the start lock (see `locks`);
-//! only [`Cluster::is_well`] is not.
+//! Starts and stops a cluster by `pg_ctl`, under the start lock (see `locks`).
 
 use std::{
-    fs,
+    fs::{self, Permissions},
     io::ErrorKind,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -21,56 +21,58 @@ use tokio::{
 };
 
 use super::{
-    access,
+    account::Account,
     error::{At, LocalPostgresError, Result},
-    home::Home,
-    log,
+    home, log,
     programs::{self, Programs},
-    socket,
+    remove_file, socket,
 };
 
-/// How often a server that ends at once is started again before that is an error.
-const LAUNCHES: u32 = 5;
-/// How long a start, recovery from a crash included, may take before that is an error. The
-/// server is left to it: the next look finds it further on.
-const START_PATIENCE: Duration = Duration::from_mins(1);
-/// Between two checks of a server that starts or stops.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// What Postgres says while processes of a killed predecessor still end.
+/// Failed starts until that is an error.
+const MAX_STARTS: u32 = 5;
+/// Maximum time of a start, recovery from a crash included. The server continues afterwards.
+const START_TIMEOUT: Duration = Duration::from_mins(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Postgres logs this while processes of a killed predecessor still end.
 const PREDECESSOR: &str = "pre-existing shared memory";
-/// The modes of a stop, and the seconds that each may take.
-const STOPS: [(&str, &str); 2] = [("fast", "10"), ("immediate", "7")];
+/// Modes of `pg_ctl stop`, each with its timeout in seconds.
+const STOP_MODES: [(&str, &str); 2] = [("fast", "10"), ("immediate", "7")];
+/// Everybody who can enter the folder of the socket may connect.
+const TRUST: &str = "local all,replication all trust\n";
+/// Only root may connect: other processes of Postgres' user can enter that folder too.
+const ROOT_ONLY: &str = "local all,replication all peer map=root\n";
+const ROOT_MAP: &str = "root root gensvc\n";
 
-/// A cluster and where its socket is.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    home: Home,
+    data: PathBuf,
+    /// The folder of the cluster and its socket.
+    home: PathBuf,
     socket: PathBuf,
-}
-
-/// The state of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Down,
-    /// It starts or stops.
-    Busy,
-    /// It runs, but its socket was removed.
-    Unreachable,
-    Ready,
-}
-
-/// The server's own note, `postmaster.pid`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Note {
-    pid: i32,
-    ready: bool,
+    account: Account,
 }
 
 impl Cluster {
-    /// The cluster of `home`; starts nothing.
-    pub(super) fn of(home: Home) -> Self {
-        let socket = socket::folder(&home.dir);
-        Self { home, socket }
+    /// The cluster of a data directory, if it has one.
+    pub(super) fn find(data: &Path) -> Result<Option<Self>> {
+        let Some(home) = home::find(data)? else {
+            return Ok(None);
+        };
+        let (cluster, version) = (home.join("cluster"), home.join("cluster/PG_VERSION"));
+        if !version.try_exists().at("read", &cluster)? {
+            return Ok(None);
+        }
+        let account = Account::for_existing(&cluster)?;
+        Ok(Some(Self::new(data, &home, account)))
+    }
+
+    pub(super) fn new(data: &Path, home: &Path, account: Account) -> Self {
+        Self {
+            data: data.to_owned(),
+            home: home.to_owned(),
+            socket: socket::folder(home),
+            account,
+        }
     }
 
     /// The folder of the socket.
@@ -79,160 +81,159 @@ impl Cluster {
     }
 
     pub(super) fn log(&self) -> PathBuf {
-        self.home.log()
+        home::log(&self.data)
     }
 
-    /// The server's process, if there is one.
-    pub(super) fn pid(&self) -> Option<i32> {
-        let pid = self.note()?.pid;
-        self.is_ours(pid).then_some(pid)
-    }
-
-    /// Whether the server certainly runs. Cheap: no process, no connection.
+    /// Whether the server certainly runs. Needs no process and no connection.
     pub(super) fn is_well(&self) -> bool {
-        self.note()
-            .is_some_and(|note| note.ready && self.is_ours(note.pid))
-            && socket::file(&self.socket).exists()
+        let (pid, is_ready) = self.pid_file().unwrap_or_default();
+        is_ready && self.is_server(pid) && socket::file(&self.socket).exists()
     }
 
-    /// Returns when the server is ready, and whether it had to be started.
-    pub(super) async fn ensure(&self) -> Result<bool> {
+    /// Starts the server unless it runs, and waits until it is ready. Returns whether it was
+    /// started.
+    pub(super) async fn start(&self) -> Result<bool> {
         let begun = Instant::now();
         let (mut started, mut failures) = (false, 0);
-        while begun.elapsed() < START_PATIENCE {
-            match self.look().await {
-                State::Ready => return Ok(started),
-                State::Busy => {}
-                State::Unreachable => drop(self.stop().await?),
-                State::Down => {
-                    let from = self.start().await?;
-                    started = from.is_none();
-                    if let Some(from) = from {
-                        let log = self.log();
-                        let tail = log::tail(&log, from);
-                        failures += u32::from(!tail.contains(PREDECESSOR));
-                        if failures == LAUNCHES {
-                            return Err(LocalPostgresError::StartFailed { log, tail });
-                        }
-                        sleep(LOOK_AGAIN * failures).await;
+        while begun.elapsed() < START_TIMEOUT {
+            let (pid, is_ready) = self.pid_file().unwrap_or_default();
+            let answers = self.answers().await;
+            if answers && is_ready {
+                return Ok(started);
+            }
+            if is_ready && self.is_server(pid) && !socket::file(&self.socket).exists() {
+                // Its socket was deleted.
+                self.stop().await?;
+            } else if !answers && !self.is_server(pid) {
+                let log_start = self.launch(pid).await?;
+                started = log_start.is_none();
+                if let Some(log_start) = log_start {
+                    let log = self.log();
+                    let tail = log::tail(&log, log_start);
+                    failures += u32::from(!tail.contains(PREDECESSOR));
+                    if failures == MAX_STARTS {
+                        return Err(LocalPostgresError::StartFailed { log, tail });
                     }
+                    sleep(5 * CHECK_INTERVAL * failures).await;
                 }
             }
-            sleep(LOOK_AGAIN / 10).await;
+            sleep(CHECK_INTERVAL).await;
         }
         Err(LocalPostgresError::Slow {
-            cluster: self.home.cluster(),
+            cluster: self.home.join("cluster"),
             log: self.log(),
-            seconds: START_PATIENCE.as_secs(),
+            seconds: START_TIMEOUT.as_secs(),
         })
     }
 
-    /// Stops the server and returns whether there was one.
-    pub(super) async fn stop(&self) -> Result<bool> {
-        if self.look().await == State::Down {
-            return Ok(false);
-        }
-        let cluster = self.home.cluster();
-        let Some(note) = self.note().filter(|note| self.is_ours(note.pid)) else {
-            return Err(LocalPostgresError::Elsewhere { cluster });
-        };
-        let programs = programs::of_version(self.home.version()?, &cluster).await?;
-        for (mode, seconds) in STOPS {
-            let mut stop = self.pg_ctl(&programs, seconds);
-            let status = stop.args(["-m", mode, "stop"]).status().await;
-            let status = status.map_err(|source| self.home.account.not_run("pg_ctl", &source))?;
-            if status.success() {
-                return Ok(true);
-            }
-        }
-        if !self.is_ours(note.pid) {
-            return Ok(true);
-        }
-        // It hangs. Killing is safe: the next start recovers from the write-ahead log.
-        let killed = kill(Pid::from_raw(note.pid), Signal::SIGKILL);
-        match killed {
-            Ok(()) | Err(Errno::ESRCH) => Ok(true),
-            Err(error) => Err(self.home.account.failed("kill", error.desc())),
+    /// Whether a server answers, also one of another container, whose process cannot be seen.
+    async fn answers(&self) -> bool {
+        match UnixStream::connect(socket::file(&self.socket)).await {
+            Ok(_) => true,
+            // Its queue of connections is full.
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
         }
     }
 
-    /// Starts a server that is down. `Some`: it ended at once, and its log tells why from there.
-    async fn start(&self) -> Result<Option<u64>> {
-        let (home, cluster) = (&self.home, self.home.cluster());
-        let programs = programs::of_version(home.version()?, &cluster).await?;
-        // Postgres removes the lock files of a dead process itself, and carefully. It gives up
-        // only when the number in them still is a process: another one by now, or the dead one
-        // that nobody has waited for yet. Then only the note's number is made one that no
-        // process has: the shared memory that the note names keeps a second server away while
-        // processes of the dead one live. The socket's lock is not needed: nobody answers there.
-        if let Some(note) = self.note()
-            && Path::new(&format!("/proc/{}", note.pid)).exists()
-            && !self.is_ours(note.pid)
-        {
-            let path = home.pid_file();
-            let text = fs::read_to_string(&path).at("read", &path)?;
-            let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
-            fs::write(&path, format!("{}\n{rest}", i32::MAX)).at("write", &path)?;
+    /// Stops the server and returns whether it ran.
+    pub(super) async fn stop(&self) -> Result<bool> {
+        let (pid, _) = self.pid_file().unwrap_or_default();
+        if !self.is_server(pid) {
+            if self.answers().await {
+                return Err(LocalPostgresError::InUse {
+                    data: self.data.clone(),
+                    user: "a Postgres server of another container".to_owned(),
+                });
+            }
+            return Ok(false);
         }
-        socket::unlock(&self.socket)?;
-        socket::ensure(&self.socket, &home.dir, &home.account)?;
-        access::write(home)?;
-        let path = home.log();
-        let (log, from) = log::open(&path)?;
-        let second = log.try_clone().at("open", &path)?;
-        // For a shell, in single quotes, which the folder's name has none of.
+        let programs = programs::of_cluster(&self.home.join("cluster")).await?;
+        for (mode, seconds) in STOP_MODES {
+            let mut stop = self.pg_ctl(&programs, seconds);
+            let status = stop.args(["-m", mode, "stop"]).status().await;
+            if status.is_ok_and(|status| status.success()) || !self.is_server(pid) {
+                return Ok(true);
+            }
+        }
+        // The next start recovers from the write-ahead log.
+        match kill(Pid::from_raw(pid), Signal::SIGKILL) {
+            Ok(()) | Err(Errno::ESRCH) => Ok(true),
+            Err(error) => Err(self.account.failed("kill", error.desc())),
+        }
+    }
+
+    /// Starts a server that is down. `old`: the process in its pid file. Where the start failed,
+    /// returns the position in the log from which it says why.
+    async fn launch(&self, old: i32) -> Result<Option<u64>> {
+        let programs = programs::of_cluster(&self.home.join("cluster")).await?;
+        self.forget_process(old)?;
+        socket::create(&self.socket, &self.home, &self.account)?;
+        self.write_access_rules()?;
+        let log_path = self.log();
+        let (log, log_start) = log::open(&log_path)?;
+        let second = log.try_clone().at("open", &log_path)?;
+        // For a shell; the name of the folder has no quotes.
         let options = format!(
             "-p {} -c listen_addresses= -c 'unix_socket_directories=\"{}\"' \
-             -c unix_socket_permissions=0700 -c logging_collector=off -c log_destination=stderr \
-             {}",
+             -c unix_socket_permissions=0700 -c logging_collector=off -c log_destination=stderr",
             socket::PORT,
             self.socket.display(),
-            access::OPTIONS
         );
-        let seconds = START_PATIENCE.as_secs().to_string();
         let status = self
-            .pg_ctl(&programs, &seconds)
-            .arg("-o")
-            .arg(options)
-            .arg("start")
+            .pg_ctl(&programs, &START_TIMEOUT.as_secs().to_string())
+            .args(["-o", &options, "start"])
             .stdout(Stdio::from(log))
             .stderr(Stdio::from(second))
             .status()
             .await
-            .map_err(|source| home.account.not_run("pg_ctl", &source))?;
-        Ok((!status.success()).then_some(from))
+            .map_err(|source| self.account.failed("pg_ctl", &source.to_string()))?;
+        Ok((!status.success()).then_some(log_start))
     }
 
-    /// `pg_ctl` that waits. In the home and with the cluster's bare name: it hands that to a
-    /// shell.
+    /// Replaces the number of a dead server in its lock files where another process has that number
+    /// by now: Postgres would not start. The rest remains, since it names the shared memory that
+    /// keeps a second server out while processes of the dead one live.
+    fn forget_process(&self, old: i32) -> Result<()> {
+        let _ = fs::remove_file(socket::lock_file(&self.socket));
+        if old == 0 || kill(Pid::from_raw(old), None) == Err(Errno::ESRCH) {
+            return Ok(());
+        }
+        let path = self.home.join("cluster/postmaster.pid");
+        let text = fs::read_to_string(&path).at("read", &path)?;
+        let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
+        fs::write(&path, format!("{}\n{rest}", i32::MAX)).at("write", &path)
+    }
+
+    /// Writes who may connect. At each start, since another user may run gensvc now.
+    fn write_access_rules(&self) -> Result<()> {
+        let is_lent = self.account.is_other()
+            && Account::for_new().is_ok_and(|lent| lent.uid == self.account.uid);
+        let rules = if is_lent { ROOT_ONLY } else { TRUST };
+        for (name, text) in [("pg_hba.conf", rules), ("pg_ident.conf", ROOT_MAP)] {
+            // Renamed, since a write would follow a link that Postgres' user can make.
+            let (aside, path) = (self.home.join(name), self.home.join("cluster").join(name));
+            remove_file(&aside)?;
+            fs::write(&aside, text).at("write", &aside)?;
+            self.account.own(&aside)?;
+            fs::set_permissions(&aside, Permissions::from_mode(0o600)).at("write", &aside)?;
+            fs::rename(&aside, &path).at("rename", &aside)?;
+        }
+        Ok(())
+    }
+
+    /// `pg_ctl` that waits. It runs in the home, since it passes the name of the cluster to a shell.
     fn pg_ctl(&self, programs: &Programs, seconds: &str) -> Command {
-        let mut command = self.home.account.command(programs.bin.join("pg_ctl"));
+        let mut command = self.account.command(programs.bin.join("pg_ctl"));
         command
-            .current_dir(&self.home.dir)
+            .current_dir(&self.home)
             .args(["-D", "cluster", "-s", "-w", "-t", seconds])
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         command
     }
 
-    /// Looks afresh. Whoever answers in our private folder is ours, also from another
-    /// container, whose processes cannot be seen: only this cluster's user can listen there.
-    async fn look(&self) -> State {
-        let note = self.note();
-        let ready = note.is_some_and(|note| note.ready);
-        match UnixStream::connect(socket::file(&self.socket)).await {
-            Ok(_) if ready => State::Ready,
-            // So busy that its queue of connections is full.
-            Err(e) if e.kind() == ErrorKind::WouldBlock => State::Ready,
-            Err(_) if !note.is_some_and(|note| self.is_ours(note.pid)) => State::Down,
-            Err(_) if ready => State::Unreachable,
-            Ok(_) | Err(_) => State::Busy,
-        }
-    }
-
-    /// Whether a process lives and is this cluster's server: its arguments name the socket's
-    /// folder. The number alone may be another's by now.
-    fn is_ours(&self, pid: i32) -> bool {
+    /// Whether a process is this server: its arguments have the folder of the socket.
+    fn is_server(&self, pid: i32) -> bool {
         let folder = self.socket.as_os_str().as_encoded_bytes();
         is_postgres(pid)
             && match fs::read(format!("/proc/{pid}/cmdline")) {
@@ -241,42 +242,42 @@ impl Cluster {
             }
     }
 
-    fn note(&self) -> Option<Note> {
-        parse_note(&fs::read_to_string(self.home.pid_file()).ok()?)
+    /// The process in `postmaster.pid`, and whether the server is ready.
+    fn pid_file(&self) -> Option<(i32, bool)> {
+        parse_pid_file(&fs::read_to_string(self.home.join("cluster/postmaster.pid")).ok()?)
     }
 }
 
-/// The process is in the first line, its state in the eighth.
-fn parse_note(text: &str) -> Option<Note> {
+/// The first line is the process, the eighth its state.
+fn parse_pid_file(text: &str) -> Option<(i32, bool)> {
     let mut lines = text.lines();
     let pid = lines.next()?.trim().parse().ok().filter(|&pid| pid > 0)?;
-    let ready = lines.nth(6).is_some_and(|state| state.trim() == "ready");
-    Some(Note { pid, ready })
+    let is_ready = lines.nth(6).is_some_and(|state| state.trim() == "ready");
+    Some((pid, is_ready))
 }
 
 /// Whether a process lives and is a Postgres.
 fn is_postgres(pid: i32) -> bool {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
-        // PID (NAME) STATE ...; a zombie has ended and only waits for its parent.
+        // PID (NAME) STATE ...; Z is a zombie.
         Ok(stat) => stat.contains("(postgres) ") && !stat.contains(") Z "),
-        Err(_) if Path::new("/proc/self/stat").exists() => false,
-        // No /proc (macOS): the name is not known.
+        Err(_) if pid == 0 || Path::new("/proc/self/stat").exists() => false,
+        // Without /proc (macOS) the name is not known.
         Err(_) => kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Note, is_postgres, parse_note};
+    use super::{is_postgres, parse_pid_file};
 
     #[test]
-    fn reads_the_note() {
-        let pid = 4711;
-        let note = "4711\n/d/cluster\n1700000000\n5432\n/d/run\n\n  1234 5\nready   \n";
-        assert_eq!(parse_note(note), Some(Note { pid, ready: true }));
+    fn pid_file_is_parsed() {
+        let file = "4711\n/d/cluster\n1700000000\n5432\n/d/run\n\n  1234 5\nready   \n";
+        assert_eq!(parse_pid_file(file), Some((4711, true)));
         let young = "4711\n/d/cluster\n1700000000\n";
-        assert_eq!(parse_note(young), Some(Note { pid, ready: false }));
-        assert_eq!(parse_note(""), None);
+        assert_eq!(parse_pid_file(young), Some((4711, false)));
+        assert_eq!(parse_pid_file(""), None);
     }
 
     #[test]

@@ -1,75 +1,79 @@
-//! Makes a cluster by `initdb`: in a folder aside, renamed into place when complete, so that
-//! `cluster/` is either whole or absent however the making ends.
+//! Creates a cluster by `initdb`, in a folder that is renamed when it is complete, so that
+//! `cluster/` is complete even after a `kill -9`.
 
 use std::{
     fs::{self, DirBuilder, File},
     io::Write as _,
     os::unix::fs::DirBuilderExt,
     path::Path,
-    process::{Output, Stdio},
+    process::Stdio,
 };
 
 use tokio::{io::AsyncWriteExt as _, process::Command};
 use uuid::Uuid;
 
 use super::{
-    error::{At, Result},
-    home::{Home, sync_folder},
-    log,
-    programs::Programs,
+    account::Account,
+    cluster::Cluster,
+    error::{At, LocalPostgresError, Result},
+    home, log,
+    programs::{self, Programs},
 };
 
-/// Behind Postgres' own defaults, where people may change it. What must hold in any case is
-/// given on the command line instead.
+/// Defaults that the operator may change. Required settings are options of each start.
 const SETTINGS: &str = "
-# gensvc: the private Postgres. Change what you like; it is written once.
+# gensvc: the private Postgres. These settings are written once; you may change them.
 max_connections = 200
 shared_buffers = 128MB
 timezone = 'UTC'
-# Refused statements reach gensvc, which logs them; here they would put
-# customers' data into a second log.
+# gensvc logs refused statements. Here they would put customers' data into a second log.
 log_min_messages = log
 log_checkpoints = off
 ";
 
-/// Makes the cluster of `home` and the database `gensvc` in it.
-pub(super) async fn create(home: &Home, programs: &Programs) -> Result<()> {
-    remove_leftovers(&home.dir)?;
-    tracing::info!("making a private Postgres, which takes some seconds");
-    let aside = home.dir.join(format!("new-{}", Uuid::now_v7()));
+/// Creates the folders of `data`, a cluster, and the database `gensvc` in it. Without Postgres'
+/// programs it creates nothing.
+pub(super) async fn create(data: &Path) -> Result<Cluster> {
+    let programs = programs::newest().await?;
+    let account = Account::for_new()?;
+    let home = home::create(data, &account).await?;
+    remove_leftovers(&home)?;
+    let cluster = home.join("cluster");
+    // It may be a disk that is not mounted, or a restore that was interrupted.
+    if cluster.exists() {
+        return Err(LocalPostgresError::Incomplete { cluster });
+    }
+    tracing::info!("creating a private Postgres, which takes some seconds");
+    let aside = home.join(format!("new-{}", Uuid::now_v7()));
     DirBuilder::new()
         .mode(0o700)
         .create(&aside)
-        .at("make", &aside)?;
-    home.account.own(&aside)?;
-    fill(home, programs, &aside).await.inspect_err(|_| {
-        // The error of the making is the one to tell; leftovers go next time.
-        let _ = fs::remove_dir_all(&aside);
-    })?;
-    fs::rename(&aside, home.cluster()).at("rename", &aside)?;
-    sync_folder(&home.dir)?;
-    sync_folder(&home.data)?;
-    tracing::info!(
-        version = programs.major,
-        cluster = %home.cluster().display(),
-        "made a private Postgres",
-    );
-    Ok(())
+        .at("create", &aside)?;
+    account.own(&aside)?;
+    fill(&account, &programs, &aside)
+        .await
+        .inspect_err(|_| drop(fs::remove_dir_all(&aside)))?;
+    fs::rename(&aside, &cluster).at("rename", &aside)?;
+    home::sync_folder(&home)?;
+    home::sync_folder(data)?;
+    let (version, cluster) = (programs.major, cluster.display());
+    tracing::info!(version, %cluster, "created a private Postgres");
+    Ok(Cluster::new(data, &home, account))
 }
 
-async fn fill(home: &Home, programs: &Programs, aside: &Path) -> Result<()> {
-    let mut initdb = home.account.command(programs.bin.join("initdb"));
+async fn fill(account: &Account, programs: &Programs, aside: &Path) -> Result<()> {
+    let mut initdb = account.command(programs.bin.join("initdb"));
     initdb.arg("-D").arg(aside).args([
         "--username=gensvc",
         "--encoding=UTF8",
         "--locale=C",
         "--data-checksums",
-        // Each start says who may connect: see `access`.
+        // Each start writes pg_hba.conf.
         "--auth=trust",
     ]);
-    run(home, "initdb", &mut initdb, "").await?;
+    run(account, "initdb", &mut initdb, "").await?;
 
-    // Appending keeps the owner that initdb gave the file.
+    // Appending keeps the owner of the file.
     let conf = aside.join("postgresql.conf");
     File::options()
         .append(true)
@@ -80,17 +84,16 @@ async fn fill(home: &Home, programs: &Programs, aside: &Path) -> Result<()> {
         })
         .at("write", &conf)?;
 
-    // A server just for this one statement, without a socket; without `exit_on_error` it would
-    // end well even when the statement failed.
-    let mut single = home.account.command(programs.bin.join("postgres"));
+    // Without `exit_on_error` it would report success when the statement failed.
+    let mut single = account.command(programs.bin.join("postgres"));
     single.args(["--single", "-c", "exit_on_error=on", "-D"]);
     single.arg(aside).arg("postgres");
     let statement = "CREATE DATABASE gensvc TEMPLATE template0\n";
-    run(home, "postgres --single", &mut single, statement).await
+    run(account, "postgres --single", &mut single, statement).await
 }
 
-/// Runs a program to its end; with its last words if that was a bad one.
-async fn run(home: &Home, name: &str, command: &mut Command, input: &str) -> Result<()> {
+/// Runs a program to its end. The error has the last lines of its output.
+async fn run(account: &Account, name: &str, command: &mut Command, input: &str) -> Result<()> {
     let ended = async {
         let mut child = command
             .stdin(Stdio::piped())
@@ -99,21 +102,20 @@ async fn run(home: &Home, name: &str, command: &mut Command, input: &str) -> Res
             .kill_on_drop(true)
             .spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A program that ended before reading tells why by itself.
+            // A program that ended before reading reports the reason itself.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         child.wait_with_output().await
     };
-    match ended.await {
-        Ok(Output { status, .. }) if status.success() => Ok(()),
-        Ok(Output { status, stderr, .. }) => {
-            let said = log::last_lines(&String::from_utf8_lossy(&stderr));
-            let ended = status.to_string();
-            let reason = if said.is_empty() { ended } else { said };
-            Err(home.account.failed(name, &reason))
-        }
-        Err(source) => Err(home.account.not_run(name, &source)),
+    let output = ended
+        .await
+        .map_err(|source| account.failed(name, &source.to_string()))?;
+    if output.status.success() {
+        return Ok(());
     }
+    let output_end = log::last_lines(&String::from_utf8_lossy(&output.stderr));
+    let reason = format!("{}: {output_end}", output.status);
+    Err(account.failed(name, &reason))
 }
 
 fn remove_leftovers(home: &Path) -> Result<()> {
@@ -121,9 +123,8 @@ fn remove_leftovers(home: &Path) -> Result<()> {
         let path = entry.at("read", home)?.path();
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         if name.starts_with(b"new-") {
-            tracing::info!(folder = %path.display(), "removing a half-made database");
-            // An initdb that outlived its gensvc may still write there; it gives up by itself,
-            // and its last files go next time.
+            // An initdb that outlived its gensvc may still write there. The next creation removes
+            // the rest.
             let _ = fs::remove_dir_all(&path);
         }
     }

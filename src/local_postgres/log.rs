@@ -1,4 +1,4 @@
-//! Postgres' log: bounded, and the end of it for an error's sentence.
+//! The log of Postgres: bounded, and its last lines for errors.
 
 use std::{
     fs::File,
@@ -9,46 +9,40 @@ use std::{
 
 use super::error::{At, Result};
 
-/// Above this it is begun anew. Losing old lines of a private Postgres is better than filling
-/// the disk that its data lie on.
-const LARGEST: u64 = 10 * 1024 * 1024;
-/// How much of an error's end is read.
-const TAIL: u64 = 64 * 1024;
+/// A longer log is truncated, so that it does not fill the disk of the database.
+const MAX_BYTES: u64 = 10 * 1024 * 1024;
+/// Maximum bytes that are read for an error.
+const TAIL_BYTES: u64 = 64 * 1024;
 
-/// Opens it for a new server: the file, and where that server's lines begin.
+/// Opens the log for a new server. Returns also the position of that server's first line.
 pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     trim(path)?;
-    let file = File::options()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path)
-        .at("open", path)?;
-    let length = file.metadata().at("look at", path)?.len();
+    let mut options = File::options();
+    let file = options.append(true).create(true).mode(0o600).open(path);
+    let file = file.at("open", path)?;
+    let length = file.metadata().at("read", path)?.len();
     Ok((file, length))
 }
 
-/// Begins it anew when it is too long. A running server goes on at the new end, because it
-/// appends.
+/// Truncates a log that is too long. A running server appends, and so continues at its new end.
 pub(super) fn trim(path: &Path) -> Result<()> {
     match path.metadata() {
-        Ok(meta) if meta.len() > LARGEST => File::options()
+        Ok(meta) if meta.len() > MAX_BYTES => File::options()
             .write(true)
             .open(path)
             .and_then(|file| file.set_len(0))
-            .at("shorten", path),
-        Ok(_) => Ok(()),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e).at("look at", path),
+            .at("truncate", path),
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(e).at("read", path),
+        _ => Ok(()),
     }
 }
 
-/// The end of what was written after `from`.
+/// The last lines after the position `from`.
 pub(super) fn tail(path: &Path, from: u64) -> String {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|mut file| {
         file.seek(SeekFrom::Start(from))?;
-        file.take(TAIL).read_to_end(&mut bytes)
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)
     });
     match read {
         Ok(_) => last_lines(&String::from_utf8_lossy(&bytes)),
@@ -56,8 +50,7 @@ pub(super) fn tail(path: &Path, from: u64) -> String {
     }
 }
 
-/// The last few lines in one, without their time stamps and without what every server and
-/// every `initdb` says.
+/// The last four lines in one, without time stamps and routine messages.
 pub(super) fn last_lines(text: &str) -> String {
     const ROUTINE: [&str; 6] = [
         "starting PostgreSQL",
@@ -71,8 +64,9 @@ pub(super) fn last_lines(text: &str) -> String {
         Some((stamp, rest)) if stamp.contains('[') => rest.trim(),
         _ => line.trim(),
     });
+    let is_routine = |line: &str| ROUTINE.iter().any(|routine| line.contains(routine));
     let mut lines: Vec<&str> = lines
-        .filter(|line| !line.is_empty() && !ROUTINE.iter().any(|said| line.contains(said)))
+        .filter(|line| !line.is_empty() && !is_routine(line))
         .collect();
     lines.split_off(lines.len().saturating_sub(4)).join(" ")
 }
@@ -82,7 +76,7 @@ mod tests {
     use super::last_lines;
 
     #[test]
-    fn routine_and_the_beginning_are_left_out() {
+    fn routine_and_early_lines_are_omitted() {
         let log = "2026-01-01 10:00:00.000 UTC [12] LOG:  starting PostgreSQL\n\
             2026-01-01 10:00:00.001 UTC [12] FATAL:  could not map memory\n\
             2026-01-01 10:00:00.001 UTC [12] HINT:  Use less.\n\

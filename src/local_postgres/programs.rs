@@ -7,12 +7,12 @@ use std::{
 
 use tokio::process::Command;
 
-use super::error::{LocalPostgresError, Result};
+use super::error::{At as _, LocalPostgresError, Result};
 
-/// The oldest version whose features our SQL may use.
+/// The oldest supported version.
 const OLDEST: u32 = 13;
-/// Where packages put the programs, besides `PATH`: a folder, the beginning of the names in it,
-/// and the rest of the path. `make postgres` looks there too.
+/// Where packages install the programs, in addition to `PATH`: a folder, the prefix of the names in
+/// it, and the rest of the path. `make postgres` looks there too.
 const PLACES: [(&str, &str, &str); 7] = [
     ("/usr/lib/postgresql", "", "bin"),
     ("/usr", "pgsql-", "bin"),
@@ -38,8 +38,11 @@ pub(super) async fn newest() -> Result<Programs> {
         .ok_or(LocalPostgresError::NoPrograms { oldest: OLDEST })
 }
 
-/// The programs that made `cluster`: another major version cannot read its files.
-pub(super) async fn of_version(wanted: u32, cluster: &Path) -> Result<Programs> {
+/// The programs of the major version that created `cluster`. Others cannot read its files.
+pub(super) async fn of_cluster(cluster: &Path) -> Result<Programs> {
+    let path = cluster.join("PG_VERSION");
+    let version = fs::read_to_string(&path).at("read", &path)?;
+    let wanted = version.trim().parse().unwrap_or_default();
     let found = all().await.into_iter().find(|found| found.major == wanted);
     found.ok_or_else(|| LocalPostgresError::MissingVersion {
         wanted,

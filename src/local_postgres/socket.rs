@@ -1,5 +1,4 @@
-//! Where the unix socket lies and how it is spelled in a URL. The folder is private (0700): only
-//! who may enter can connect, and not all of those (see `access`).
+//! The folder of the Unix socket, which has mode 0700, and the URL of the database.
 
 use std::{
     fmt::Write as _,
@@ -16,63 +15,52 @@ use super::{
     error::{At, Result},
 };
 
-/// The port is only a part of the socket's name. It is given everywhere, so that a `PGPORT` in
-/// somebody's environment cannot change it.
+/// Only a part of the socket's name. It is always given, so that `PGPORT` cannot change it.
 pub(super) const PORT: &str = "5432";
 
 /// `sockaddr_un` has 108 bytes on Linux and 104 on macOS, one of them a zero.
-const LONGEST: usize = 103;
+const MAX_PATH_BYTES: usize = 103;
 
 pub(super) fn file(folder: &Path) -> PathBuf {
     folder.join(format!(".s.PGSQL.{PORT}"))
 }
 
-/// The folder: inside `home` when its name can be a socket's, else a short one in /tmp, which
-/// is the same at every start.
+pub(super) fn lock_file(folder: &Path) -> PathBuf {
+    folder.join(format!(".s.PGSQL.{PORT}.lock"))
+}
+
+/// The folder: in `home`, or in /tmp where that path cannot be a socket's.
 pub(super) fn folder(home: &Path) -> PathBuf {
     let inside = home.join("run");
     if is_usable(&inside) {
         return inside;
     }
     let digest = Sha256::digest(home.as_os_str().as_encoded_bytes());
-    let mut name = "/tmp/gensvc-".to_owned();
-    for byte in &digest[..8] {
-        // Writing into a String cannot fail.
-        let _ = write!(name, "{byte:02x}");
-    }
-    name.into()
+    let digits = digest[..8].iter().map(|byte| format!("{byte:02x}"));
+    format!("/tmp/gensvc-{}", digits.collect::<String>()).into()
 }
 
-/// Makes the folder if need be, private and owned by `account`.
-pub(super) fn ensure(folder: &Path, home: &Path, account: &Account) -> Result<()> {
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Ok(()) => {}
-        Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e).at("make", folder),
-        Err(e) => {
-            let meta = fs::symlink_metadata(folder).at("look at", folder)?;
-            let ours = meta.uid() == account.uid.as_raw() && meta.mode() & 0o777 == 0o700;
-            // In our home it may come from a restored copy. In /tmp it is an intruder's.
-            if !meta.is_dir() || (!ours && !folder.starts_with(home)) {
-                return Err(e).at("make", folder);
-            }
+/// Creates the folder unless it exists.
+pub(super) fn create(folder: &Path, home: &Path, account: &Account) -> Result<()> {
+    let created = DirBuilder::new().mode(0o700).create(folder);
+    if let Err(error) = created {
+        let meta = fs::symlink_metadata(folder);
+        // Anybody may have created it in /tmp.
+        let is_ours = meta.is_ok_and(|meta| {
+            let uid = account.uid.as_raw();
+            let is_closed = meta.uid() == uid && meta.mode() & 0o777 == 0o700;
+            meta.is_dir() && (is_closed || folder.starts_with(home))
+        });
+        if error.kind() != ErrorKind::AlreadyExists || !is_ours {
+            return Err(error).at("create", folder);
         }
     }
-    // Also of a new one, since a strange umask may have taken more than others' rights.
-    fs::set_permissions(folder, Permissions::from_mode(0o700)).at("close", folder)?;
+    // The umask may have removed rights of the owner.
+    fs::set_permissions(folder, Permissions::from_mode(0o700)).at("change the mode of", folder)?;
     account.own(folder)
 }
 
-/// Removes the lock beside the socket, if a server that is dead left it.
-pub(super) fn unlock(folder: &Path) -> Result<()> {
-    let lock = folder.join(format!(".s.PGSQL.{PORT}.lock"));
-    match fs::remove_file(&lock) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(e).at("remove", &lock),
-        _ => Ok(()),
-    }
-}
-
-/// The URL for sqlx and psql alike. No TLS: it is a socket, and the question would cost each
-/// connection a round trip.
+/// A URL for sqlx and psql. Without TLS, whose negotiation would cost a round trip.
 pub(super) fn url(folder: &Path) -> String {
     let mut host = String::new();
     for &byte in folder.as_os_str().as_encoded_bytes() {
@@ -85,15 +73,11 @@ pub(super) fn url(folder: &Path) -> String {
     format!("postgres:///gensvc?host={host}&port={PORT}&user=gensvc&sslmode=disable")
 }
 
-/// Short enough, and without what libpq, Postgres' own lists or a shell take apart.
+/// Whether the path is short enough, without characters that libpq, Postgres or a shell interpret.
 fn is_usable(folder: &Path) -> bool {
-    let Some(name) = folder.to_str() else {
-        return false;
-    };
-    file(folder).as_os_str().len() <= LONGEST
-        && !name
-            .chars()
-            .any(|c| c.is_control() || matches!(c, ',' | '"' | '\'' | '\\'))
+    let special = |c: char| c.is_control() || matches!(c, ',' | '"' | '\'' | '\\');
+    file(folder).as_os_str().len() <= MAX_PATH_BYTES
+        && folder.to_str().is_some_and(|name| !name.contains(special))
 }
 
 #[cfg(test)]

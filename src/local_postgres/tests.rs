@@ -1,5 +1,4 @@
-//! The life of a real cluster, from nothing to stopped. They need the Postgres
-//! programs, like every test of the store.
+//! Tests with real clusters. They need the Postgres programs, as the tests of the store do.
 
 use std::{
     fs,
@@ -11,7 +10,7 @@ use std::{
 
 use super::{LocalPostgres, LocalPostgresError, Role, account::Account, programs};
 
-/// A folder that goes away with the test, and the database behind it too.
+/// A folder that is deleted after the test, with its database.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -63,8 +62,8 @@ fn kill(pid: u32) {
     assert!(status.success());
 }
 
-/// The next server's. A process that another test begins has the lock of the last one, until it
-/// executes its program.
+/// Opens the database for the next server. A process that another test spawns keeps the lock of the
+/// last server until it executes its program.
 async fn reopened(data: &Path) -> LocalPostgres {
     let begun = Instant::now();
     loop {
@@ -107,7 +106,7 @@ async fn lives_and_survives() {
         "{refused}"
     );
 
-    // Its death is mended, with the data as they were.
+    // A dead database is restarted, with its data.
     let first = pid(&data).unwrap();
     kill(first);
     let begun = Instant::now();
@@ -119,13 +118,13 @@ async fn lives_and_survives() {
     assert_ne!(pid(&data), Some(first));
     assert_eq!(query(server.url(), "select x from t").await, "42");
 
-    // A server that ends without a word leaves it to the next.
+    // The next server uses the database of one that was dropped.
     let second = pid(&data);
     drop(server);
     let server = reopened(&data).await;
     assert_eq!(pid(&data), second);
 
-    // Kept, it outlives its users; stopped, it is gone.
+    // A kept database outlives its users.
     server.keep().unwrap();
     server.close().await.unwrap();
     assert_eq!(pid(&data), second);
@@ -133,8 +132,7 @@ async fn lives_and_survives() {
     assert_eq!(pid(&data), None);
     assert!(!LocalPostgres::stop_kept(&data).await.unwrap());
 
-    // Stale lock files whose number lives on as somebody else, whom Postgres may signal, deceive
-    // nobody.
+    // Stale lock files with the number of another process of the same user do not prevent a start.
     let account = Account::for_existing(&data.join("postgres/cluster")).unwrap();
     let mut other = account.command("sleep");
     let other = other.arg("600").kill_on_drop(true).spawn().unwrap();
@@ -149,7 +147,7 @@ async fn lives_and_survives() {
 }
 
 impl Folder {
-    /// One of root's, who can give files to others; `None` for anybody else.
+    /// A folder with this mode; `None` unless root runs the test.
     fn of_root(mode: u32) -> Option<Self> {
         let folder = Self::new();
         let meta = fs::metadata(&folder.0).unwrap();
@@ -158,9 +156,9 @@ impl Folder {
     }
 }
 
-/// As with `/root/data`: Postgres' user cannot get there, so its files are not.
+/// As in `/root/data`.
 #[tokio::test]
-async fn root_may_keep_its_folder_to_itself() {
+async fn database_is_elsewhere_where_postgres_cannot_enter() {
     let Some(folder) = Folder::of_root(0o700) else {
         return;
     };
@@ -173,77 +171,40 @@ async fn root_may_keep_its_folder_to_itself() {
         matches!(refused, LocalPostgresError::InUse { .. }),
         "{refused}"
     );
+
+    // A copied link would give two servers one database.
+    let copy = folder.0.join("copy");
+    fs::create_dir(&copy).unwrap();
+    symlink(&outside, copy.join("postgres")).unwrap();
+    let refused = LocalPostgres::open(&copy, Role::Server).await.unwrap_err();
+    let sentence = refused.to_string();
+    assert!(sentence.contains(data.to_str().unwrap()), "{sentence}");
+    fs::remove_dir_all(&copy).unwrap();
+
     server.close().await.unwrap();
     assert_eq!(pid(&data), None);
-
-    // What is left of it when the folder goes is neither taken up nor joined by another.
-    fs::remove_dir_all(&data).unwrap();
-    for _ in 0..2 {
-        let refused = LocalPostgres::open(&data, Role::Server).await.unwrap_err();
-        let sentence = refused.to_string();
-        assert!(sentence.contains("gensvc database remove"), "{sentence}");
-        assert!(sentence.contains(outside.to_str().unwrap()), "{sentence}");
-    }
-    // Not under a Postgres that runs, for whom the locks in the folder are gone.
-    fs::create_dir_all(&data).unwrap();
-    symlink(&outside, data.join("postgres")).unwrap();
-    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
-    fs::rename(&data, folder.0.join("moved")).unwrap();
-    let refused = LocalPostgres::remove(&data).await.unwrap_err();
+    // A moved directory keeps its database, and a new one gets another.
+    fs::rename(&data, &copy).unwrap();
+    let new = LocalPostgres::open(&data, Role::Server).await.unwrap();
+    assert_ne!(fs::read_link(data.join("postgres")).unwrap(), outside);
+    new.close().await.unwrap();
+    LocalPostgres::remove(&data).await.unwrap().unwrap();
+    let moved = LocalPostgres::open(&copy, Role::Server).await.unwrap();
+    assert_eq!(query(moved.url(), "select 1").await, "1");
+    // Its copy leads to the same database, also after the move.
+    let second = folder.0.join("second");
+    fs::create_dir(&second).unwrap();
+    symlink(&outside, second.join("postgres")).unwrap();
+    let refused = LocalPostgres::remove(&second).await.unwrap_err();
     assert!(
-        matches!(refused, LocalPostgresError::StillRuns { .. }),
+        matches!(refused, LocalPostgresError::Copied { .. }),
         "{refused}"
     );
-    assert_eq!(query(server.url(), "select 1").await, "1");
-    server.close().await.unwrap();
-    // Nor does a database of its own take it along.
-    fs::create_dir_all(data.join("postgres/cluster")).unwrap();
-    let removed = LocalPostgres::remove(&data).await.unwrap();
-    assert_eq!(removed, [data.join("postgres")]);
-    fs::remove_dir_all(&data).unwrap();
-
-    let removed = LocalPostgres::remove(&data).await.unwrap();
-    assert_eq!(removed, std::slice::from_ref(&outside));
+    moved.close().await.unwrap();
+    let removed = LocalPostgres::remove(&copy).await.unwrap();
+    assert_eq!(removed, Some(outside.clone()));
     assert!(!outside.exists());
-    let none = LocalPostgres::remove(&data).await.unwrap();
-    assert_eq!(none, [] as [PathBuf; 0]);
-}
-
-/// The data directory alone being closed, its database lies in it all the same.
-#[tokio::test]
-async fn a_closed_data_folder_of_root_holds_its_database() {
-    let Some(folder) = Folder::of_root(0o755) else {
-        return;
-    };
-    let data = folder.data();
-    fs::create_dir(&data).unwrap();
-    fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).unwrap();
-    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
-    assert!(!data.join("postgres").is_symlink());
-    server.close().await.unwrap();
-    let removed = LocalPostgres::remove(&data).await.unwrap();
-    assert_eq!(removed, [data.join("postgres")]);
-    assert!(!data.join("postgres").exists());
-}
-
-/// Opening it up is undone where that does not help.
-#[tokio::test]
-async fn a_data_folder_of_root_is_not_opened_up_in_vain() {
-    let Some(folder) = Folder::of_root(0o755) else {
-        return;
-    };
-    let (data, closed) = (folder.data(), folder.0.join("closed"));
-    fs::create_dir_all(closed.join("home")).unwrap();
-    fs::create_dir(&data).unwrap();
-    for folder in [&data, &closed] {
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
-    }
-    symlink(closed.join("home"), data.join("postgres")).unwrap();
-    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
-    assert_eq!(query(server.url(), "select 1").await, "1");
-    assert_eq!(fs::metadata(&data).unwrap().mode() & 0o777, 0o700);
-    server.close().await.unwrap();
-    LocalPostgres::remove(&data).await.unwrap();
+    assert_eq!(LocalPostgres::remove(&copy).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -268,7 +229,7 @@ async fn only_root_connects_where_root_runs_it_as_another_user() {
     );
     server.close().await.unwrap();
 
-    // Given to a user of their own, who runs gensvc as well.
+    // The owner may connect where that is another user, who may run gensvc too.
     let status = Command::new("chown")
         .arg("-R")
         .arg("12345:12345")
@@ -298,7 +259,7 @@ async fn a_command_makes_no_database_and_leaves_nothing_behind() {
         assert!(sentence.contains("GENSVC_DATA_DIR"), "{sentence}");
         assert!(LocalPostgres::find(&data).is_err());
         assert!(!LocalPostgres::stop_kept(&data).await.unwrap());
-        assert!(LocalPostgres::remove(&data).await.unwrap().is_empty());
+        assert_eq!(LocalPostgres::remove(&data).await.unwrap(), None);
         assert_eq!(data.exists(), made);
     }
     assert_eq!(fs::read_dir(&data).unwrap().count(), 0);
@@ -310,9 +271,9 @@ async fn a_command_makes_no_database_and_leaves_nothing_behind() {
     assert_eq!(LocalPostgres::find(&data).unwrap(), (url, false));
 }
 
-/// As of a docker-compose file beside it, whose database may run.
+/// Such as a volume of Docker Compose.
 #[tokio::test]
-async fn a_folder_of_somebody_else_is_neither_used_nor_deleted() {
+async fn foreign_folder_is_neither_used_nor_deleted() {
     let folder = Folder::new();
     let data = folder.data();
     let theirs = data.join("postgres");
@@ -323,7 +284,7 @@ async fn a_folder_of_somebody_else_is_neither_used_nor_deleted() {
         matches!(refused, LocalPostgresError::None { .. }),
         "{refused}"
     );
-    assert!(LocalPostgres::remove(&data).await.unwrap().is_empty());
+    assert_eq!(LocalPostgres::remove(&data).await.unwrap(), None);
     assert_eq!(fs::read_dir(&data).unwrap().count(), 1);
 
     let server = LocalPostgres::open(&data, Role::Server).await;
@@ -338,18 +299,46 @@ async fn a_folder_of_somebody_else_is_neither_used_nor_deleted() {
     assert_eq!(left.len(), 1);
 }
 
-/// As of a disk that is not mounted.
+/// Such as one to a disk that is not mounted.
 #[tokio::test]
-async fn a_link_that_leads_nowhere_is_not_forgotten() {
+async fn link_to_a_missing_folder_is_not_replaced() {
     let folder = Folder::new();
     let data = folder.data();
     fs::create_dir(&data).unwrap();
     let link = data.join("postgres");
     symlink("/mnt/gensvc-none", &link).unwrap();
     let refused = LocalPostgres::remove(&data).await.unwrap_err();
+    let sentence = refused.to_string();
+    assert!(sentence.contains(link.to_str().unwrap()), "{sentence}");
+    assert!(link.is_symlink());
+}
+
+#[tokio::test]
+async fn incomplete_cluster_is_not_replaced() {
+    let folder = Folder::new();
+    let data = folder.data();
+    fs::create_dir_all(data.join("postgres/cluster")).unwrap();
+    let refused = LocalPostgres::open(&data, Role::Server).await.unwrap_err();
     assert!(
-        matches!(refused, LocalPostgresError::BrokenLink { .. }),
+        matches!(refused, LocalPostgresError::Incomplete { .. }),
         "{refused}"
     );
-    assert!(link.is_symlink());
+}
+
+/// Another process of Postgres' user can change the folder of the cluster.
+#[tokio::test]
+async fn access_rules_are_not_written_through_links() {
+    let folder = Folder::new();
+    let data = folder.data();
+    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
+    server.close().await.unwrap();
+    let other = folder.0.join("other");
+    fs::write(&other, "unchanged").unwrap();
+    let rules = data.join("postgres/cluster/pg_hba.conf");
+    fs::remove_file(&rules).unwrap();
+    symlink(&other, &rules).unwrap();
+    let server = LocalPostgres::open(&data, Role::Server).await.unwrap();
+    assert_eq!(query(server.url(), "select 1").await, "1");
+    server.close().await.unwrap();
+    assert_eq!(fs::read_to_string(&other).unwrap(), "unchanged");
 }

@@ -1,4 +1,4 @@
-//! What is known about a validated file.
+//! Properties of a validated file.
 
 use super::{
     MediaKind,
@@ -41,7 +41,7 @@ impl MediaInfo {
     }
 }
 
-/// What the format's structure says, besides length and digest.
+/// Properties that depend on the format, without length and digest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Traits {
     pub kind: MediaKind,

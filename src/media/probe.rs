@@ -1,4 +1,4 @@
-//! Format detection and validation, by the bytes alone and not by what was claimed of them.
+//! Detects and validates formats by the bytes alone, not by the provider's content type.
 
 pub(super) mod mp4;
 pub(super) mod picture;

@@ -22,10 +22,10 @@ mod private;
 
 pub use error::MediaStoreError;
 
-/// The folder of incoming files, beside those of the generations.
+/// The folder of incoming files, next to those of the generations.
 const INCOMING: &str = "incoming";
 
-/// What [`MediaStore::probe`] writes into a bucket.
+/// The object that [`MediaStore::probe`] writes into a bucket.
 const PROBE: &str = "probe";
 
 /// The longest validity of a link that S3 signs.
@@ -87,7 +87,7 @@ impl From<ObjectMeta> for MediaHead {
 /// A file as [`MediaStore::list`] finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// A [`MediaKey`], unless it is nothing of ours.
+    /// A [`MediaKey`], unless another program stored the file.
     pub name: String,
     pub bytes: u64,
 }
@@ -113,7 +113,7 @@ impl fmt::Debug for MediaFile {
 }
 
 impl MediaStore {
-    /// A store in `folder`, which is created if missing and made this user's alone. Stale
+    /// A store in `folder`, which is created if missing and made private to this user. Stale
     /// incoming files are removed.
     pub async fn open(folder: PathBuf) -> io::Result<Self> {
         private::ensure(&folder, INCOMING).await?;
@@ -295,7 +295,7 @@ impl MediaStore {
         }
     }
 
-    /// All files under the names of their generations, and what else lies there but incoming files.
+    /// All files except incoming ones, including those of other programs.
     pub fn list(&self) -> BoxStream<'_, Result<Listed, MediaStoreError>> {
         let prefix = match &self.place {
             Place::Local { .. } => ObjectPath::default(),

@@ -1,5 +1,5 @@
-//! Labels. Their values come from closed sets: the route table, the configuration, the code.
-//! Nothing that a stranger sends becomes one, or they could fill the memory with series.
+//! Labels. Their values come from closed sets: the route table, the configuration, the code. Values
+//! from requests never become labels, because each would create a series in memory.
 
 use prometheus_client::encoding::EncodeLabelSet;
 
@@ -55,7 +55,7 @@ pub(super) struct GenerationEnd {
     pub provider: String,
     pub model: String,
     pub status: &'static str,
-    /// Of a failure; empty otherwise.
+    /// Empty unless it failed.
     pub code: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What is read when somebody asks: the state of the database, not a count of events.
+//! Gauges that are read from the database at each scrape.
 
 use std::{sync::atomic::AtomicU64, time::Duration};
 
@@ -12,18 +12,17 @@ use crate::domain::generation::{Modality, Status};
 
 type FloatGauge = Gauge<f64, AtomicU64>;
 
-/// Unfinished generations, as the database has them.
+/// Unfinished generations in the database.
 #[derive(Debug, Clone, Default)]
 pub struct Live {
-    /// How many, by type and status; a missing pair is none.
+    /// Count by type and status; 0 if missing.
     pub jobs: Vec<(Modality, Status, i64)>,
-    /// On hold for them, in micro-credits.
+    /// Their holds, in micro-credits.
     pub held: i64,
     /// Age of the oldest in seconds; 0 when there is none.
     pub oldest_seconds: f64,
 }
 
-/// Connections of one pool.
 #[derive(Debug, Clone, Copy)]
 pub struct Connections {
     pub pool: &'static str,
@@ -39,20 +38,19 @@ pub struct MemoryUse {
     pub refused: u64,
 }
 
-/// What a self-audit found.
+/// The result of a self-audit.
 #[derive(Debug, Clone)]
 pub struct AuditNumbers {
-    /// Differences of each check.
+    /// Differences by check.
     pub differences: Vec<(&'static str, usize)>,
     /// All balances, in micro-credits.
     pub balance: f64,
-    /// When, in seconds since 1970.
+    /// In seconds since 1970.
     pub at: i64,
-    /// How long it took.
     pub took: Duration,
 }
 
-/// The gauges of a moment. Those of the database are missing when it did not answer.
+/// All gauges. Those of the database are missing if it did not answer.
 pub(super) fn registry(
     live: Option<&Live>,
     pools: &[Connections],

@@ -1,4 +1,4 @@
-//! The recorder: counters and histograms of one server, and their text format.
+//! Counters and histograms of one server, and their text format.
 
 use std::{
     fmt::{self, Write as _},
@@ -64,15 +64,14 @@ pub(super) struct Series {
     audit_failures: Counter,
 }
 
-/// What a settlement was about.
+/// Labels and amounts of a settlement.
 #[derive(Debug, Clone, Copy)]
 pub struct Settled<'a> {
     pub modality: Modality,
     pub provider: &'a str,
     pub model: &'a str,
-    /// What was held.
     pub held: Credits,
-    /// What was charged, or why it failed.
+    /// The charge, or the reason of the failure.
     pub outcome: Result<Credits, FailureCode>,
 }
 
@@ -112,7 +111,7 @@ impl Series {
         }
     }
 
-    /// Names are public: dashboards and alarms hang on them.
+    /// Names are public: dashboards and alerts use them.
     fn register(&self, registry: &mut Registry) {
         let s = self.clone();
         let mut add = Adder(registry);
@@ -185,7 +184,7 @@ impl Adder<'_> {
 }
 
 impl Metrics {
-    /// All of it in the text format 0.0.4 of Prometheus: see [`Self::open_metrics`].
+    /// Text format 0.0.4 of Prometheus, with the same content as [`Self::open_metrics`].
     pub fn text(
         &self,
         live: Option<&Live>,
@@ -196,7 +195,7 @@ impl Metrics {
         classic(&self.open_metrics(live, pools, waiting, memory)?)
     }
 
-    /// All of it as `OpenMetrics` text, with the state of the database where it is known.
+    /// `OpenMetrics` text, with the gauges of the database if it answered.
     pub fn open_metrics(
         &self,
         live: Option<&Live>,
@@ -215,7 +214,7 @@ impl Metrics {
         Ok(out)
     }
 
-    /// The first piece of a streamed text has come.
+    /// Records the time to the first piece of a streamed text.
     pub fn first_token(&self, provider: &str, after: Duration) {
         let label = labels::Provider {
             provider: provider.to_owned(),
@@ -224,7 +223,7 @@ impl Metrics {
         series.get_or_create(&label).observe(after.as_secs_f64());
     }
 
-    /// A settlement was carried out by this process.
+    /// Counts a settlement of this process.
     pub fn settled(&self, settled: Settled<'_>) {
         let series = &self.0.series;
         let label = labels::Generation {
@@ -250,7 +249,7 @@ impl Metrics {
         series.finished.get_or_create(&end).inc();
     }
 
-    /// A provider reported more than was held; the operator bears `excess`.
+    /// Counts a cost above the hold; the operator bears `excess`.
     pub fn overrun(&self, provider: &str, model: &str, excess: Credits) {
         let label = labels::Model {
             provider: provider.to_owned(),
@@ -262,17 +261,17 @@ impl Metrics {
         series.overrun_credits.get_or_create(&label).inc_by(micros);
     }
 
-    /// A settlement failed and is tried again.
+    /// Counts a settlement that failed and will be retried.
     pub fn settle_retried(&self) {
         self.0.series.settle_retries.inc();
     }
 
-    /// A self-audit was done.
+    /// Stores the result of a self-audit.
     pub fn audited(&self, found: AuditNumbers) {
         *self.audit() = Some(found);
     }
 
-    /// What the last self-audit found; `None` before the first.
+    /// The last self-audit; `None` before the first.
     pub fn last_audit(&self) -> Option<AuditNumbers> {
         self.audit().clone()
     }
@@ -281,21 +280,21 @@ impl Metrics {
         self.0.audit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A self-audit could not be done.
+    /// Counts a self-audit that failed.
     pub fn audit_failed(&self) {
         self.0.series.audit_failures.inc();
     }
 }
 
-/// `OpenMetrics` text in the text format 0.0.4 of Prometheus. There a family bears the name of
-/// its samples, an info is a gauge, and there are no units and no end mark.
+/// Converts `OpenMetrics` to text format 0.0.4 of Prometheus, in which a family has the name of its
+/// samples, an info is a gauge, and there are no units and no end mark.
 fn classic(open: &str) -> Result<String, fmt::Error> {
     let mut out = String::with_capacity(open.len());
     let mut help = "";
     for line in open.lines() {
         let mut words = line.splitn(4, ' ');
         match (words.next(), words.next()) {
-            // It comes before the type, which the name depends on.
+            // It precedes the type, on which the name depends.
             (Some("#"), Some("HELP")) => help = words.nth(1).unwrap_or_default(),
             (Some("#"), Some("TYPE")) => {
                 let name = words.next().unwrap_or_default();

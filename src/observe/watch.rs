@@ -1,15 +1,15 @@
-//! What is timed from its beginning to its end, whichever way it ends.
+//! Timers of requests and provider calls. They count when dropped, so that none is missed.
 
 use std::time::Instant;
 
 use super::{Metrics, labels};
 use crate::domain::generation::Modality;
 
-/// The outcome of what was dropped before its end: a caller who hung up, a cancel, a stop.
+/// Outcome of work that was dropped: the caller hung up, a cancel, a stop.
 const DROPPED: &str = "dropped";
 
 impl Metrics {
-    /// A request has come. `route` is a template of the route table.
+    /// Starts the timer of a request. `route` is a template of the route table.
     pub fn request(&self, method: &'static str, route: &str) -> RequestWatch {
         self.0.series.in_flight.inc();
         RequestWatch {
@@ -23,7 +23,7 @@ impl Metrics {
         }
     }
 
-    /// A provider is called.
+    /// Starts the timer of a provider call.
     pub fn provider_call(
         &self,
         provider: &str,
@@ -43,7 +43,7 @@ impl Metrics {
     }
 }
 
-/// A request on its way. Counted when it is dropped.
+/// A request in progress, counted on drop.
 pub struct RequestWatch {
     metrics: Metrics,
     labels: labels::Route,
@@ -74,7 +74,7 @@ impl Drop for RequestWatch {
     }
 }
 
-/// A provider's call on its way. Counted when it is dropped.
+/// A provider call in progress, counted on drop.
 pub struct ProviderWatch {
     metrics: Metrics,
     labels: labels::Call,
@@ -83,7 +83,7 @@ pub struct ProviderWatch {
 }
 
 impl ProviderWatch {
-    /// It ended, well (`ok`) or with a kind of error.
+    /// `outcome` is `ok` or a kind of error.
     pub fn ended(mut self, outcome: &'static str) {
         self.outcome = outcome;
     }

@@ -3,6 +3,8 @@
 //!
 //! Not here: where a vendor's response has them.
 
+use std::{collections::BTreeMap, mem::take};
+
 use base64::{
     Engine as _, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
@@ -13,7 +15,7 @@ use serde_json::{Map, Value};
 use super::{DeltaSink, ProviderError, http::classify::clean_id, surrogates::Joiner};
 use crate::{
     domain::{
-        conversation::{Delta, Json, Part},
+        conversation::{Choice, Delta, Json, Part},
         usage::{MAX_COUNT, TokenCounts},
     },
     memory::{self, Reservation},
@@ -35,7 +37,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub struct PartBuffer<'a> {
     parts: Vec<Part>,
     bytes: usize,
-    surrogates: Joiner,
+    /// By choice.
+    surrogates: BTreeMap<Option<u32>, Joiner>,
+    /// The choice of the next piece, of an answer with several, and that of the last one.
+    choice: Option<u32>,
+    entered: Option<u32>,
     sink: Option<&'a DeltaSink>,
     reserved: Option<Reservation>,
 }
@@ -46,7 +52,9 @@ impl<'a> PartBuffer<'a> {
         Self {
             parts: Vec::new(),
             bytes: 0,
-            surrogates: Joiner::default(),
+            surrogates: BTreeMap::new(),
+            choice: None,
+            entered: None,
             sink,
             reserved: memory::reservation(),
         }
@@ -59,7 +67,8 @@ impl<'a> PartBuffer<'a> {
 
     /// Adds a piece. Fails above 4 MiB in all.
     pub fn push(&mut self, piece: Delta) -> Result<(), ProviderError> {
-        for piece in self.surrogates.join(piece) {
+        let surrogates = self.surrogates.entry(self.choice).or_default();
+        for piece in surrogates.join(piece) {
             self.push_joined(piece)?;
         }
         Ok(())
@@ -80,6 +89,7 @@ impl<'a> PartBuffer<'a> {
         if nothing && !(signed && matches!(piece, Delta::Thinking(_))) {
             return Ok(());
         }
+        self.mark_choice()?;
         match (&piece, self.parts.last()) {
             (Delta::Arguments(_), Some(Part::ToolCall(_))) => {}
             (Delta::Arguments(_), _) => {
@@ -88,6 +98,27 @@ impl<'a> PartBuffer<'a> {
             _ => self.close(),
         }
         self.add(piece)
+    }
+
+    /// The pieces that follow are of this choice.
+    pub const fn enter(&mut self, choice: u32) {
+        self.choice = Some(choice);
+    }
+
+    /// Adds a marker where another choice begins or continues.
+    fn mark_choice(&mut self) -> Result<(), ProviderError> {
+        match self.choice.filter(|_| self.choice != self.entered) {
+            Some(index) => {
+                self.entered = self.choice;
+                let finish_reason = None;
+                let choice = Choice {
+                    index,
+                    finish_reason,
+                };
+                self.add(choice.into())
+            }
+            None => Ok(()),
+        }
     }
 
     /// A call without arguments is one with none: no client parses an empty text.
@@ -138,11 +169,15 @@ impl<'a> PartBuffer<'a> {
     }
 
     pub fn end(mut self) -> Vec<Part> {
-        if let Some(piece) = self.surrogates.end() {
-            // A few bytes more are no matter of the cap.
-            let _within = self.push_joined(piece);
+        for (choice, mut surrogates) in take(&mut self.surrogates) {
+            self.choice = choice;
+            if let Some(piece) = surrogates.end() {
+                // A few bytes may exceed the cap.
+                let _within = self.push_joined(piece);
+            }
+            let _within = self.mark_choice();
+            self.close();
         }
-        self.close();
         self.parts
     }
 }

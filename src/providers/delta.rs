@@ -38,6 +38,14 @@ struct State {
     is_closed: bool,
 }
 
+impl State {
+    /// Whether the caller was sent any piece: the marker of a choice is none.
+    fn has_delivered(&self) -> bool {
+        let mut parts = self.delivered.parts.iter();
+        parts.any(|part| part.choice().is_none())
+    }
+}
+
 impl DeltaSink {
     /// `visibility`: the pieces that the reader of the channel sends to the caller.
     pub fn channel(visibility: Visibility) -> (Self, Deltas) {
@@ -81,7 +89,7 @@ impl DeltaSink {
         };
         if !is_open {
             state.caller_gone = true;
-        } else if bytes > 0 && self.visibility.shows(&piece) {
+        } else if piece.choice().is_some() || bytes > 0 && self.visibility.shows(&piece) {
             state.delivered.usage.uncounted_bytes += bytes;
             piece.add_to(&mut state.delivered.parts);
         }
@@ -90,7 +98,7 @@ impl DeltaSink {
     /// Ends the delivery if anything was delivered, and returns whether it has.
     pub fn close(&self) -> bool {
         let mut state = self.state();
-        state.is_closed = !state.delivered.parts.is_empty();
+        state.is_closed = state.has_delivered();
         state.is_closed
     }
 
@@ -123,14 +131,13 @@ impl DeltaSink {
     }
 
     pub fn has_delivered(&self) -> bool {
-        !self.state().delivered.parts.is_empty()
+        self.state().has_delivered()
     }
 
     /// The pieces that the caller was sent, with the counts so far; `None` if there are none.
     pub fn delivered(&self) -> Option<TextAnswer> {
         let state = self.state();
-        let delivered = &state.delivered;
-        (!delivered.parts.is_empty()).then(|| delivered.clone())
+        state.has_delivered().then(|| state.delivered.clone())
     }
 
     /// When the first piece came.

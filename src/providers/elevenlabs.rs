@@ -19,7 +19,7 @@ use super::{
     http::{
         HttpClient, JsonPost, RequestJson, SPEECH_CAP, SetupError,
         base_url::{BaseUrlError, VersionPath, endpoint},
-        classify, secret_header,
+        secret_header,
     },
     setup::{Adapters, Setup},
 };
@@ -194,11 +194,9 @@ impl SpeechProvider for ElevenLabs {
             timeout: self.timeout,
         };
         let answer = self.http.post_json(post).await?;
-        if !answer.head().is_success() {
-            let (head, body) = answer.error_json().await;
-            let error_info = errors::error_info(body.as_ref());
-            return Err(classify::answered(&self.name, &head, &error_info));
-        }
+        let answer = answer
+            .error_for_status(&self.name, errors::error_info)
+            .await?;
         let request_id = answer.head().request_id.clone();
         Ok(SpeechAnswer {
             parts: vec![answer.file(SPEECH_CAP).await?],

@@ -2,7 +2,7 @@
 //!
 //! The message for clients ([`ProviderError::message`]) and the detail for the log
 //! ([`ProviderError::detail`]) are separate: an upstream body may echo a prompt, which the log must
-//! not have, or part of a key, which nobody must.
+//! not have, or part of a key, which must not be shown.
 
 use std::{fmt, time::Duration};
 

@@ -180,6 +180,16 @@ impl<'a> AnswerBuilder<'a> {
         self.push(Delta::Text(text.to_owned()))
     }
 
+    /// The choices that were asked for.
+    pub fn choices(&self) -> u32 {
+        self.call.choices()
+    }
+
+    /// The pieces that follow are of this choice.
+    pub const fn enter(&mut self, choice: u32) {
+        self.parts.enter(choice);
+    }
+
     /// Begins a call, by the caller's name of the function; one without an id gets one.
     pub fn call(&mut self, mut call: ToolCall) -> Result<(), ProviderError> {
         call.name = self.call.replaced_names.original(call.name);
@@ -203,7 +213,7 @@ impl<'a> AnswerBuilder<'a> {
         }
     }
 
-    /// Whether the answer has its one call already, of a vendor that cannot be told to make no more.
+    /// Whether the answer already has its only call, if the vendor cannot limit the number of calls.
     pub fn has_only_call(&self) -> bool {
         self.has_one_call && self.calls().next().is_some()
     }
@@ -217,11 +227,16 @@ impl<'a> AnswerBuilder<'a> {
         self.call.is_dialogue
     }
 
+    /// Whether the caller was sent any piece.
+    pub fn has_delivered(&self) -> bool {
+        self.parts.has_delivered()
+    }
+
     /// Whether nothing has been answered but thoughts.
     pub fn is_empty(&self) -> bool {
         let thought = |part: &Part| match part {
             Part::Thinking { .. } | Part::Redacted { .. } => true,
-            Part::Opaque { block } => block["type"] == "reasoning",
+            Part::Opaque { block } => block["type"] == "reasoning" || part.choice().is_some(),
             _ => false,
         };
         self.parts.parts().iter().all(thought)
@@ -254,11 +269,8 @@ impl<'a> AnswerBuilder<'a> {
     /// The whole answer. An answer with calls ends for tools, whatever the vendor says. One without
     /// a text or a call is a failure, unless thinking was delivered or the provider counted output.
     pub fn finish(self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
-        let stop = match (self.early.clone().unwrap_or(stop), self.calls().next()) {
-            (Stop::Done, Some(_)) => Stop::Tools,
-            (Stop::Tools, None) => Stop::Done,
-            (stop, _) => stop,
-        };
+        let stop = self.early.clone().unwrap_or(stop);
+        let stop = stop.corrected(self.calls().next().is_some());
         if self.is_empty() && !self.parts.has_delivered() && !self.was_billed(&usage, &stop) {
             return Err(self.head.failed("empty answer"));
         }

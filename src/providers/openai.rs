@@ -83,17 +83,14 @@ impl TextProvider for OpenAi {
     ) -> Result<TextAnswer, ProviderError> {
         let settings = self.models.get(&call.model).cloned().unwrap_or_default();
         let streaming = deltas.is_some();
-        let (url, body) = match settings.api {
-            Api::Chat => (&self.chat_url, request::json(call, &settings, streaming)?),
-            Api::Responses => {
-                let body = responses::request::json(call, &settings, streaming)?;
-                (&self.responses_url, body)
-            }
+        let url = match settings.api {
+            Api::Chat => &self.chat_url,
+            Api::Responses => &self.responses_url,
         };
         let post = JsonPost {
             url: url.clone(),
             headers: self.headers.clone(),
-            body,
+            body: request::json(call, &settings, streaming)?,
             timeout: self.timeout,
         };
         let (http, name) = (&self.http, &self.name);

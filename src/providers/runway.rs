@@ -26,7 +26,7 @@ use super::{
     http::{
         Answer, HttpClient, JsonPost, RequestJson, SetupError, TEXT_BODY_CAP,
         base_url::{BaseUrlError, VersionPath, endpoint},
-        classify, secret_header,
+        secret_header,
     },
     setup::{Adapters, Setup},
 };
@@ -141,11 +141,6 @@ impl Runway {
         let headers = self.headers.clone();
         self.http.bare(method, url, headers, self.timeout).await
     }
-
-    async fn refusal(&self, answer: Answer) -> ProviderError {
-        let (head, body) = answer.error_json().await;
-        classify::answered(&self.name, &head, &response::error_info(body.as_ref()))
-    }
 }
 
 #[async_trait]
@@ -167,9 +162,9 @@ impl VideoProvider for Runway {
             timeout: self.timeout,
         };
         let answer = self.http.post_json(post).await?;
-        if !answer.head().is_success() {
-            return Err(self.refusal(answer).await);
-        }
+        let answer = answer
+            .error_for_status(&self.name, response::error_info)
+            .await?;
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
         task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
@@ -182,9 +177,9 @@ impl VideoProvider for Runway {
         if answer.head().status == 404 {
             return Ok(VideoStatus::Gone);
         }
-        if !answer.head().is_success() {
-            return Err(self.refusal(answer).await);
-        }
+        let answer = answer
+            .error_for_status(&self.name, response::error_info)
+            .await?;
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
         response::status(&self.name, &head, &root)
@@ -193,10 +188,12 @@ impl VideoProvider for Runway {
     /// Deletes the output of a finished task. An unknown task counts as cancelled.
     async fn cancel(&self, task: &str) -> Result<(), ProviderError> {
         let answer = self.bare(Method::DELETE, task).await?;
-        if answer.head().is_success() || answer.head().status == 404 {
-            return Ok(());
+        if answer.head().status != 404 {
+            answer
+                .error_for_status(&self.name, response::error_info)
+                .await?;
         }
-        Err(self.refusal(answer).await)
+        Ok(())
     }
 }
 

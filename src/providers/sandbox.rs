@@ -3,17 +3,16 @@
 //! Makes a server without any key usable, and a client's error handling testable. Deterministic:
 //! the same call gets the same answer.
 
-mod art;
 mod edit;
 pub mod fault;
 mod film;
 pub mod image;
+mod picture;
 mod seed;
 pub mod speech;
 pub mod text;
 mod tools;
 pub mod video;
-mod voice;
 
 use std::{sync::Arc, time::Duration};
 

@@ -25,7 +25,7 @@ use super::{
     http::{
         HttpClient, IMAGE_CAP, SetupError,
         base_url::{BaseUrlError, VersionPath, endpoint},
-        classify::{self, Head},
+        classify::Head,
         form::Form,
         secret_header,
     },
@@ -158,11 +158,9 @@ impl Stability {
             .http
             .post_form(url, headers, form, self.timeout)
             .await?;
-        if !answer.head().is_success() {
-            let (head, body) = answer.error_json().await;
-            let error_info = errors::error_info(body.as_ref());
-            return Err(classify::answered(&self.name, &head, &error_info));
-        }
+        let answer = answer
+            .error_for_status(&self.name, errors::error_info)
+            .await?;
         let read = |head: &Head, root| Ok((image(head, &root)?, head.request_id.clone()));
         answer.json_files(ONE_IMAGE_BODY_CAP, read).await
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{DeltaSink, ProviderError};
 use crate::domain::{
-    conversation::{Conversation, Part, ReplacedNames, Sampling, Stop, texts},
+    conversation::{Conversation, Part, ReplacedNames, Sampling, Stop, choices, texts},
     json::Members,
     request::Original,
     usage::TokenCounts,
@@ -20,8 +20,10 @@ pub struct TextCall {
     pub conversation: Released<Conversation>,
     /// Upper bound of the tokens of its images.
     pub image_tokens: usize,
-    /// Upper bound of output tokens; always sent.
+    /// Upper bound of output tokens of each choice; always sent.
     pub max_tokens: u32,
+    /// Choices that the caller's body asks for; 0: one.
+    pub n: u32,
     /// What vendors refuse more input tokens than; `None`: not known.
     pub max_input_tokens: Option<u32>,
     pub sampling: Sampling,
@@ -37,6 +39,10 @@ pub struct TextCall {
 }
 
 impl TextCall {
+    pub fn choices(&self) -> u32 {
+        self.n.max(1)
+    }
+
     /// Drops what only a submission needs, once the provider has accepted one.
     pub fn release(&self) {
         self.conversation.release();
@@ -90,9 +96,9 @@ pub struct TextAnswer {
 }
 
 impl TextAnswer {
-    /// The visible text.
+    /// The visible text; of several choices, that of the first.
     pub fn text(&self) -> String {
-        texts(&self.parts, "")
+        texts(choices(&self.parts)[0].1, "")
     }
 
     /// Bytes of all that was written.

@@ -17,7 +17,7 @@ impl Service {
         Ok(self.0.store.account_settings(caller.account_id).await?)
     }
 
-    /// What of a change this server does not have.
+    /// Returns the settings of a change that name no model of this server.
     pub fn change_violations(&self, change: &AccountChange) -> Vec<FieldError> {
         let unknown = |(modality, target): &(Modality, Option<Target>)| {
             let none = Target::default();
@@ -29,7 +29,6 @@ impl Service {
         change.defaults.iter().filter_map(unknown).collect()
     }
 
-    /// Changes the account's settings.
     pub async fn change_account(
         &self,
         caller: &Caller,
@@ -48,7 +47,7 @@ impl Service {
         let changed = store
             .merge_defaults(caller.account_id, &defaults.into())
             .await?;
-        self.0.read_keys.forget_account(caller.account_id);
+        self.0.key_cache.remove_account(caller.account_id);
         Ok(changed)
     }
 }

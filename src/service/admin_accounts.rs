@@ -1,4 +1,4 @@
-//! What the operator does with accounts: making, listing, suspending them.
+//! The operator's management of accounts.
 
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -7,15 +7,24 @@ use crate::{
     domain::{
         ids::{AccountId, ApiKeyId, UserId},
         page::{Page, PageRequest},
-        request::{AccountRequest, password_violations},
+        request::{AccountRequest, AccountUpdate, KeyRequest, password_violations},
         validate::{FieldCode, FieldError},
     },
     store::{
         accounts::{AccountRecord, NewAccount, USERS_EMAIL_KEY, UserRow},
-        keys::ApiKeyRecord,
+        deletion::Closed,
+        keys::{ApiKeyRecord, KeyReplacement},
         sessions::NewPassword,
     },
 };
+
+/// Generations whose content one step of an erasure removes.
+const ERASED_AT_ONCE: i64 = 500;
+
+fn email_is_taken() -> ServiceError {
+    let message = "belongs to an account already";
+    ServiceError::invalid(FieldError::new("email", FieldCode::NotAllowed, message))
+}
 
 impl Service {
     async fn hashed(&self, password: SecretString) -> Result<String, ServiceError> {
@@ -23,7 +32,7 @@ impl Service {
         self.0.passwords.hash(turn, password).await
     }
 
-    /// Makes an account with its first user and its first grant.
+    /// Creates an account with its first user and its first grant.
     pub async fn create_account(
         &self,
         request: &AccountRequest,
@@ -42,13 +51,46 @@ impl Service {
             Err(error) if error.is_constraint(USERS_EMAIL_KEY) => None,
             made => made?,
         };
-        made.ok_or_else(|| {
-            let message = "belongs to an account already";
-            ServiceError::invalid(FieldError::new("email", FieldCode::NotAllowed, message))
-        })
+        made.ok_or_else(email_is_taken)
     }
 
-    /// Sets a user's password and ends all of the user's sessions; answers how many.
+    /// Changes an account's name and its first user's email.
+    pub async fn update_account(
+        &self,
+        account: AccountId,
+        change: &AccountUpdate,
+    ) -> Result<AccountRecord, ServiceError> {
+        ServiceError::any(change.violations())?;
+        let (email, name) = (change.email.as_deref(), change.name.as_deref());
+        match self.0.store.update_account(account, email, name).await {
+            Err(error) if error.is_constraint(USERS_EMAIL_KEY) => Err(email_is_taken()),
+            Err(error) => Err(error.into()),
+            Ok(false) => Err(ServiceError::NotFound),
+            Ok(true) => self.account(account).await,
+        }
+    }
+
+    /// Deletes an account; [`Self::erase_deleted`] then removes the content of its generations.
+    pub async fn delete_account(&self, account: AccountId) -> Result<AccountRecord, ServiceError> {
+        self.require_running()?;
+        match self.0.store.close_account(account, self.now()).await? {
+            Closed::Done => self.account(account).await,
+            Closed::NoAccount => Err(ServiceError::NotFound),
+            Closed::IsOperators => {
+                let message = "is an operator's account; revoke the operator first";
+                let error = FieldError::new("id", FieldCode::NotAllowed, message);
+                Err(ServiceError::invalid(error))
+            }
+        }
+    }
+
+    /// Removes content and files of some generations of deleted accounts. Returns whether there
+    /// may be more.
+    pub async fn erase_deleted(&self) -> Result<bool, ServiceError> {
+        Ok(self.0.runner.erase_deleted(ERASED_AT_ONCE).await?)
+    }
+
+    /// Sets a user's password and ends all of the user's sessions. Returns their number.
     pub async fn reset_password(
         &self,
         user: UserId,
@@ -67,7 +109,6 @@ impl Service {
         ended.ok_or(ServiceError::NotFound)
     }
 
-    /// The user of an email.
     pub async fn user(&self, email: &str) -> Result<UserRow, ServiceError> {
         let user = self.0.store.user_by_email(email).await?;
         user.ok_or(ServiceError::NotFound)
@@ -87,8 +128,8 @@ impl Service {
         Ok(self.0.store.accounts(email, page).await?)
     }
 
-    /// Suspends an account or lets it go on. A suspended account's tokens are refused; its
-    /// running work finishes.
+    /// Suspends or resumes an account. A suspended account's tokens are refused; its running work
+    /// finishes.
     pub async fn set_suspended(
         &self,
         account: AccountId,
@@ -104,7 +145,28 @@ impl Service {
         account.ok_or(ServiceError::NotFound)
     }
 
-    /// Revokes a key of any account, at once and for ever.
+    /// Replaces a key's name, abilities and limits.
+    pub async fn replace_key(
+        &self,
+        account: AccountId,
+        id: ApiKeyId,
+        request: &KeyRequest,
+    ) -> Result<ApiKeyRecord, ServiceError> {
+        ServiceError::any(self.key_violations(request))?;
+        let new = KeyReplacement {
+            name: &request.name,
+            abilities: &request.abilities.names(),
+            rate_limit_per_minute: request.rate_limit_per_minute,
+            expires_at: request.expires_at,
+            spend_limit: request.spend_limit,
+            spend_period: request.spend_period,
+        };
+        let now = self.now();
+        let key = self.0.store.replace_key(account, id, &new, now).await?;
+        key.ok_or(ServiceError::NotFound)
+    }
+
+    /// Revokes a key of any account, immediately and permanently.
     pub async fn revoke_key_of(
         &self,
         account: AccountId,

@@ -1,8 +1,8 @@
-//! Tokens of the operator's own systems: who calls, making, revoking.
+//! Admin tokens of the operator's own systems.
 
 use secrecy::SecretString;
 
-use super::{Service, ServiceError, TokenRefusal, auth::Authenticated};
+use super::{Service, ServiceError, TokenRefusal, auth::Caller};
 use crate::{
     domain::{
         ids::AdminTokenId,
@@ -12,13 +12,13 @@ use crate::{
     store::admin::AdminTokenRecord,
 };
 
-/// Whose token came to a route of the operator. The request is counted either way.
+/// The owner of the token of a request to the operator's routes, which is counted.
 #[derive(Debug)]
 pub enum Presented {
-    /// A token of the operator's systems, with how its limit stands.
+    /// An admin token, and its rate limit after the request.
     Operator(AdminTokenId, RateState),
-    /// A customer's, who may not, unless it is the session of an operator.
-    Customer(Authenticated),
+    /// A customer's token: permitted only if it is the session of an operator.
+    Customer(Caller),
 }
 
 impl Service {
@@ -31,7 +31,8 @@ impl Service {
     ) -> Result<Presented, ServiceError> {
         let refused = |why| Err(ServiceError::Token(why));
         let Some(BearerToken::Admin(digest)) = BearerToken::parse(token) else {
-            return Ok(Presented::Customer(self.authenticate(token, counts).await?));
+            let caller = self.authenticate(token, counts, false).await?;
+            return Ok(Presented::Customer(caller));
         };
         let now = self.0.clock.now();
         match self.0.store.present_admin(digest, now).await? {
@@ -43,7 +44,7 @@ impl Service {
         }
     }
 
-    /// Makes an admin token; its plain text is in this answer only.
+    /// Creates an admin token; its plain text is only in this response.
     pub async fn create_admin_token(
         &self,
         name: &str,
@@ -63,7 +64,7 @@ impl Service {
         Ok(self.0.store.admin_tokens().await?)
     }
 
-    /// Revokes an admin token, at once and for ever.
+    /// Revokes an admin token, immediately and permanently.
     pub async fn revoke_admin_token(
         &self,
         id: AdminTokenId,

@@ -1,8 +1,14 @@
 //! Who calls, and what they may do.
+//!
+//! A request by a cached key starts as if the key were unchanged. The statement of its hold checks
+//! the key and counts the request. If it places no hold, [`Caller::confirm`] does both before it is
+//! answered. So a key that has ended gets no answer, on any server, and each request counts once,
+//! even if its sender hangs up.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use chrono::{DateTime, Utc};
+use tokio::sync::oneshot;
 
 use super::{Service, ServiceError, TokenRefusal, generations::ability_of};
 use crate::{
@@ -40,12 +46,14 @@ pub struct Caller {
     capped: bool,
     /// The account's default providers and models, by modality.
     defaults: serde_json::Value,
+    /// The rate limit after the request, if the token was read for it.
+    rate: Option<RateState>,
     /// A key that was not read for this request.
-    pub(super) presumed: Option<Arc<Presumed>>,
+    cached: Option<Arc<CachedKey>>,
 }
 
 impl Caller {
-    pub(super) fn of_key(key: &AuthenticatedKey) -> Self {
+    fn of_key(key: &AuthenticatedKey) -> Self {
         Self {
             account_id: key.account_id,
             credential: Credential::ApiKey(key.id),
@@ -56,20 +64,9 @@ impl Caller {
             suspended: key.suspended,
             capped: key.spend_limit.is_some(),
             defaults: key.defaults.clone(),
-            presumed: None,
+            rate: None,
+            cached: None,
         }
-    }
-
-    /// The key by which the caller is only presumed to be who it was.
-    pub const fn presumed(&self) -> Option<&Arc<Presumed>> {
-        self.presumed.as_ref()
-    }
-
-    /// Whether the key is still to be read, and the request to be counted.
-    pub fn is_open(&self) -> bool {
-        self.presumed
-            .as_ref()
-            .is_some_and(|presumed| presumed.is_open())
     }
 
     /// Whether a request is planned alike for both.
@@ -116,6 +113,16 @@ impl Caller {
         Ok(())
     }
 
+    /// Refuses a request over the rate limit.
+    pub fn check_rate(&self) -> Result<(), ServiceError> {
+        match self.rate() {
+            Some(rate) if rate.retry_after_seconds.is_some() => {
+                Err(ServiceError::RateLimited(rate))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether it is a key with a spend limit.
     pub fn is_capped(&self) -> bool {
         self.capped
@@ -131,34 +138,49 @@ impl Caller {
     }
 }
 
-/// A good token, and its request counted.
-#[derive(Debug)]
-pub struct Authenticated {
-    pub caller: Caller,
-    /// How the limit stands after this request.
-    pub rate: RateState,
-}
-
 impl Service {
-    /// Checks a bearer token and counts the request, unless it is a session's that `counts` not:
-    /// a part of one that was counted. Whether the request is over the limit is
-    /// in [`Authenticated::rate`]: the caller is known either way.
+    /// The caller by which an operator reads an account of a customer, also a suspended one.
+    pub async fn view_as(
+        &self,
+        operator: &Caller,
+        account: AccountId,
+    ) -> Result<Caller, ServiceError> {
+        operator.require_active()?;
+        if !operator.operator {
+            return Err(ServiceError::AdminRequired);
+        }
+        Ok(Caller {
+            account_id: self.account(account).await?.id,
+            defaults: serde_json::Value::Null,
+            ..operator.clone()
+        })
+    }
+
+    /// Checks a bearer token and counts the request; `counts` is `false` for a part of a session's
+    /// request that was counted. [`Caller::check_rate`] refuses a request over the limit.
+    /// `may_defer`: a cached key may be checked later, see [`Caller::confirm`].
     pub async fn authenticate(
         &self,
         token: &str,
         counts: bool,
-    ) -> Result<Authenticated, ServiceError> {
+        may_defer: bool,
+    ) -> Result<Caller, ServiceError> {
         let refused = |why| Err(ServiceError::Token(why));
         let now = self.0.clock.now();
         match BearerToken::parse(token) {
             // An admin token is good for /v1/admin only.
             None | Some(BearerToken::Admin(_)) => refused(TokenRefusal::Invalid),
-            Some(BearerToken::ApiKey(digest)) => self.authenticate_key(digest).await,
+            Some(BearerToken::ApiKey(digest)) => {
+                match may_defer.then(|| self.cached_caller(digest)).flatten() {
+                    Some(caller) => Ok(caller),
+                    None => self.authenticate_key(digest).await,
+                }
+            }
             Some(BearerToken::Session(digest)) => {
                 let Some(session) = self.0.store.present_session(digest, counts, now).await? else {
                     return refused(TokenRefusal::Invalid);
                 };
-                let caller = Caller {
+                Ok(Caller {
                     account_id: session.account_id,
                     credential: Credential::Session(session.id),
                     user_id: Some(session.user_id),
@@ -168,21 +190,15 @@ impl Service {
                     suspended: session.suspended,
                     capped: false,
                     defaults: session.defaults,
-                    presumed: None,
-                };
-                Ok(Authenticated {
-                    caller,
-                    rate: session.rate,
+                    rate: Some(session.rate),
+                    cached: None,
                 })
             }
         }
     }
 
     /// Reads a key and counts the request.
-    pub(super) async fn authenticate_key(
-        &self,
-        digest: TokenDigest,
-    ) -> Result<Authenticated, ServiceError> {
+    async fn authenticate_key(&self, digest: TokenDigest) -> Result<Caller, ServiceError> {
         let now = self.0.clock.now();
         let Some(key) = self.0.store.authenticate_key(digest, now).await? else {
             return Err(ServiceError::Token(TokenRefusal::Invalid));
@@ -194,10 +210,119 @@ impl Service {
                 TokenRefusal::Expired
             }));
         };
-        let caller = Caller::of_key(&key);
+        let caller = Caller {
+            rate: Some(rate),
+            ..Caller::of_key(&key)
+        };
         if rate.retry_after_seconds.is_none() && !key.suspended {
-            self.0.read_keys.remember(digest, Arc::new(key), now);
+            self.0.key_cache.insert(digest, Arc::new(key), now);
         }
-        Ok(Authenticated { caller, rate })
+        Ok(caller)
+    }
+}
+
+/// The key of a request, from the cache. A request that is dropped before it was counted is counted
+/// then.
+struct CachedKey {
+    service: Service,
+    presumed: Arc<Presumed>,
+}
+
+impl fmt::Debug for CachedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.presumed.fmt(f)
+    }
+}
+
+impl Drop for CachedKey {
+    fn drop(&mut self) {
+        if self.presumed.is_uncounted() {
+            let (service, digest) = (self.service.clone(), self.presumed.digest);
+            service.0.key_cache.remove(&digest);
+            self.service.0.runner.spawn(async move {
+                // A failure is the database's; there is no caller to answer.
+                let _ = service.authenticate_key(digest).await;
+            });
+        }
+    }
+}
+
+impl CachedKey {
+    /// Reads the key of a request that has placed no hold, and counts the request.
+    async fn read(&self) -> Result<Caller, ServiceError> {
+        let (service, presumed) = (self.service.clone(), &self.presumed);
+        let digest = presumed.digest;
+        service.0.key_cache.remove(&digest);
+        presumed.set_counting(true);
+        let (read, reading) = oneshot::channel();
+        // Completes also if the caller hangs up.
+        self.service.0.runner.spawn(async move {
+            let _ = read.send(service.authenticate_key(digest).await);
+        });
+        let ended = |_| ServiceError::Internal("reading a key ended without a result".to_owned());
+        let reading = reading.await.unwrap_or_else(|error| Err(ended(error)));
+        presumed.settle(reading.as_ref().ok().and_then(Caller::rate));
+        reading
+    }
+}
+
+impl Service {
+    /// The caller by a key that is in the cache.
+    fn cached_caller(&self, digest: TokenDigest) -> Option<Caller> {
+        let key = self.0.key_cache.get(&digest, self.0.clock.now())?;
+        let presumed = Arc::new(Presumed::new(digest, Arc::clone(&key))?);
+        let service = self.clone();
+        Some(Caller {
+            cached: Some(Arc::new(CachedKey { service, presumed })),
+            ..Caller::of_key(&key)
+        })
+    }
+}
+
+impl Caller {
+    /// Whether the key is still to be read, and the request to be counted.
+    pub fn is_unconfirmed(&self) -> bool {
+        let cached = self.cached.as_ref();
+        cached.is_some_and(|cached| cached.presumed.is_open())
+    }
+
+    /// Reads a cached key and counts the request, unless a hold has done both. Returns the caller as
+    /// it is now, if the key was read.
+    pub async fn confirm(&self) -> Result<Option<Self>, ServiceError> {
+        let Some(cached) = self.cached.as_ref().filter(|_| self.is_unconfirmed()) else {
+            return Ok(None);
+        };
+        let caller = cached.read().await?;
+        caller.check_rate()?;
+        caller.require_active()?;
+        Ok(Some(caller))
+    }
+
+    /// Ends a request uncounted, because the database is unavailable.
+    pub(super) fn leave_uncounted(&self) {
+        if let Some(cached) = &self.cached {
+            cached.presumed.settle(None);
+        }
+    }
+
+    /// The cached key, for the hold.
+    pub(super) fn presumed(&self) -> Option<Arc<Presumed>> {
+        self.cached
+            .as_ref()
+            .map(|cached| Arc::clone(&cached.presumed))
+    }
+
+    /// Has the next request of a cached key read it.
+    pub(super) fn forget_key(&self) {
+        if let Some(cached) = &self.cached {
+            let cache = &cached.service.0.key_cache;
+            cache.remove(&cached.presumed.digest);
+        }
+    }
+
+    /// The rate limit after the request; `None` until a cached key was read.
+    pub fn rate(&self) -> Option<RateState> {
+        let counted = || self.cached.as_ref()?.presumed.counted();
+        self.rate.or_else(counted)
     }
 }

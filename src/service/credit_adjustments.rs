@@ -1,4 +1,4 @@
-//! What the operator does with credits: grants, adjustments, refunds.
+//! The operator's grants, adjustments and refunds.
 
 use super::{Service, ServiceError};
 use crate::{
@@ -14,12 +14,11 @@ use crate::{
     },
 };
 
-/// A movement, made now or before.
+/// A movement of credits.
 #[derive(Debug)]
 pub struct Movement {
-    /// Its entry in the ledger.
     pub entry: LedgerEntry,
-    /// Whether it was made now.
+    /// Whether this request made it, rather than an earlier one.
     pub moved: bool,
 }
 
@@ -28,8 +27,8 @@ fn invalid(param: &str, code: FieldCode, message: impl Into<String>) -> ServiceE
 }
 
 impl Service {
-    /// Moves credits by the operator's hand. One reference is one movement of an account: the
-    /// same one again answers the first entry, another one is refused.
+    /// Moves credits. A reference stands for one movement of an account: repeating it returns the
+    /// first entry, another movement with it is refused.
     pub async fn move_credits(
         &self,
         account: AccountId,
@@ -78,7 +77,6 @@ impl Service {
         }
     }
 
-    /// Whose a generation is.
     pub async fn account_of(&self, id: GenerationId) -> Result<AccountId, ServiceError> {
         let account = self.0.store.account_of(id).await?;
         account.ok_or(ServiceError::NotFound)

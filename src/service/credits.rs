@@ -1,4 +1,4 @@
-//! What the account owns and how it moved.
+//! Balance and ledger of the caller's account.
 
 use super::{Service, ServiceError, auth::Caller};
 use crate::{
@@ -10,12 +10,10 @@ use crate::{
 };
 
 impl Service {
-    /// How the caller's account stands.
     pub async fn balance(&self, caller: &Caller) -> Result<Balance, ServiceError> {
         Ok(self.0.store.balance(caller.account_id).await?)
     }
 
-    /// The movements of the caller's account.
     pub async fn ledger(
         &self,
         caller: &Caller,

@@ -6,7 +6,7 @@ use crate::{
     store::{credits::Balance, generations::SpendLimit},
 };
 
-/// A hold that does not fit below the request's own `max_cost`.
+/// Explains a hold above the request's own `max_cost`.
 pub(super) fn above_max_cost(
     required: Credits,
     max_cost: Credits,
@@ -16,7 +16,7 @@ pub(super) fn above_max_cost(
     short(ShortOf::MaxCost, required, max_cost, balance, ceiling)
 }
 
-/// A hold that does not fit into what is available.
+/// Explains a hold above the available balance.
 pub(super) fn above_available(
     required: Credits,
     balance: Balance,
@@ -30,8 +30,8 @@ pub(super) fn above_available(
     short(of, required, balance.available(), balance, ceiling)
 }
 
-/// A hold that does not fit below the key's own cap. That only holds are in the way is told to SDKs
-/// alone, which try again by themselves.
+/// Explains a hold above the key's spend limit. Only SDKs, which retry by themselves, get the case
+/// that it would fit without other holds.
 pub(super) fn above_spend_limit(
     required: Credits,
     cap: SpendLimit,
@@ -46,7 +46,7 @@ pub(super) fn above_spend_limit(
     };
     let short = short(of, required, cap.left(), balance, ceiling);
     CreditsShort {
-        // What would fit must fit the balance too.
+        // The affordable value must fit the balance too.
         affordable: ceiling.affordable(cap.left().min(balance.available())),
         ..short
     }

@@ -1,13 +1,12 @@
-//! Forms of the console that create something: each counts once, however often it is sent.
+//! Forms of the console that create something: once, however often they are sent.
 
 use super::ServiceError;
 use crate::store::StoreError;
 
-/// What a request created, now or before.
 #[derive(Debug)]
 pub enum Created<T> {
     Now(T),
-    /// The same form created it before.
+    /// The same form created it in an earlier request.
     Before(T),
 }
 

@@ -1,4 +1,4 @@
-//! From a request to a generation: replay, plan, hold.
+//! Turns a request into a generation: replay, plan, hold.
 
 mod attempts;
 mod dialogue;
@@ -10,33 +10,37 @@ mod refusal;
 mod template;
 mod wait_queue;
 
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
 pub use attempts::IdempotentRequest;
 pub use estimate::Estimate;
 pub use hold_wait::HoldQueues;
 
-use super::{CreditsShort, Service, ServiceError, WaitPlace, auth::Caller, explain};
+use super::{Service, ServiceError, WaitPlace, auth::Caller, explain};
 use crate::{
     domain::{
+        catalogue::{Model, ModelKind},
+        credits::Credits,
         generation::{Generation, Status, Surface},
         ids::GenerationId,
+        pricing::Ceiling,
         request::GenerationRequest,
         share::ShareReached,
     },
-    jobs::{Call, Handle, Permits, Refused, Started, UndecidedAttempt, Work},
+    jobs::{Call, Handle, Permits, Started, UndecidedAttempt, Work},
+    memory,
     providers::DeltaSink,
-    store::generations::NewGeneration,
+    store::{StoreError, generations::NewGeneration},
 };
 use hold_wait::HoldWait;
+use inputs::FoundInput;
 use plan::Plan;
 
-/// The outcome of a request.
 pub enum Submitted {
     /// A new generation, held and running in this process.
     New(Box<Generation>, Handle),
-    /// A new generation, held and queued for any worker. With the place to wait for its end that
-    /// was taken before the hold, if its caller must wait.
+    /// A new generation, held and queued for any worker. If its caller waits for the end, with the
+    /// place that was taken before the hold.
     Queued(Box<Generation>, Option<WaitPlace>),
     /// The generation that the idempotency key created before.
     Replay(GenerationId),
@@ -44,31 +48,31 @@ pub enum Submitted {
     Joined(GenerationId),
 }
 
-/// The outcome of one try.
-enum Tried {
-    Submitted(Submitted),
-    /// Too few credits, and the row that was not created.
-    Short(Box<CreditsShort>, Box<NewGeneration>),
-}
-
-impl Tried {
-    fn of(
-        result: Result<Submitted, ServiceError>,
-        new: NewGeneration,
-    ) -> Result<Self, ServiceError> {
-        match result {
-            Ok(submitted) => Ok(Self::Submitted(submitted)),
-            Err(ServiceError::CreditsShort(short)) => Ok(Self::Short(short, Box::new(new))),
-            Err(error) => Err(error),
-        }
+impl Submitted {
+    /// Whether another request created the generation.
+    pub const fn is_replay(&self) -> bool {
+        matches!(self, Self::Replay(_) | Self::Joined(_))
     }
 }
 
+/// A planned request, with the row that its hold creates.
+struct Prepared<'a> {
+    model: &'a Model,
+    ceiling: Ceiling,
+    max_cost: Option<Credits>,
+    /// Whether its output is limited only by what the caller can pay for.
+    unlimited: bool,
+    /// Inputs that are not stored yet.
+    inputs: Vec<FoundInput>,
+    /// Lent to the task that places the hold.
+    work: Arc<Work>,
+}
+
 impl Service {
-    /// Holds the ceiling of the cost and starts the work, or finds what the same request created
-    /// before. `deltas`: where the pieces of a streamed text go. `respond_async`: the caller does
-    /// not wait, so that it is a job. A request of an SDK may wait for credits on hold; `waiting`
-    /// is called before it does.
+    /// Holds the maximum cost and starts the work, or finds the generation that the same request
+    /// created before. `deltas` receives the pieces of a streamed text. `respond_async`: the caller
+    /// does not wait, so the generation counts as a job. A request of an SDK may wait for credits on
+    /// hold; `waiting` is called before it does.
     pub async fn generate(
         &self,
         caller: &Caller,
@@ -78,43 +82,45 @@ impl Service {
         respond_async: bool,
         waiting: impl Fn() + Send + Copy,
     ) -> Result<Submitted, ServiceError> {
-        let confirmed;
-        let mut caller = caller;
-        if request.has_template() || !request.inputs().is_empty() {
-            confirmed = self.confirmed(caller).await?;
-            caller = &confirmed;
-        }
-        let Some(presumed) = caller.presumed() else {
-            let generating =
-                self.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
-            return generating.await;
+        // Of a request that may be planned again a copy is kept, if there is memory.
+        let copied = memory::reservation().filter(|_| caller.is_unconfirmed());
+        let has_room = copied
+            .as_ref()
+            .is_none_or(|copied| copied.try_add(request.copied_bytes()));
+        // A copy would keep the inputs in memory while the generation runs.
+        let needs_key = request.has_template() || !request.inputs().is_empty();
+        let confirmed = if needs_key || !has_room {
+            caller.confirm().await?
+        } else {
+            None
         };
-        let again = (request.clone(), deltas.as_ref().map(DeltaSink::another));
+        let caller = confirmed.as_ref().unwrap_or(caller);
+        // The defaults of a cached key may have changed: its request is then planned again.
+        let again = caller
+            .is_unconfirmed()
+            .then(|| (request.clone(), deltas.as_ref().map(DeltaSink::another)));
         let generating =
             self.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
-        let refused = match generating.await {
-            Err(ServiceError::Store(error)) => return Err(ServiceError::Store(error)),
-            Err(ServiceError::Unconfirmed(record, error)) => {
-                return Err(ServiceError::Unconfirmed(record, error));
-            }
-            Err(error) if presumed.is_open() => error,
-            done => return done,
+        let (error, (request, deltas)) = match (generating.await, again) {
+            (Err(error), Some(again)) if caller.is_unconfirmed() => (error, again),
+            (done, _) => return done,
         };
-        let known = self.settle_presumed(presumed).await?;
-        known.caller.require_active()?;
-        if !matches!(refused, ServiceError::NotAsPresumed) && known.caller.plans_like(caller) {
-            return Err(refused);
+        if let ServiceError::Store(StoreError::Unavailable(_)) | ServiceError::Unconfirmed(..) =
+            error
+        {
+            caller.leave_uncounted();
+            return Err(error);
         }
-        let (request, deltas) = again;
-        self.try_generate(
-            &known.caller,
-            request,
-            idempotent,
-            deltas,
-            respond_async,
-            waiting,
-        )
-        .await
+        match caller.confirm().await? {
+            Some(known)
+                if matches!(error, ServiceError::NotAsPresumed) || !known.plans_like(caller) =>
+            {
+                let generating =
+                    self.try_generate(&known, request, idempotent, deltas, respond_async, waiting);
+                generating.await
+            }
+            _ => Err(error),
+        }
     }
 
     async fn try_generate(
@@ -142,117 +148,58 @@ impl Service {
             Surface::Generate => None,
             _ => Some(HoldWait::new(self, caller, waiting)),
         };
-        let mut plan = self.plan(caller, request, deltas).await?;
-        plan.job |= respond_async;
+        let plan = self.plan(caller, request, deltas).await?;
+        let mut plan = self.prepare(caller, plan, surface, respond_async, idempotent);
         if let Some(wait) = &mut wait {
             // Its caller waits for the job, which must not begin without a place to wait.
-            if plan.call.is_none() && !wait.take_place() {
+            if plan.work.call.is_none() && !wait.take_place() {
                 return Err(ServiceError::Overloaded);
             }
             let required = (!plan.unlimited).then(|| plan.ceiling.hold());
             if wait.enter(required).await? {
-                self.replan(caller, &mut plan).await?;
+                self.replan(caller, &mut plan, idempotent).await?;
             }
         }
-        let mut row = None;
         loop {
             if self.is_draining() {
                 return Err(ServiceError::ShuttingDown);
             }
-            let tried = self.submit(
-                caller,
-                surface,
-                &mut plan,
-                row.take(),
-                idempotent,
-                attempt.clone(),
-            );
-            let (short, refused) = match tried.await? {
-                Tried::Submitted(Submitted::Queued(record, _)) => {
+            let placing = self.place(caller, &mut plan, idempotent, attempt.clone());
+            let short = match placing.await {
+                Ok(Submitted::Queued(record, _)) => {
                     return Ok(Submitted::Queued(record, wait.and_then(|wait| wait.place)));
                 }
-                Tried::Submitted(submitted) => return Ok(submitted),
-                Tried::Short(short, refused) => (short, refused),
+                Err(ServiceError::CreditsShort(short)) => short,
+                placed => return placed,
             };
-            let again = async {
-                let Some(wait) = &mut wait else {
-                    return Ok(false);
-                };
-                while wait.may_try_again(&short).await? {
-                    if self.replan(caller, &mut plan).await? {
-                        return Ok(true);
-                    }
+            let mut fits = false;
+            if let Some(wait) = &mut wait {
+                while !fits && wait.may_try_again(&short).await? {
+                    fits = self.replan(caller, &mut plan, idempotent).await?;
                 }
-                Ok::<_, ServiceError>(false)
-            };
-            if !again.await? {
+            }
+            if !fits {
                 return Err(if self.is_draining() {
                     ServiceError::ShuttingDown
                 } else {
                     ServiceError::CreditsShort(short)
                 });
             }
-            row = Some(refused);
         }
     }
 
-    /// One try to hold and start. `row`: what a try before it was refused.
-    async fn submit(
+    /// Tries once to place the hold and start the work.
+    async fn place(
         &self,
         caller: &Caller,
-        surface: Surface,
-        plan: &mut Plan<'_>,
-        row: Option<Box<NewGeneration>>,
+        plan: &mut Prepared<'_>,
         idempotent: Option<&IdempotentRequest>,
         attempt: Option<Arc<UndecidedAttempt>>,
-    ) -> Result<Tried, ServiceError> {
+    ) -> Result<Submitted, ServiceError> {
         let permits = match self.permits(caller, plan) {
             Ok(permits) => permits,
-            Err(reached) => {
-                let before = self.at_share(caller, reached, idempotent).await?;
-                return Ok(Tried::Submitted(before));
-            }
+            Err(reached) => return self.at_share(caller, reached, idempotent).await,
         };
-        let new = match row {
-            None => {
-                self.new_generation(caller, plan, surface, idempotent)
-                    .await?
-            }
-            Some(row) => self.renewed(*row, plan, idempotent),
-        };
-        if plan.call.is_some() && permits.is_none() {
-            let busy = self.provider_busy(caller, surface, plan, idempotent);
-            return Tried::of(busy.await, new);
-        }
-        let run = plan.call.take().zip(permits);
-        match self.0.runner.start(Work { new, run, attempt }).await? {
-            Started::Running(record, handle) => {
-                Ok(Tried::Submitted(Submitted::New(Box::new(record), handle)))
-            }
-            Started::Queued(mut record) => {
-                // That it waits for a free worker is shown by lookups only.
-                record.status = Status::Processing;
-                Ok(Tried::Submitted(Submitted::Queued(Box::new(record), None)))
-            }
-            Started::Refused(refused) => {
-                let Refused { why, new, call } = *refused;
-                plan.call = call;
-                let ceiling = &plan.ceiling;
-                let refused = self.refused(caller, surface, why, ceiling, idempotent);
-                Tried::of(refused.await, new)
-            }
-        }
-    }
-
-    /// Checks what needs no statement of its own, and builds the row that the hold will create, of
-    /// which the plan's texts and parameters become part.
-    async fn new_generation(
-        &self,
-        caller: &Caller,
-        plan: &mut Plan<'_>,
-        surface: Surface,
-        idempotent: Option<&IdempotentRequest>,
-    ) -> Result<NewGeneration, ServiceError> {
         let hold = plan.ceiling.hold();
         if let Some(max_cost) = plan.max_cost.filter(|max| hold > *max) {
             let (balance, jobs) = self.0.store.balance_and_jobs(caller.account_id).await?;
@@ -260,74 +207,132 @@ impl Service {
             let short = explain::above_max_cost(hold, max_cost, balance, &plan.ceiling);
             return Err(ServiceError::CreditsShort(Box::new(short)));
         }
-        self.keep_inputs(caller, plan).await?;
+        if plan.work.call.is_some() && permits.is_none() {
+            return self.provider_busy(caller, plan, idempotent).await;
+        }
+        if !plan.inputs.is_empty() {
+            // No file is stored for a request that its caller cannot pay.
+            if let Err(error) = self.check_spendable(caller, plan).await {
+                // A concurrent request with the same key may have been first.
+                let before = self.submitted_before(caller, idempotent).await?;
+                return before.ok_or(error);
+            }
+            self.keep_inputs(caller, plan).await?;
+        }
+        let starting = self.0.runner.start(&plan.work, permits, attempt);
+        Ok(match starting.await? {
+            Started::Running(record, handle) => Submitted::New(Box::new(record), handle),
+            Started::Queued(mut record) => {
+                // Only lookups show that it waits for a free worker.
+                record.status = Status::Processing;
+                Submitted::Queued(Box::new(record), None)
+            }
+            Started::Refused(why) => return self.refused(caller, plan, why, idempotent).await,
+        })
+    }
+
+    /// Adds the row that the hold creates.
+    fn prepare<'a>(
+        &self,
+        caller: &Caller,
+        plan: Plan<'a>,
+        surface: Surface,
+        respond_async: bool,
+        idempotent: Option<&IdempotentRequest>,
+    ) -> Prepared<'a> {
         let id = self.0.ids.next(self.0.clock.now());
         let now = id.created_at();
-        let queued = plan.call.is_none();
-        let waits = queued && !self.0.runner.has_free_worker();
-        Ok(NewGeneration {
+        let is_queued = plan.call.is_none();
+        let new = NewGeneration {
             id,
             account_id: caller.account_id,
             credential: caller.credential,
-            presumed: caller.presumed().cloned(),
+            presumed: caller.presumed(),
             modality: plan.model.modality(),
             surface,
             provider: plan.model.provider.clone(),
             model: plan.model.id.clone(),
-            prompt: mem::take(&mut plan.prompt),
-            system_prompt: plan.system_prompt.take(),
-            negative_prompt: plan.negative_prompt.take(),
-            parameters: plan.parameters.take(),
+            streamed: plan.is_streamed(),
+            prompt: plan.prompt,
+            system_prompt: plan.system_prompt,
+            negative_prompt: plan.negative_prompt,
+            parameters: plan.parameters,
             template: plan.template,
             pricing: serde_json::json!(plan.model.prices()),
-            hold,
-            streamed: plan.is_streamed(),
-            instance: (!queued).then(|| self.0.runner.instance()),
-            deadline: queued.then(|| now + self.0.settings.job_deadline),
-            status: if waits {
-                Status::Pending
-            } else {
-                Status::Processing
-            },
-            job: plan.job,
+            hold: plan.ceiling.hold(),
+            instance: (!is_queued).then(|| self.0.runner.instance()),
+            deadline: is_queued.then(|| now + self.0.settings.job_deadline),
+            status: self.first_status(is_queued),
+            job: plan.job || respond_async,
             max_jobs: self.0.settings.max_jobs_per_account,
             idempotency: idempotent.map(|request| self.binding(request, id)),
             now,
-        })
+        };
+        Prepared {
+            model: plan.model,
+            ceiling: plan.ceiling,
+            max_cost: plan.max_cost,
+            unlimited: plan.unlimited,
+            inputs: plan.inputs,
+            work: Arc::new(Work {
+                new,
+                call: plan.call,
+            }),
+        }
     }
 
-    /// A row that was refused, as it is created now.
-    fn renewed(
+    /// `pending` if no worker is free for a queued job.
+    fn first_status(&self, is_queued: bool) -> Status {
+        if is_queued && !self.0.runner.has_free_worker() {
+            Status::Pending
+        } else {
+            Status::Processing
+        }
+    }
+
+    /// Adapts a plan to the time and the credits of another try. `false`: holds still leave too
+    /// little for a dialogue without a limit.
+    async fn replan(
         &self,
-        mut row: NewGeneration,
-        plan: &Plan<'_>,
+        caller: &Caller,
+        plan: &mut Prepared<'_>,
         idempotent: Option<&IdempotentRequest>,
-    ) -> NewGeneration {
-        if let Some(Call::Text(work)) = &plan.call {
-            row.parameters["max_tokens"] = work.call.max_tokens.into();
+    ) -> Result<bool, ServiceError> {
+        let Some(Work { new, call }) = Arc::get_mut(&mut plan.work) else {
+            return Err(ServiceError::Internal(
+                "a refused hold is in use".to_owned(),
+            ));
+        };
+        let mut fits = true;
+        if let (true, ModelKind::Text(text), Ceiling::Text(ceiling), Some(Call::Text(work))) =
+            (plan.unlimited, &plan.model.kind, &mut plan.ceiling, call)
+        {
+            fits = self.replan_text(caller, text, ceiling, work).await?;
+            new.parameters["max_tokens"] = work.call.max_tokens.into();
         }
-        let id = self.0.ids.next(self.0.clock.now());
-        let now = id.created_at();
-        NewGeneration {
-            id,
-            hold: plan.ceiling.hold(),
-            deadline: row.deadline.map(|_| now + self.0.settings.job_deadline),
-            idempotency: idempotent.map(|request| self.binding(request, id)),
-            now,
-            ..row
-        }
+        new.id = self.0.ids.next(self.0.clock.now());
+        new.now = new.id.created_at();
+        new.hold = plan.ceiling.hold();
+        new.status = self.first_status(new.instance.is_none());
+        new.deadline = new.deadline.map(|_| new.now + self.0.settings.job_deadline);
+        new.idempotency = idempotent.map(|request| self.binding(request, new.id));
+        Ok(fits)
     }
 
-    /// The permits for a call that begins now, without waiting; `None` if it is a job for a worker
-    /// or the provider is at its limit.
-    fn permits(&self, caller: &Caller, plan: &Plan<'_>) -> Result<Option<Permits>, ShareReached> {
-        if plan.call.is_none() {
+    /// Takes the permits for a call that begins now, without waiting. `None` if it is a job for a
+    /// worker, or the provider is at its limit.
+    fn permits(
+        &self,
+        caller: &Caller,
+        plan: &Prepared<'_>,
+    ) -> Result<Option<Permits>, ShareReached> {
+        if plan.work.call.is_none() {
             return Ok(None);
         }
         let (account, provider) = (caller.account_id, &plan.model.provider);
         let synchronous = &self.0.synchronous;
         let mut request = None;
-        if !plan.job {
+        if !plan.work.new.job {
             let reached = || ShareReached {
                 most: synchronous.per_key(),
                 provider: None,

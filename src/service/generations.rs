@@ -1,33 +1,39 @@
-//! Finding generations, waiting for them, cancelling and deleting them.
+//! Lookups of generations, waits for their end, cancels and deletions.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
-use super::{Service, ServiceError, WaitPlace, auth::Caller};
+use super::{Service, ServiceError, WaitPlace, auth::Caller, generate::Submitted};
 use crate::{
     domain::{
         ability::Ability,
         dialect::Answer,
-        generation::{Generation, Modality},
+        generation::{Generation, Modality, Status},
         ids::GenerationId,
         page::{Page, PageRequest},
     },
-    jobs::{Cancel, Handle},
+    jobs::Cancel,
+    memory,
     store::history::HistoryFilter,
 };
 
-/// When the database is asked again about a generation that another process runs, at the latest.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// How soon about a text or an image, which tells nobody of its end unless it is a job. The longer
-/// it takes, the less a moment matters.
-const LOOK_AGAIN_SOON: Duration = Duration::from_millis(250);
+/// Maximum interval at which the row of a generation that another process runs is read again.
+const MAX_POLL: Duration = Duration::from_secs(5);
+/// Minimum interval for a text or an image, whose end is notified only if it is a job. The interval
+/// grows with the wait.
+const MIN_POLL: Duration = Duration::from_millis(250);
+/// Pause of a persistent wait while the database is unavailable.
+const DATABASE_RETRY: Duration = Duration::from_secs(1);
 
-/// Longer than any generation runs that somebody waits for.
+/// Memory of the stored answer that is being read: 4 MiB as text, and parsed.
+const ANSWER_BYTES: usize = 12 << 20;
+
+/// Longer than any generation runs whose caller waits.
 const LONGEST: Duration = Duration::from_hours(6);
 
-/// The ability that making, cancelling and deleting a generation of this type needs.
+/// The ability that creating, cancelling and deleting a generation of this type requires.
 pub const fn ability_of(modality: Modality) -> Ability {
     match modality {
         Modality::Text => Ability::GenerateText,
@@ -40,24 +46,13 @@ pub const fn ability_of(modality: Modality) -> Ability {
 /// A generation that was waited for.
 #[derive(Debug)]
 pub struct Found {
-    /// As it is now.
     pub generation: Generation,
-    /// Whether the wait was as long as was asked for: until the end, or the whole time. Not where
-    /// too many wait already, or a stop cut it short.
+    /// Whether the wait lasted until the end or the timeout. `false` if too many requests wait, or
+    /// the server stops.
     pub waited: bool,
 }
 
-impl Found {
-    const fn waited(generation: Generation) -> Self {
-        Self {
-            generation,
-            waited: true,
-        }
-    }
-}
-
 impl Service {
-    /// One generation of the caller's account.
     pub async fn generation(
         &self,
         caller: &Caller,
@@ -67,7 +62,7 @@ impl Service {
         found.ok_or(ServiceError::NotFound)
     }
 
-    /// Passes the answers of these generations of the caller's account to `read`, one at a time.
+    /// Passes the answers of these generations of the caller's account to `read`, one by one.
     pub async fn each_answer(
         &self,
         caller: &Caller,
@@ -76,138 +71,189 @@ impl Service {
     ) -> Result<(), ServiceError> {
         let permit = self.0.answers.acquire(caller.account_id).await;
         let _permit = permit.ok_or(ServiceError::Overloaded)?;
+        let reserved = memory::reservation();
+        let has_room = reserved
+            .as_ref()
+            .is_none_or(|reserved| reserved.try_add(ANSWER_BYTES));
+        if !has_room {
+            return Err(ServiceError::Overloaded);
+        }
         let store = &self.0.store;
         Ok(store.each_answer(caller.account_id, ids, read).await?)
     }
 
-    /// One generation of the caller's account, or what is left of it if it was deleted.
-    pub async fn generation_or_remains(
-        &self,
-        caller: &Caller,
-        id: GenerationId,
-    ) -> Result<Generation, ServiceError> {
-        let store = &self.0.store;
-        let found = store.generation_including_deleted(caller.account_id, id);
-        found.await?.ok_or(ServiceError::NotFound)
-    }
-
-    /// One generation of any account, or what is left of a deleted one: for the operator.
+    /// A generation of any account, for the operator; of a deleted one what remains.
     pub async fn any_generation(&self, id: GenerationId) -> Result<Generation, ServiceError> {
         let (store, account) = (&self.0.store, self.account_of(id).await?);
         let found = store.generation_including_deleted(account, id).await?;
         found.ok_or(ServiceError::NotFound)
     }
 
-    /// The same, waiting at most `wait` until it is finished; then as it is. `waiting` is called
-    /// before it waits. Where too many wait already, and once the server stops, it is answered at
-    /// once.
+    /// One generation of the caller's account once it is finished, or as it is after `timeout`, or at
+    /// once if too many requests wait already or the server stops. `on_wait` is called before it
+    /// waits.
     pub async fn generation_within(
         &self,
         caller: &Caller,
         id: GenerationId,
-        wait: Duration,
-        waiting: impl FnOnce() + Send,
+        timeout: Duration,
+        on_wait: impl Fn() + Send,
     ) -> Result<Found, ServiceError> {
-        self.generation_from(caller, id, wait, None, waiting).await
+        self.wait(caller, id, timeout, None, false, on_wait).await
     }
 
-    /// As [`Self::generation_within`], with a place to wait that may have been taken before.
-    async fn generation_from(
+    /// Returns the record of a request's generation as it is now.
+    pub async fn record_of(
         &self,
         caller: &Caller,
-        id: GenerationId,
-        wait: Duration,
-        mut place: Option<WaitPlace>,
-        waiting: impl FnOnce() + Send,
-    ) -> Result<Found, ServiceError> {
-        let begun = Instant::now();
-        let until = begun + wait;
-        let mut waiting = Some(waiting);
-        let waiter = self.0.runner.waiter(id);
-        loop {
-            // The handle first: a generation that ends between the two is then seen as ended.
-            let handle = self.0.runner.handle(id);
-            let generation = self.generation(caller, id).await?;
-            let rest = until.saturating_duration_since(Instant::now());
-            if generation.status.is_finished() || rest.is_zero() {
-                return Ok(Found::waited(generation));
-            }
-            if let Some(waiting) = waiting.take() {
-                place = place.or_else(|| self.0.waits.try_acquire(caller.account_id));
-                if place.is_some() {
-                    waiting();
-                }
-            }
-            let stopping = self.0.runner.stopping();
-            if place.is_none() || stopping.is_cancelled() {
-                return Ok(Found {
-                    generation,
-                    waited: false,
-                });
-            }
-            match handle {
-                Some(handle) => {
-                    let finished = tokio::time::timeout(rest, handle.finished());
-                    let finished = stopping.run_until_cancelled(finished).await;
-                    if let Some(Ok(Some(record))) = finished {
-                        return Ok(Found::waited(record.as_ref().clone()));
+        submitted: Submitted,
+    ) -> Result<(Submitted, Generation), ServiceError> {
+        let record = match &submitted {
+            Submitted::New(record, _) | Submitted::Queued(record, _) => record.as_ref().clone(),
+            Submitted::Replay(id) | Submitted::Joined(id) => self.generation(caller, *id).await?,
+        };
+        Ok((submitted, record))
+    }
+
+    /// Waits until the generation of a request has ended. If it does not, because the server stops
+    /// or too many requests wait, the error names the generation. `persistent`: the status of the
+    /// response is sent, so that only the end, or a stop of the server, ends the wait. `on_wait` is
+    /// called before it waits.
+    pub async fn wait_for_end(
+        &self,
+        caller: &Caller,
+        submitted: Submitted,
+        persistent: bool,
+        on_wait: impl Fn() + Send,
+    ) -> Result<Generation, ServiceError> {
+        let is_replay = matches!(submitted, Submitted::Replay(_));
+        let is_new = matches!(submitted, Submitted::New(..));
+        let (id, timeout, place) = match submitted {
+            Submitted::New(record, handle) => {
+                on_wait();
+                tokio::select! {
+                    biased;
+                    ended = handle.finished() => if let Some(ended) = ended {
+                        return Ok(Arc::unwrap_or_clone(ended));
+                    },
+                    () = self.0.runner.given_up() => {
+                        return Err(ServiceError::StoppedWaiting(record));
                     }
                 }
-                None => {
-                    let pause = match generation.modality {
-                        Modality::Text | Modality::Image => {
-                            (begun.elapsed() / 8).clamp(LOOK_AGAIN_SOON, LOOK_AGAIN)
-                        }
-                        Modality::Video | Modality::Audio => LOOK_AGAIN,
-                    };
-                    let ended = tokio::time::timeout(rest.min(pause), waiter.woken());
-                    let _stopped = stopping.run_until_cancelled(ended).await;
-                }
+                // Its task ended without a record: the record is in the database, unless the
+                // database refused it.
+                (record.id, Duration::ZERO, None)
             }
-        }
-    }
-
-    /// The handle of a generation that runs in this process.
-    pub fn running(&self, id: GenerationId) -> Option<Handle> {
-        self.0.runner.handle(id)
-    }
-
-    /// What an idempotency key made, waiting for its end as the first request does; unfinished
-    /// only where the server stops. `waiting` is called before it waits.
-    pub async fn replay(
-        &self,
-        caller: &Caller,
-        id: GenerationId,
-        waiting: impl FnOnce() + Send,
-    ) -> Result<Generation, ServiceError> {
-        let wait = self.0.settings.idempotency_wait;
-        let found = self.generation_within(caller, id, wait, waiting).await?;
-        let found = found.generation;
-        if found.status.is_finished() || self.is_draining() {
-            Ok(found)
-        } else {
-            Err(ServiceError::IdempotencyInProgress)
-        }
-    }
-
-    /// Waits for the end of a generation as its first request does. An error names the generation
-    /// if the server stops, or if too many wait already and there is no `place`. `waiting` is called
-    /// before it waits.
-    pub async fn ended(
-        &self,
-        caller: &Caller,
-        id: GenerationId,
-        place: Option<WaitPlace>,
-        waiting: impl FnOnce() + Send,
-    ) -> Result<Generation, ServiceError> {
-        let found = self.generation_from(caller, id, LONGEST, place, waiting);
-        let found = found.await?.generation;
-        if found.status.is_finished() {
-            Ok(found)
+            Submitted::Queued(record, place) => (record.id, LONGEST, place),
+            Submitted::Replay(id) => (id, self.0.settings.idempotency_wait, None),
+            Submitted::Joined(id) => (id, LONGEST, None),
+        };
+        let timeout = if persistent { LONGEST } else { timeout };
+        let waiting = self.wait(caller, id, timeout, place, persistent, on_wait);
+        let found = match waiting.await {
+            Err(ServiceError::NotFound) if persistent || !is_replay => {
+                return self.remains(caller, id).await;
+            }
+            found => found?,
+        };
+        let generation = Box::new(found.generation);
+        Err(if generation.status.is_finished() {
+            return Ok(*generation);
         } else if self.is_draining() {
-            Err(ServiceError::StoppedWaiting(Box::new(found)))
+            ServiceError::StoppedWaiting(generation)
+        } else if is_replay {
+            ServiceError::IdempotencyInProgress
+        } else if is_new {
+            ServiceError::Internal("a task ended without settling its generation".to_owned())
         } else {
-            Err(ServiceError::TooManyWait(Box::new(found)))
+            ServiceError::TooManyWait(generation)
+        })
+    }
+
+    /// Returns a failed generation that was deleted; an error for a completed one.
+    pub async fn remains(
+        &self,
+        caller: &Caller,
+        id: GenerationId,
+    ) -> Result<Generation, ServiceError> {
+        let store = &self.0.store;
+        let found = store.generation_including_deleted(caller.account_id, id);
+        match found.await? {
+            Some(remains) if remains.status == Status::Failed => Ok(remains),
+            Some(_) => Err(ServiceError::Deleted),
+            None => Err(ServiceError::Lost),
+        }
+    }
+
+    /// `place`: the permit to wait, if it was taken before. `persistent`: waits also without one, and
+    /// while the database is unavailable.
+    async fn wait(
+        &self,
+        caller: &Caller,
+        id: GenerationId,
+        longest: Duration,
+        mut place: Option<WaitPlace>,
+        persistent: bool,
+        on_wait: impl Fn() + Send,
+    ) -> Result<Found, ServiceError> {
+        let begun = Instant::now();
+        let until = begun + longest;
+        let (waiter, stopping) = (self.0.runner.waiter(id), self.0.runner.stopping());
+        let found = |generation, waited| Found { generation, waited };
+        let mut has_waited = false;
+        loop {
+            // Get the handle first, so that a generation that ends in between is seen as ended.
+            let handle = self.0.runner.handle(id);
+            let generation = match self.generation(caller, id).await {
+                Err(ServiceError::Store(_))
+                    if persistent && (handle.is_some() || !stopping.is_cancelled()) =>
+                {
+                    sleep(DATABASE_RETRY).await;
+                    continue;
+                }
+                found => found?,
+            };
+            let rest = until.saturating_duration_since(Instant::now());
+            if generation.status.is_finished() || rest.is_zero() {
+                return Ok(found(generation, true));
+            }
+            if place.is_none() {
+                place = self.0.waits.try_acquire(caller.account_id);
+            }
+            let may_wait = persistent || place.is_some();
+            // A persistent wait continues while this process still works on the generation.
+            let is_stopping = stopping.is_cancelled() && (!persistent || handle.is_none());
+            if !may_wait || is_stopping {
+                return Ok(found(generation, false));
+            }
+            if !has_waited {
+                has_waited = true;
+                on_wait();
+            }
+            let is_local = handle.is_some();
+            let ended = async {
+                match handle {
+                    Some(handle) => handle.finished().await,
+                    None => {
+                        waiter.woken().await;
+                        None
+                    }
+                }
+            };
+            let pause = match generation.modality {
+                _ if is_local => rest,
+                Modality::Text | Modality::Image => (begun.elapsed() / 8).clamp(MIN_POLL, MAX_POLL),
+                Modality::Video | Modality::Audio => MAX_POLL,
+            };
+            let ended = timeout(rest.min(pause), ended);
+            let ended = if is_local && persistent {
+                Some(ended.await)
+            } else {
+                stopping.run_until_cancelled(ended).await
+            };
+            if let Some(Ok(Some(record))) = ended {
+                return Ok(found(Arc::unwrap_or_clone(record), true));
+            }
         }
     }
 
@@ -225,9 +271,9 @@ impl Service {
             .await?)
     }
 
-    /// Ends an unfinished generation: free, unless some of its text was delivered. A text that is
-    /// read on for its counts, or that another server streams, may still be unfinished when this
-    /// returns.
+    /// Ends an unfinished generation, without a charge unless some of its text was delivered. A text
+    /// whose response is read to its end for the token counts, or that another server streams, may
+    /// still be unfinished when this returns.
     pub async fn cancel(
         &self,
         caller: &Caller,
@@ -245,7 +291,7 @@ impl Service {
         }
     }
 
-    /// Removes a finished generation's prompt and result for good.
+    /// Removes the prompt and the result of a finished generation permanently.
     pub async fn delete(&self, caller: &Caller, id: GenerationId) -> Result<(), ServiceError> {
         let found = self.generation(caller, id).await?;
         caller.require(ability_of(found.modality))?;
@@ -257,7 +303,7 @@ impl Service {
             .delete_generation(caller.account_id, id, now)
             .await?
         {
-            // The link to a file must not outlive this answer.
+            // Links to its files must stop working with this response.
             self.0.runner.remove_files(id).await;
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! API keys: making, listing, revoking.
+//! API keys.
 
 use chrono::{DateTime, Utc};
 use secrecy::SecretString;
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     domain::{
-        form_token::FormToken,
+        form_token::{self, FormToken},
         ids::{AccountId, ApiKeyId},
         page::{Page, PageRequest},
         request::KeyRequest,
@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Service {
-    /// What is wrong with a key that is asked for now.
+    /// Checks a request for a key against the time of now.
     pub fn key_violations(&self, request: &KeyRequest) -> Vec<FieldError> {
         let past = request.expires_at.filter(|at| *at <= self.now());
         let error = |_| {
@@ -37,8 +37,8 @@ impl Service {
         past.map(error).into_iter().collect()
     }
 
-    /// Makes a key; its plain text is in this answer only. `by` is who asks for it, and must
-    /// still be a caller when the key is stored; `None`: the operator.
+    /// Creates a key; its plain text is only in this response. `by`: the credential that creates it,
+    /// which must be valid when the key is stored; `None`: the operator.
     pub async fn create_key(
         &self,
         account: AccountId,
@@ -50,8 +50,8 @@ impl Service {
         Ok((key, token.secret))
     }
 
-    /// Creates the key that a form of the console stands for, unless it exists: the form may be
-    /// sent again, to any server.
+    /// Creates the key of a form of the console, unless it exists: the form may be sent again, to any
+    /// server.
     pub async fn create_key_by_form(
         &self,
         caller: &Caller,
@@ -59,7 +59,7 @@ impl Service {
         form: &FormToken,
     ) -> Result<(Created<ApiKeyRecord>, SecretString), ServiceError> {
         let account = caller.account_id;
-        let token = token::api_key_of_form(form, account);
+        let token = form_token::api_key_of_form(form, account);
         let key = create_once(
             || async { self.store_key(account, request, Some(caller), &token).await },
             || async {
@@ -80,7 +80,7 @@ impl Service {
         by: Option<&Caller>,
         token: &NewToken,
     ) -> Result<ApiKeyRecord, ServiceError> {
-        // Its cap would be worth nothing: the new key would have another, or none.
+        // The new key would not share the spend limit.
         if by.is_some_and(Caller::is_capped) {
             return Err(ServiceError::CappedKey);
         }
@@ -111,18 +111,16 @@ impl Service {
         }
     }
 
-    /// The time by which requests are judged.
+    /// The time on the service's clock.
     pub fn now(&self) -> DateTime<Utc> {
         self.0.clock.now()
     }
 
-    /// One key of the caller's account.
     pub async fn key(&self, caller: &Caller, id: ApiKeyId) -> Result<ApiKeyRecord, ServiceError> {
         let key = self.0.store.key(caller.account_id, id, self.now()).await?;
         key.ok_or(ServiceError::NotFound)
     }
 
-    /// The keys of the caller's account.
     pub async fn keys(
         &self,
         caller: &Caller,
@@ -135,7 +133,7 @@ impl Service {
             .await?)
     }
 
-    /// Revokes a key of the caller's account, at once and for ever.
+    /// Revokes a key of the caller's account, immediately and permanently.
     pub async fn revoke_key(
         &self,
         caller: &Caller,

@@ -20,20 +20,18 @@ use crate::{
     },
 };
 
-/// A session just made.
 #[derive(Debug)]
 pub struct LoggedIn {
     pub token: SecretString,
-    /// When the server ends the session.
     pub expires_at: DateTime<Utc>,
-    /// The user: id, email, name.
+    /// Id, email and name.
     pub user: (UserId, String, Option<String>),
-    /// The account: id, name.
+    /// Id and name.
     pub account: (AccountId, String),
 }
 
 impl Service {
-    /// Makes a session. Wrong email and wrong password take the same time and answer alike.
+    /// Creates a session. A wrong email and a wrong password take the same time and get the same error.
     pub async fn login(&self, login: Login, address: Address) -> Result<LoggedIn, ServiceError> {
         let now = self.0.clock.now();
         let turn = self.0.passwords.turn(address, &login.email, now).await?;
@@ -42,21 +40,21 @@ impl Service {
             .await
     }
 
-    /// Runs to its end also when the caller hangs up, so that each attempt gets its verdict.
+    /// Completes also if the caller hangs up, so that each attempt is counted.
     async fn judged<T: Send + 'static>(
         &self,
         attempt: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
     ) -> Result<T, ServiceError> {
         let (done, verdict) = oneshot::channel();
         self.0.runner.spawn(async move {
-            // Whoever asked may be gone.
+            // The caller may have hung up.
             let _ = done.send(attempt.await);
         });
         let gone = |_| ServiceError::Internal("a login ended without a verdict".to_owned());
         verdict.await.map_err(gone)?
     }
 
-    /// The user of these credentials. Failures count, and too many are refused.
+    /// Returns the user of these credentials. Failures are counted, and too many are refused.
     async fn verified(
         &self,
         email: &str,
@@ -109,7 +107,6 @@ impl Service {
         })
     }
 
-    /// Ends the caller's own session.
     pub async fn logout(&self, caller: &Caller) -> Result<(), ServiceError> {
         match caller.credential {
             Credential::Session(id) => Ok(self.0.store.end_session(id, self.0.clock.now()).await?),
@@ -117,7 +114,7 @@ impl Service {
         }
     }
 
-    /// Sets another password for the caller's user and ends the user's other sessions.
+    /// Changes the password of the caller's user and ends the user's other sessions.
     pub async fn change_password(
         &self,
         caller: &Caller,
@@ -155,7 +152,6 @@ impl Service {
         .await
     }
 
-    /// Who the caller is.
     pub async fn identity(&self, caller: &Caller) -> Result<Identity, ServiceError> {
         Ok(self
             .0

@@ -1,4 +1,4 @@
-//! What the operator looks at over all accounts, and who is one.
+//! The operator's reports over all accounts, and the list of operators.
 
 use chrono::{DateTime, Utc};
 
@@ -9,15 +9,14 @@ use crate::{
         limiter::Limiter,
         party::Party,
     },
-    store::operators::{ModelHealth, Spending, UnfinishedJob},
+    store::operators::{ModelHealth, ProviderErrors, Spending, UnfinishedJob},
 };
 
-/// Generations that the health of models is judged by.
+/// Generations from which the health of models and providers is computed.
 const RECENT: i64 = 5_000;
-/// Rows of a report.
 const ROWS: i64 = 100;
 
-/// How many calls a provider has, and may have, at once from this server; `None` without a limit.
+/// Concurrent calls of this server to a provider, and their maximum; `None` without a limit.
 #[derive(Debug)]
 pub struct ProviderCalls {
     pub provider: String,
@@ -25,7 +24,7 @@ pub struct ProviderCalls {
     pub in_use: Option<usize>,
 }
 
-/// By what spending is summed up.
+/// The grouping of a spending report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpendingBy {
     Model,
@@ -33,18 +32,20 @@ pub enum SpendingBy {
 }
 
 impl Service {
-    /// Makes a user an operator, or takes it back.
+    /// Grants or revokes the role of an operator.
     pub async fn set_operator(&self, user: UserId, operator: bool) -> Result<(), ServiceError> {
         let now = self.0.clock.now();
         Ok(self.0.store.set_operator(user, operator, now).await?)
     }
 
-    /// Each provider's calls at this moment, and how the last generations of all servers ended.
+    /// Each provider's calls at this moment, and how the last generations of all servers ended, by
+    /// model and by error.
     pub async fn provider_health(
         &self,
-    ) -> Result<(Vec<ProviderCalls>, Vec<ModelHealth>), ServiceError> {
+    ) -> Result<(Vec<ProviderCalls>, Vec<ModelHealth>, Vec<ProviderErrors>), ServiceError> {
         let _permit = self.report_permit(Party::Operator).await?;
         let health = self.0.store.model_health(RECENT).await?;
+        let errors = self.0.store.provider_errors(RECENT).await?;
         let providers = self.0.catalogue.providers(None).into_iter();
         let calls = providers.map(|name| {
             let limiter = self.0.providers.limiters.get(name);
@@ -56,7 +57,7 @@ impl Service {
                 in_use: limiter.map(in_use),
             }
         });
-        Ok((calls.collect(), health))
+        Ok((calls.collect(), health, errors))
     }
 
     /// The oldest unfinished generations of all accounts, and how many there are.
@@ -64,7 +65,7 @@ impl Service {
         Ok(self.0.store.unfinished_jobs(ROWS).await?)
     }
 
-    /// What was spent on the days from `from` until before `to`.
+    /// Spending on the days from `from` to before `to`.
     pub async fn spending(
         &self,
         by: SpendingBy,

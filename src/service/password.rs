@@ -23,7 +23,8 @@ use crate::{
 };
 
 /// What an unknown email's password is compared with, so that it takes the same time.
-static NOBODY: LazyLock<Option<String>> = LazyLock::new(|| hash("nobody has this password").ok());
+static DUMMY_HASH: LazyLock<Option<String>> =
+    LazyLock::new(|| hash("the password of no user").ok());
 
 /// Failed logins within [`FAILURE_PERIOD`] after which an address waits with all such addresses.
 const MAX_FAILURES: u32 = 3;
@@ -159,7 +160,7 @@ impl Hasher {
     ) -> Result<(bool, Turn), ServiceError> {
         run(turn, move || {
             let known = stored.is_some();
-            let phc = stored.or_else(|| NOBODY.clone()).unwrap_or_default();
+            let phc = stored.or_else(|| DUMMY_HASH.clone()).unwrap_or_default();
             let matches = PasswordHash::new(&phc).is_ok_and(|parsed| {
                 Argon2::default()
                     .verify_password(password.expose_secret().as_bytes(), &parsed)
@@ -195,24 +196,24 @@ mod tests {
     /// same parameters over a hash of the same shape. No clock is asked.
     #[test]
     fn an_unknown_email_costs_what_a_known_one_costs() {
-        let nobody = NOBODY.clone().unwrap();
-        let somebody = hash("correct horse battery").unwrap();
-        let (nobody, somebody) = (
-            PasswordHash::new(&nobody).unwrap(),
-            PasswordHash::new(&somebody).unwrap(),
+        let dummy = DUMMY_HASH.clone().unwrap();
+        let real = hash("correct horse battery").unwrap();
+        let (dummy, real) = (
+            PasswordHash::new(&dummy).unwrap(),
+            PasswordHash::new(&real).unwrap(),
         );
-        assert_eq!(nobody.algorithm.as_str(), "argon2id");
-        assert_eq!(nobody.algorithm, somebody.algorithm);
-        assert_eq!(nobody.version, somebody.version);
-        assert_eq!(nobody.params, somebody.params);
+        assert_eq!(dummy.algorithm.as_str(), "argon2id");
+        assert_eq!(dummy.algorithm, real.algorithm);
+        assert_eq!(dummy.version, real.version);
+        assert_eq!(dummy.params, real.params);
         let lengths = |of: &PasswordHash| {
             let (salt, hash) = (of.salt.as_ref().unwrap(), of.hash.as_ref().unwrap());
             (salt.len(), hash.len())
         };
-        assert_eq!(lengths(&nobody), lengths(&somebody));
+        assert_eq!(lengths(&dummy), lengths(&real));
     }
 
-    /// Guessing the stand-in's password logs nobody in, and gets no other answer.
+    /// The dummy's own password is refused like any other.
     #[tokio::test]
     async fn the_stand_in_is_computed_and_opens_nothing() {
         let hasher = Hasher::new(1);
@@ -221,9 +222,9 @@ mod tests {
             let verified = hasher.verify(turn, password.into(), stored).await;
             verified.unwrap().0
         };
-        assert!(!verify("nobody has this password", None).await);
+        assert!(!verify("the password of no user", None).await);
         // It is a hash that would match, so that the whole comparison is made.
-        assert!(verify("nobody has this password", NOBODY.clone()).await);
-        assert!(!verify("another", NOBODY.clone()).await);
+        assert!(verify("the password of no user", DUMMY_HASH.clone()).await);
+        assert!(!verify("another", DUMMY_HASH.clone()).await);
     }
 }

@@ -1,4 +1,4 @@
-//! Prompt templates: keeping them. How one is applied is in [`super::generate`].
+//! Stored prompt templates. [`super::generate`] applies them.
 
 use super::{
     Service, ServiceError,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Service {
-    /// Stores a template, once for each form of the console.
+    /// Creates a template, once for each form of the console.
     pub async fn create_template(
         &self,
         caller: &Caller,
@@ -38,7 +38,7 @@ impl Service {
         .await
     }
 
-    /// Replaces all of a template by a new version, once for each form of the console.
+    /// Replaces a template with a new version, once for each form of the console.
     pub async fn replace_template(
         &self,
         caller: &Caller,
@@ -75,7 +75,6 @@ impl Service {
         create_once(|| store(digest), find).await
     }
 
-    /// One template of the caller's account.
     pub async fn template(
         &self,
         caller: &Caller,
@@ -85,7 +84,6 @@ impl Service {
         found.ok_or(ServiceError::NotFound)
     }
 
-    /// The templates of the caller's account.
     pub async fn templates(
         &self,
         caller: &Caller,
@@ -94,7 +92,7 @@ impl Service {
         Ok(self.0.store.templates(caller.account_id, page).await?)
     }
 
-    /// Deletes a template. What was made with it stays.
+    /// Deletes a template. Generations that used it remain.
     pub async fn delete_template(
         &self,
         caller: &Caller,

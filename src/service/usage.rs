@@ -11,9 +11,9 @@ use crate::domain::{
 };
 use chrono::TimeDelta;
 
-/// How far a report reaches back unless told.
+/// Default period of a report.
 const DEFAULT_DAYS: TimeDelta = TimeDelta::days(30);
-/// Groups that one report may have.
+/// Maximum number of groups in a report.
 const MAX_GROUPS: usize = 10_000;
 
 #[derive(Debug, Clone)]
@@ -24,14 +24,14 @@ pub struct UsageReport {
 }
 
 impl Service {
-    /// What an account made in a span of creation times.
+    /// Sums the generations of an account by their creation time.
     pub async fn usage(
         &self,
         account: AccountId,
         request: &UsageRequest,
     ) -> Result<UsageReport, ServiceError> {
         let now = self.0.clock.now();
-        // "Up to now" includes what is made at this very moment.
+        // The end is exclusive: "until now" includes this moment.
         let to = request.to.unwrap_or(now + TimeDelta::hours(1));
         let from = request
             .from

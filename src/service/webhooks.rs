@@ -1,4 +1,4 @@
-//! Webhooks: making, listing, deleting, and sending a delivery again.
+//! Webhooks and their deliveries.
 
 use secrecy::SecretString;
 
@@ -10,7 +10,7 @@ use super::{
 use crate::{
     domain::{
         form_token::FormToken,
-        ids::{WebhookDeliveryId, WebhookId},
+        ids::{AccountId, WebhookDeliveryId, WebhookId},
         page::{Page, PageRequest},
         request::WebhookRequest,
         token,
@@ -30,7 +30,7 @@ fn refused(message: impl Into<String>) -> ServiceError {
 }
 
 impl Service {
-    /// Creates a webhook, once for each form of the console; its secret is in this answer only.
+    /// Creates a webhook, once for each form of the console; its secret is only in this response.
     pub async fn create_webhook(
         &self,
         caller: &Caller,
@@ -98,7 +98,6 @@ impl Service {
         }
     }
 
-    /// One webhook of the caller's account.
     pub async fn webhook(
         &self,
         caller: &Caller,
@@ -108,7 +107,6 @@ impl Service {
         webhook.ok_or(ServiceError::NotFound)
     }
 
-    /// The webhooks of the caller's account.
     pub async fn webhooks(
         &self,
         caller: &Caller,
@@ -117,7 +115,7 @@ impl Service {
         Ok(self.0.store.webhooks(caller.account_id, page).await?)
     }
 
-    /// Deletes a webhook of the caller's account; what was not delivered yet is dropped.
+    /// Deletes a webhook of the caller's account and its pending deliveries.
     pub async fn delete_webhook(&self, caller: &Caller, id: WebhookId) -> Result<(), ServiceError> {
         let now = self.0.clock.now();
         let store = &self.0.store;
@@ -128,7 +126,6 @@ impl Service {
         }
     }
 
-    /// The deliveries of a webhook of the caller's account.
     pub async fn deliveries(
         &self,
         caller: &Caller,
@@ -140,17 +137,16 @@ impl Service {
         Ok(store.deliveries(caller.account_id, id, page).await?)
     }
 
-    /// Has a delivery sent again, however it ended before.
+    /// Sends a delivery of an account again, whatever its outcome. `id`: its webhook, if known.
     pub async fn redeliver(
         &self,
-        caller: &Caller,
-        id: WebhookId,
+        account: AccountId,
+        id: Option<WebhookId>,
         delivery: WebhookDeliveryId,
     ) -> Result<DeliveryRecord, ServiceError> {
         self.require_running()?;
         let now = self.0.clock.now();
-        let (store, account) = (&self.0.store, caller.account_id);
-        let delivery = store.redeliver(account, id, delivery, now).await?;
+        let delivery = self.0.store.redeliver(account, id, delivery, now).await?;
         delivery.ok_or(ServiceError::NotFound)
     }
 }

@@ -6,14 +6,13 @@ use serde_json::Value;
 use super::{Store, StoreError};
 use crate::domain::ids::AccountId;
 
-/// An account, as its owner sees it.
+/// The owner's view of an account.
 #[derive(Debug, Clone)]
 pub struct AccountSettings {
     pub id: AccountId,
     pub name: String,
     /// Default providers and models by modality.
     pub defaults: Value,
-    /// When it was made.
     pub created_at: DateTime<Utc>,
 }
 
@@ -28,8 +27,8 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Merges defaults by modality; null clears one. One statement, so that parallel changes
-    /// of different modalities all stay.
+    /// Merges defaults by modality; null clears one. One statement, so that concurrent changes of
+    /// different modalities do not overwrite each other.
     pub async fn merge_defaults(
         &self,
         id: AccountId,

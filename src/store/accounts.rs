@@ -10,12 +10,12 @@ use crate::domain::{
     page::{Cursor, Page, PageRequest},
 };
 
-/// The letter of the account list's cursors.
+/// Prefix of the account list's cursors.
 pub const ACCOUNTS_CURSOR: u8 = b'a';
 
 pub const USERS_EMAIL_KEY: &str = "users_email_key";
 
-/// An account to be made, with its first user.
+/// A new account and its first user.
 #[derive(Debug)]
 pub struct NewAccount<'a> {
     pub name: &'a str,
@@ -27,7 +27,7 @@ pub struct NewAccount<'a> {
     pub now: DateTime<Utc>,
 }
 
-/// A user with what a login needs.
+/// A user's login data.
 #[derive(Debug)]
 pub struct UserRow {
     pub id: UserId,
@@ -40,7 +40,7 @@ pub struct UserRow {
     pub account_name: String,
 }
 
-/// An account, as the operator sees it.
+/// The operator's view of an account.
 #[derive(Debug, Clone, FromRow)]
 pub struct AccountRecord {
     pub id: AccountId,
@@ -48,26 +48,26 @@ pub struct AccountRecord {
     /// Its first user's email.
     pub email: String,
     pub balance: Credits,
-    /// What running work may cost at most.
+    /// The maximum cost of running work.
     pub held: Credits,
-    /// What it was charged and not refunded.
+    /// Charges minus refunds.
     pub spent: Credits,
-    /// Since when it is suspended.
     pub suspended_at: Option<DateTime<Utc>>,
-    /// Why, as the operator said.
+    /// The operator's reason.
     pub suspended_reason: Option<String>,
-    /// When it was made.
+    pub deleted_at: Option<DateTime<Utc>>,
+    /// When the content of a deleted account was completely erased.
+    pub erased_at: Option<DateTime<Utc>>,
     pub created_at: DateTime<Utc>,
 }
 
 impl AccountRecord {
-    /// What can be spent now.
     pub fn available(&self) -> Credits {
         self.balance.minus_or_zero(self.held)
     }
 }
 
-/// Who and whose a token is, for people.
+/// Email and account of a token, for display.
 #[derive(Debug)]
 pub struct Identity {
     /// The session's user; `None` for keys.
@@ -76,8 +76,8 @@ pub struct Identity {
 }
 
 impl Store {
-    /// Makes an account, its user and its first grant, all or nothing. `None`: the email is
-    /// taken; where another takes it at the same time, it is [`USERS_EMAIL_KEY`].
+    /// Creates an account, its user and its first grant in one statement. `None`: the email is
+    /// taken. A concurrent request for the same email fails with [`USERS_EMAIL_KEY`].
     pub async fn create_account(
         &self,
         new: &NewAccount<'_>,
@@ -125,7 +125,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Whose account this is, and whose session.
+    /// Finds the account's email and the session's user.
     pub async fn identity(
         &self,
         account: AccountId,
@@ -156,7 +156,8 @@ impl Store {
             AccountRecord,
             r#"
             select id as "id: _", name, balance as "balance: _", held as "held: _",
-                   spent_by(a) as "spent!: _", suspended_at, suspended_reason, created_at,
+                   spent_by(a) as "spent!: _", suspended_at, suspended_reason, deleted_at,
+                   erased_at, created_at,
                    coalesce((select u.email from users u where u.account_id = a.id
                              order by u.id limit 1), '') as "email!"
             from accounts a where id = $1
@@ -176,7 +177,7 @@ impl Store {
         page: &PageRequest,
     ) -> Result<Page<AccountRecord>, StoreError> {
         let mut query = QueryBuilder::new(
-            "select id, name, balance, held, spent_by(a) as spent, suspended_at, suspended_reason, created_at, \
+            "select id, name, balance, held, spent_by(a) as spent, suspended_at, suspended_reason, deleted_at, erased_at, created_at, \
                     coalesce((select u.email from users u where u.account_id = a.id \
                               order by u.id limit 1), '') as email \
              from accounts a where true",
@@ -204,8 +205,8 @@ impl Store {
         ))
     }
 
-    /// Suspends or resumes an account. Repeating it changes nothing. `None`: there is
-    /// no such account.
+    /// Suspends or resumes an account. Repeating it changes nothing; a deleted account stays
+    /// suspended. `None`: there is no such account.
     pub async fn set_suspended(
         &self,
         account: AccountId,
@@ -215,7 +216,8 @@ impl Store {
     ) -> Result<Option<AccountRecord>, StoreError> {
         let done = sqlx::query!(
             "update accounts
-             set suspended_at = case when $2 then coalesce(suspended_at, $3) end,
+             set suspended_at = case when $2 or deleted_at is not null
+                                     then coalesce(suspended_at, $3) end,
                  suspended_reason = case when $2 then coalesce($4, suspended_reason) end
              where id = $1",
             account.0,
@@ -229,6 +231,34 @@ impl Store {
             return Ok(None);
         }
         self.account(account).await
+    }
+
+    /// Changes the name of an account and the email of its first user, both or neither. `false`:
+    /// there is no such account, or it has no user whose email could change.
+    pub async fn update_account(
+        &self,
+        account: AccountId,
+        email: Option<&str>,
+        name: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        let changed = sqlx::query_scalar!(
+            r#"with renamed as (
+                 update accounts set name = coalesce($3::text, name) where id = $1 returning id
+             ), moved as (
+                 update users set email = $2::text
+                 where $2::text is not null and id = (select u.id from users u
+                                                where u.account_id = $1 order by u.id limit 1)
+                 returning id
+             )
+             select exists (select from renamed)
+                    and ($2::text is null or exists (select from moved)) as "is_changed!""#,
+            account.0,
+            email,
+            name,
+        )
+        .fetch_one(self.requests.named("change an account"))
+        .await?;
+        Ok(changed)
     }
 
     /// Whether there is no account at all.

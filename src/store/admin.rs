@@ -1,5 +1,4 @@
-//! Tokens of the operator's own systems: the record, revocation, and the read that counts the
-//! request.
+//! Admin tokens: records, revocation, authentication.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -10,7 +9,7 @@ use crate::domain::{
     token::TokenDigest,
 };
 
-/// How far `last_used_at` may lag.
+/// Maximum lag of `last_used_at`.
 const LAST_USED_LAG: TimeDelta = TimeDelta::seconds(60);
 
 /// A stored admin token.
@@ -18,24 +17,20 @@ const LAST_USED_LAG: TimeDelta = TimeDelta::seconds(60);
 pub struct AdminTokenRecord {
     pub id: AdminTokenId,
     pub name: String,
-    /// When it was last used; may lag by 60 s.
+    /// May lag by 60 s.
     pub last_used_at: Option<DateTime<Utc>>,
-    /// When it was revoked.
     pub revoked_at: Option<DateTime<Utc>>,
-    /// When it was made.
     pub created_at: DateTime<Utc>,
 }
 
-/// An admin token that was presented.
 #[derive(Debug)]
 pub struct PresentedAdmin {
     pub id: AdminTokenId,
-    /// The request, counted; `None` for a revoked one.
+    /// The state of the rate limit; `None` for a revoked token.
     pub rate: Option<RateState>,
 }
 
 impl Store {
-    /// Stores an admin token.
     pub async fn create_admin_token(
         &self,
         name: &str,
@@ -55,7 +50,7 @@ impl Store {
         Ok(row)
     }
 
-    /// All admin tokens, newest first. There are a handful.
+    /// All admin tokens, newest first, without pages: there are few.
     pub async fn admin_tokens(&self) -> Result<Vec<AdminTokenRecord>, StoreError> {
         let rows = sqlx::query_as!(
             AdminTokenRecord,
@@ -67,7 +62,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// Revokes an admin token for good. A second time answers as the first.
+    /// Revokes an admin token. Idempotent.
     pub async fn revoke_admin_token(
         &self,
         id: AdminTokenId,

@@ -1,7 +1,7 @@
 //! The self-audit of a running server, and what GET /metrics reads.
 //!
-//! Here: checks that stay cheap beside millions of generations, because they read what is
-//! unfinished and at a part of the accounts. Not here: the whole audit ([`super::verify`]).
+//! The checks stay cheap with millions of generations, because they read unfinished ones and a part
+//! of the accounts. [`super::verify`] audits everything.
 
 use std::time::Duration;
 
@@ -13,33 +13,32 @@ use crate::domain::{
     ids::GenerationId,
 };
 
-/// Differences of one check that are named; there may be more.
+/// Maximum differences listed per check.
 const NAMED: i64 = 1_000;
-/// Generations whose accounts are checked each time: those that were settled last.
+/// The last settled generations whose accounts are checked each time.
 const RECENT_GENERATIONS: i64 = 5_000;
-/// How long a self-audit may take.
+/// Time limit of a self-audit.
 const AUDIT_LIMIT: Duration = Duration::from_mins(1);
-/// How long a scrape may take to read.
+/// Time limit of a scrape.
 const SCRAPE_TIME: Duration = Duration::from_secs(2);
 
-/// What a self-audit checks.
 #[derive(Debug)]
 pub struct AuditScope<'a> {
     /// Accounts with higher ids, up to `window` of them, are compared with the ledger...
     pub after: i64,
-    /// ... beside those that moved lately and those with holds ...
+    /// ... with those that moved lately, those with holds ...
     pub window: i64,
     /// ... and those that differed before.
     pub suspects: &'a [i64],
-    /// Jobs whose deadline was before this are overdue.
+    /// Jobs with an earlier deadline are overdue.
     pub deadline_before: DateTime<Utc>,
-    /// So is other work that is older than this.
+    /// Other work that was created earlier is overdue.
     pub created_before: DateTime<Utc>,
-    /// How long a process may be silent and still be alive.
+    /// Heartbeats older than this mean a dead process.
     pub silence: Duration,
 }
 
-/// What a self-audit found.
+/// The result of a self-audit.
 #[derive(Debug, Default)]
 pub struct LiveAudit {
     /// Accounts whose balance or holds are not those of their last ledger entry.
@@ -64,13 +63,13 @@ pub struct Unfinished {
     pub modality: Modality,
     pub status: Status,
     pub count: i64,
-    /// On hold for them, in micro-credits.
+    /// Their holds, in micro-credits.
     pub held: i64,
     /// Age of the oldest in seconds.
     pub oldest_seconds: f64,
 }
 
-/// A pool's name, its connections at work, and its idle ones.
+/// A pool's name, busy and idle connections.
 pub type PoolState = (&'static str, u32, u32);
 
 impl Store {
@@ -94,7 +93,7 @@ impl Store {
         Ok(found)
     }
 
-    /// What is unfinished, by type and status.
+    /// Unfinished generations by type and status.
     pub async fn unfinished_now(&self, now: DateTime<Utc>) -> Result<Vec<Unfinished>, StoreError> {
         let reading = sqlx::query_as!(
             Unfinished,
@@ -113,7 +112,6 @@ impl Store {
         Ok(unfinished)
     }
 
-    /// The connections of each pool.
     pub fn pools(&self) -> [PoolState; 7] {
         self.pools.each_ref().map(|(name, pool)| {
             let (busy, idle) = pool.usage();
@@ -122,7 +120,7 @@ impl Store {
     }
 }
 
-/// Balances and holds against the newest entry of each account: one look into an index each.
+/// Compares balances and holds with the newest entry of each account, by one index lookup each.
 async fn accounts_against_ledger(
     tx: &mut Transaction,
     scope: &AuditScope<'_>,
@@ -136,7 +134,7 @@ async fn accounts_against_ledger(
     )
     .fetch_one(&mut *tx)
     .await?;
-    // From the beginning again when the end was reached.
+    // Starts over after the last account.
     let last = if window.count == scope.window {
         window.last
     } else {
@@ -176,7 +174,7 @@ async fn accounts_against_ledger(
     Ok(())
 }
 
-/// Holds and counts of all accounts against their unfinished generations.
+/// Compares holds and job counts of all accounts with their unfinished generations.
 async fn accounts_against_generations(
     tx: &mut Transaction,
     found: &mut LiveAudit,
@@ -231,8 +229,8 @@ async fn ownerless(
     tx: &mut Transaction,
     scope: &AuditScope<'_>,
 ) -> Result<Vec<GenerationId>, StoreError> {
-    // Signs of life are kept by the database's own clock. A job without a worker is well as
-    // long as it says when it is to be looked at.
+    // Heartbeats use the database's clock. A job without a worker is fine as long as it has a next
+    // step.
     let ids = sqlx::query_scalar!(
         r#"select g.id as "id: GenerationId" from running_generations g
          where case when g.lease_token is null then g.next_step_at is null

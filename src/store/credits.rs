@@ -10,48 +10,42 @@ use crate::domain::{
     page::{Cursor, Page, PageRequest},
 };
 
-/// The kinds of entries. Their newest are looked up kind by kind, as the index has them.
+/// The kinds of entries. The index begins with the kind, so the newest are looked up by kind.
 pub(super) const ENTRY_KINDS: [&str; 6] =
     ["grant", "hold", "charge", "release", "adjustment", "refund"];
 
-/// The letter of the ledger's cursors.
+/// Prefix of the ledger's cursors.
 pub const LEDGER_CURSOR: u8 = b'l';
 
-/// What an account owns and what of it is on hold.
+/// The balance and holds of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balance {
     pub balance: Credits,
-    /// What running work may cost at most.
+    /// The maximum cost of running work.
     pub held: Credits,
 }
 
 impl Balance {
-    /// What can be spent now.
     pub fn available(&self) -> Credits {
         self.balance.minus_or_zero(self.held)
     }
 }
 
-/// One movement of credits.
 #[derive(Debug, Clone, FromRow)]
 pub struct LedgerEntry {
-    /// Its id; ascends within an account.
+    /// Ascends within an account.
     pub id: LedgerEntryId,
     /// grant, hold, charge, release, adjustment or refund.
     pub kind: String,
     pub amount: Credits,
-    /// The balance after it.
     pub balance: Credits,
-    /// What was held after it.
     pub held: Credits,
-    /// The generation that it belongs to.
     pub generation: Option<GenerationId>,
     pub reference: Option<String>,
     pub created_at: DateTime<Utc>,
 }
 
 impl Store {
-    /// How an account stands.
     pub async fn balance(&self, account: AccountId) -> Result<Balance, StoreError> {
         let reading = sqlx::query_as!(
             Balance,
@@ -62,7 +56,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// How an account stands, and how many unfinished jobs it has.
+    /// Credits and the number of unfinished jobs.
     pub async fn balance_and_jobs(&self, account: AccountId) -> Result<(Balance, i32), StoreError> {
         let reading = sqlx::query!(
             r#"select balance as "balance: Credits", held as "held: Credits", jobs

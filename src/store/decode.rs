@@ -1,7 +1,6 @@
-//! How columns are read into the types of `domain`, which knows no database.
+//! Decodes columns into types of `domain`.
 //!
-//! A statement asks for it with `column as "column: _"`. What the type does not take is
-//! [`super::StoreError::Corrupt`].
+//! Statements use it by `column as "column: _"`. Invalid values are [`super::StoreError::Corrupt`].
 
 use sqlx::{
     Decode, Postgres, Type,

@@ -1,5 +1,4 @@
-//! The log of deliveries, as the owner of a webhook sees it, and its purge. Taking and
-//! recording attempts is in [`super::outbox`].
+//! The log of webhook deliveries and its purge. Attempts are in [`super::outbox`].
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -10,34 +9,30 @@ use crate::domain::{
     webhook::{DeliveryStatus, WebhookEvent},
 };
 
-/// The letter of the delivery list's cursors.
+/// Prefix of the delivery list's cursors.
 pub const DELIVERIES_CURSOR: u8 = b'd';
-/// How long after it was due a delivery is given up: its receiver has been swamped for longer
-/// than the back-off lasts.
+/// A delivery is given up this long after it was due: its receiver was overloaded for longer than
+/// the whole backoff.
 const OVERDUE: TimeDelta = TimeDelta::days(7);
-/// The same of one that was never tried, which may be this service's own long absence.
+/// The same for a delivery without an attempt, since this service may have been down.
 const NEVER_TRIED: TimeDelta = TimeDelta::days(30);
 
-/// One event on its way to one webhook.
+/// A delivery of one event to one webhook.
 #[derive(Debug, Clone)]
 pub struct DeliveryRecord {
     pub id: WebhookDeliveryId,
     pub event: WebhookEvent,
     pub generation: GenerationId,
     pub status: DeliveryStatus,
-    /// Attempts so far, one that is under way included.
+    /// Includes an attempt in progress.
     pub attempts: i32,
-    /// The receiver's last answer; `None`: there was none.
+    /// The last HTTP status; `None` without an answer.
     pub response_status: Option<i32>,
-    /// Why the last attempt failed.
     pub error: Option<String>,
-    /// When the next attempt is due; `None` unless pending.
+    /// `None` unless pending.
     pub next_attempt_at: Option<DateTime<Utc>>,
-    /// When the last attempt began.
     pub last_attempt_at: Option<DateTime<Utc>>,
-    /// When the event happened.
     pub created_at: DateTime<Utc>,
-    /// When it was last delivered.
     pub delivered_at: Option<DateTime<Utc>>,
 }
 
@@ -70,12 +65,12 @@ impl Store {
         ))
     }
 
-    /// Makes a delivery due now, however it ended before; its back-off begins anew. `None`: it
-    /// is not there, or its webhook is not.
+    /// Makes a delivery due now, even after its end, and restarts its backoff. `None`: it or its
+    /// webhook does not exist.
     pub async fn redeliver(
         &self,
         account: AccountId,
-        webhook: WebhookId,
+        webhook: Option<WebhookId>,
         id: WebhookDeliveryId,
         now: DateTime<Utc>,
     ) -> Result<Option<DeliveryRecord>, StoreError> {
@@ -85,7 +80,8 @@ impl Store {
                  update webhook_deliveries d
                  set status = 'pending', next_attempt_at = $4, earlier_attempts = attempts
                  from webhooks w
-                 where d.id = $3 and d.webhook_id = $2 and d.account_id = $1
+                 where d.id = $3 and d.account_id = $1
+                   and ($2::bigint is null or d.webhook_id = $2)
                    and w.id = d.webhook_id and w.deleted_at is null
                  returning d.*
              ), notified as materialized (select pg_notify('gensvc', 'deliveries') from due)
@@ -94,7 +90,7 @@ impl Store {
                     last_attempt_at, created_at, delivered_at
              from due, notified"#,
             account.0,
-            webhook.0,
+            webhook.map(|webhook| webhook.0),
             id.0,
             now,
         )
@@ -102,8 +98,8 @@ impl Store {
         Ok(redelivering.await?)
     }
 
-    /// Removes up to `batch` of each: finished deliveries of events before `before`, and what
-    /// is left of deleted webhooks; gives up what is overdue. `true`: there may be more.
+    /// Removes up to `batch` finished deliveries of events before `before`, and as many of deleted
+    /// webhooks; gives up overdue ones. `true`: there may be more.
     pub async fn purge_deliveries(
         &self,
         before: DateTime<Utc>,

@@ -1,4 +1,4 @@
-//! What an estimate reads: the same numbers as [`super::generations`] holds against.
+//! Reads what an estimate needs, as [`super::generations`] checks it for a hold.
 
 use chrono::{DateTime, Utc};
 
@@ -10,7 +10,7 @@ use super::{
 use crate::domain::{credits::Credits, ids::AccountId};
 
 impl Store {
-    /// How the account stands, and the cap of the key that asks, where it has one.
+    /// The account's credits, and the spend limit of the key.
     pub async fn spendable_balance(
         &self,
         account: AccountId,

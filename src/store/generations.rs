@@ -18,26 +18,22 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
+use uuid::Uuid;
 
 pub(super) use prices::Prices;
 pub(super) use rows::GenerationRow;
 pub(super) use writer::CreditWriter;
 
+pub use super::keys::Credential;
 use super::{Store, StoreError, credits::Balance, keys::Presumed};
 use crate::domain::{
     conversation::Answered,
     credits::Credits,
     generation::{Failure, FinishReason, Modality, Output, Status, Surface, TemplateUse},
-    ids::{AccountId, ApiKeyId, GenerationId, InstanceId, SessionId},
+    ids::{AccountId, GenerationId, InstanceId},
     rate::RateState,
+    receipt::Receipt,
 };
-
-/// What pays for a generation: checked again by the statement that places the hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Credential {
-    ApiKey(ApiKeyId),
-    Session(SessionId),
-}
 
 /// A key that a generation is bound to.
 #[derive(Debug, Clone)]
@@ -159,6 +155,9 @@ pub struct Completion {
     pub charged: Credits,
     /// Why it ended early.
     pub finish_reason: Option<FinishReason>,
+    /// The input tokens that the provider counted, for later turns of the dialogue. Lost where it
+    /// cannot be written at once.
+    pub receipt: Option<(Uuid, Receipt)>,
 }
 
 #[derive(Debug, Clone)]
@@ -177,7 +176,7 @@ pub struct Settlement {
 
 /// What only the row of a generation knew when it was settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settled {
+pub struct SettledRow {
     pub modality: Modality,
     pub provider: String,
     pub model: String,
@@ -207,14 +206,5 @@ impl SpendLimit {
     /// What may still be spent.
     pub fn left(self) -> Credits {
         self.limit.minus_or_zero(self.spent)
-    }
-}
-
-impl Credential {
-    pub(super) fn ids(self) -> (Option<i64>, Option<i64>) {
-        match self {
-            Self::ApiKey(id) => (Some(id.0), None),
-            Self::Session(id) => (None, Some(id.0)),
-        }
     }
 }

@@ -1,11 +1,12 @@
-//! What statements for many rows are given: the rows as an array of a composite type, which costs
-//! Postgres less than JSON to read, and ids.
+//! Arguments of statements for many rows: arrays of a composite type, which Postgres reads faster
+//! than JSON, and of ids.
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use sqlx::types::Json;
 
-/// Sends a struct as the composite type of that name, whose columns are its fields in their order.
+/// Encodes a struct as the composite type of that name, with its fields as columns in the same
+/// order.
 macro_rules! composite {
     ($row:ty, $name:literal) => {
         impl sqlx::Type<sqlx::Postgres> for $row {
@@ -31,8 +32,8 @@ pub fn json(value: &(impl Serialize + ?Sized)) -> Json<Box<RawValue>> {
     }
 }
 
-/// Distinct ids in their order. Beside a join they let the plan go by an index, whatever it
-/// expects of the join.
+/// Distinct ids in ascending order. In addition to a join they make the plan use an index, whatever
+/// its estimate of the join.
 pub fn ids<T: Ord>(ids: impl Iterator<Item = Option<T>>) -> Vec<T> {
     let mut ids: Vec<T> = ids.flatten().collect();
     ids.sort_unstable();

@@ -1,9 +1,9 @@
-//! Group commit: what arrives while a statement is under way forms the next one.
+//! Group commit: items that arrive while a statement runs form the next one.
 //!
-//! Nothing is held back for others to come: what arrives alone is sent at once. Of each key (an
-//! account) at most one statement of this process is under way, so that what waits for its row
-//! waits here, and goes together. A statement of one key alone does not hold up the next one. What
-//! the writer finds locked is taken to a lane, a transaction for this key alone that may wait.
+//! An item is never delayed for others: without a running statement it is sent at once. At most one
+//! statement per key (an account) runs in this process, so that items for its row queue here and
+//! are written together. A statement of only one key does not block the next one. Items whose row
+//! the writer finds locked move to a lane, a transaction for this key that may wait.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -17,24 +17,23 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// Items of one statement. More win nothing, and others wait for them.
+/// Maximum items of one statement. More are not faster, and delay others.
 const MOST: usize = 64;
-/// Items of one key in a statement that others share.
+/// Maximum items of one key in a shared statement.
 const MOST_OF_KEY: usize = 32;
-/// Bytes of the items of one statement, unless one alone is larger.
+/// Maximum bytes of one statement, unless one item is larger.
 const MOST_BYTES: usize = 1 << 20;
-/// Statements under way at once while none is slow; beside one that several keys share none is
-/// begun. More would each write less, and cost nearly as much.
+/// Maximum concurrent statements while none is slow; a statement of several keys runs alone. More
+/// statements would each write less at nearly the same cost.
 const AT_ONCE: usize = 2;
-/// Once a statement takes longer, the next does not wait for its end: commits are slow then, and
-/// sharing them is worth less than the wait.
+/// If a statement takes longer, the next one does not wait for it: with slow commits, sharing saves
+/// less than the wait costs.
 const HURRY: Duration = Duration::from_millis(8);
 
-/// Something to be written, and whoever waits to hear of it.
+/// An item to write, with the channel for its result.
 pub trait Item: Send + Sync + 'static {
     type Key: Copy + Eq + Hash + Send + Sync;
 
-    /// Whose it is.
     fn key(&self) -> Self::Key;
 
     /// Items of different kinds need different statements.
@@ -42,18 +41,18 @@ pub trait Item: Send + Sync + 'static {
 
     fn bytes(&self) -> usize;
 
-    /// Whether nobody waits for it any more, and it need not be written.
+    /// Whether its caller is gone, so that it need not be written.
     fn is_abandoned(&self) -> bool;
 }
 
-/// How items are written. Each is told its outcome through itself.
+/// Writes items and sends each result to the item's channel.
 pub trait Writer: Send + Sync + 'static {
     type Item: Item;
 
-    /// Writes items of one kind. Returns those that are to be written in a lane.
+    /// Writes items of one kind. Returns those to write in a lane.
     fn together(&self, items: Vec<Self::Item>) -> impl Future<Output = Vec<Self::Item>> + Send;
 
-    /// Writes what waits of one key, whatever its kinds.
+    /// Writes items of one key, of all kinds.
     fn in_lane(&self, items: Vec<Self::Item>) -> impl Future<Output = ()> + Send;
 }
 
@@ -66,7 +65,7 @@ struct Inner<W: Writer> {
     state: Mutex<State<W::Item>>,
 }
 
-/// What may be under way at once.
+/// Limits of concurrent statements.
 #[derive(Clone, Copy)]
 struct Bounds {
     statements: usize,
@@ -77,21 +76,20 @@ struct Bounds {
 
 struct State<I: Item> {
     waiting: VecDeque<I>,
-    /// What waits for a lane, by key, in the order in which they came.
+    /// Items that wait for a lane, by key in order of arrival.
     for_lanes: Vec<(I::Key, Vec<I>)>,
-    /// Keys of which something is under way.
+    /// Keys with a running statement.
     busy: HashSet<I::Key>,
     statements: usize,
-    /// How many of them several keys share.
+    /// Running statements of several keys.
     shared: usize,
-    /// Whether a statement is about to take what waits.
+    /// Whether a statement is about to take waiting items.
     forming: bool,
-    /// A kind that the last statement passed over: the next is of it.
+    /// A kind that the last statement skipped: the next one is of it.
     turn: Option<u8>,
     lanes: usize,
-    /// Whether somebody looks again when the last statement has become slow.
+    /// Whether a timer runs until the last statement is slow.
     watched: bool,
-    /// When the last statement was begun.
     begun: Instant,
 }
 
@@ -107,7 +105,7 @@ impl<W: Writer> Clone for Groups<W> {
 }
 
 impl<W: Writer> Groups<W> {
-    /// At most `statements` and `lanes` are under way at once.
+    /// `statements` and `lanes` are maximum numbers of concurrent ones.
     pub fn new(writer: W, statements: usize, lanes: usize) -> Self {
         let bounds = Bounds {
             statements,
@@ -136,8 +134,8 @@ impl<W: Writer> Groups<W> {
         }))
     }
 
-    /// Writes an item as soon as can be. It is told its outcome itself, even if its caller has
-    /// gone away.
+    /// Queues an item. Its result is sent to its channel, and it is written even if its caller is
+    /// gone.
     pub fn submit(&self, item: W::Item) {
         self.state().waiting.push_back(item);
         self.begin();
@@ -149,10 +147,10 @@ impl<W: Writer> Groups<W> {
         self.begin();
     }
 
-    /// Begins what can be begun.
+    /// Starts all statements that may run.
     fn begin(&self) {
         let Ok(runtime) = Handle::try_current() else {
-            // It ends, and nobody waits for anything any more.
+            // The runtime is shutting down, and no caller is left.
             return;
         };
         loop {
@@ -184,7 +182,7 @@ impl<W: Writer> Groups<W> {
         if items.is_empty() {
             return;
         }
-        // What it left may not have to wait for it.
+        // Remaining items may not have to wait for it.
         self.begin();
         for item in self.0.writer.together(items).await {
             self.state().leave_for_lane(item);
@@ -206,7 +204,7 @@ impl<W: Writer> Groups<W> {
     }
 }
 
-/// Frees the place of what has ended, also by a panic, and begins what waited for it.
+/// Frees the slot of an ended statement, also after a panic, and starts the next one.
 struct Ended<'a, W: Writer, F: FnMut(&mut State<W::Item>)>(&'a Groups<W>, F);
 
 impl<W: Writer, F: FnMut(&mut State<W::Item>)> Drop for Ended<'_, W, F> {
@@ -246,11 +244,10 @@ impl<I: Item> State<I> {
         !self.busy.contains(&key) && !self.for_lanes.iter().any(|&(other, _)| other == key)
     }
 
-    /// When to look again at what waits, unless somebody does already: nothing else may come that
-    /// would.
+    /// When to check waiting items again, unless a timer runs already: no other event may follow.
     fn watch(&mut self, bounds: Bounds) -> Option<Instant> {
         let slow_at = self.begun.checked_add(bounds.hurry)?;
-        // The statement that is about to take what waits looks again itself.
+        // The statement that is about to take waiting items checks again itself.
         let is_looked_after = self.watched || self.forming;
         if is_looked_after || self.statements >= bounds.statements || !self.may_group() {
             return None;
@@ -272,13 +269,13 @@ impl<I: Item> State<I> {
         keys.find(|key| !self.busy.contains(key))
     }
 
-    /// What waits of a key, so that its row is waited for once.
+    /// Takes all items of a key, so that its row is locked once.
     fn all_of(&mut self, key: I::Key) -> Vec<I> {
         let place = self.for_lanes.iter().position(|&(other, _)| other == key);
         let for_lane = place.map_or_else(Vec::new, |place| self.for_lanes.remove(place).1);
         let mut taken: Vec<I> = Vec::new();
         let mut bytes = 0;
-        // Returns what does not fit.
+        // Puts back items that do not fit.
         let mut take = |item: I| {
             let more = taken.len() < MOST && bytes + item.bytes() <= MOST_BYTES;
             if !more && !taken.is_empty() {
@@ -306,8 +303,8 @@ impl<I: Item> State<I> {
         taken
     }
 
-    /// The oldest sets the kind, but none is passed over twice: nobody waits for what others have
-    /// plenty of in another.
+    /// The oldest item decides the kind, but no kind is skipped twice, so that many items of one
+    /// kind do not starve another.
     fn kind_in_turn(&self) -> Option<u8> {
         let in_turn = self.free_kinds().find(|&kind| Some(kind) == self.turn);
         in_turn.or_else(|| self.free_kinds().next())
@@ -318,8 +315,8 @@ impl<I: Item> State<I> {
         free.map(Item::kind)
     }
 
-    /// What may be written together: first one of each key, so that nobody waits for what another has
-    /// plenty of.
+    /// Takes items to write together: first one of each key, so that a key with many items does not
+    /// starve others.
     fn group(&mut self) -> (Vec<I>, HashSet<I::Key>) {
         self.waiting.retain(|item| !item.is_abandoned());
         let kind = self.kind_in_turn();

@@ -1,4 +1,4 @@
-//! The history: a keyset list over an account's generations.
+//! The history: a keyset-paginated list of an account's generations.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{Postgres, QueryBuilder};
@@ -14,7 +14,7 @@ use crate::domain::{
 /// What ids tell apart.
 const MILLISECOND: TimeDelta = TimeDelta::milliseconds(1);
 
-/// What of a history is wanted.
+/// Filters of the history.
 #[derive(Debug, Clone, Default)]
 pub struct HistoryFilter {
     pub modality: Option<Modality>,
@@ -26,16 +26,16 @@ pub struct HistoryFilter {
     pub created_before: Option<DateTime<Utc>>,
 }
 
-/// By whom they were asked for.
+/// The caller that requested them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallerFilter {
     Key(ApiKeyId),
-    /// A person who was logged in.
+    /// A logged-in user.
     Session,
 }
 
 impl HistoryFilter {
-    /// Whether some that run are wanted, and some that are finished.
+    /// Whether running and finished generations match.
     fn wants(&self) -> (bool, bool) {
         let finished = self.status.map(Status::is_finished);
         (finished != Some(true), finished != Some(false))
@@ -86,7 +86,7 @@ impl Store {
                 None => {}
             }
             push_span(&mut query, filter, page);
-            // Few run. In the ids' order a plan could read the dead of all accounts.
+            // Few are running. A plan in the order of ids could read dead rows of all accounts.
             query.push(" offset 0) running where model_id in (select id from wanted) ");
             query.push("order by id desc limit ");
             query.push_bind(page.per_page + 1).push(")");
@@ -102,7 +102,7 @@ impl Store {
              from found cross join lateral (\
                  select * from generations g where g.id = found.id and g.account_id = ",
         );
-        // Row by row: the planner would read all that the account has.
+        // One lookup per row: the planner would read all generations of the account.
         query
             .push_bind(account.0)
             .push(" offset 0) g order by g.id desc limit ")
@@ -134,15 +134,15 @@ fn push_finished(
     );
     query.push_bind(account.0);
     push_span(query, filter, page);
-    // An order that only the index of the history has: with the ids' alone a plan could
-    // read all that the account has, for the few of a rare kind.
+    // An order that only the index of the history has: in the order of ids a plan could read all
+    // generations of the account to find a rare kind.
     query.push(" order by model_id desc, failed desc, id desc limit ");
     query.push_bind(page.per_page + 1);
     query.push(") newest order by id desc limit ");
     query.push_bind(page.per_page + 1).push(")");
 }
 
-/// The newest finished of one caller: those that the sums count, and those that they do not yet.
+/// The newest finished of one caller: those in the sums, and those not in them yet.
 fn push_finished_of(
     caller: CallerFilter,
     query: &mut QueryBuilder<Postgres>,
@@ -150,7 +150,7 @@ fn push_finished_of(
     filter: &HistoryFilter,
     page: &PageRequest,
 ) {
-    // As the sums name them.
+    // As in the sums.
     let caller = match caller {
         CallerFilter::Key(id) => id.0,
         CallerFilter::Session => 0,
@@ -158,7 +158,7 @@ fn push_finished_of(
     let failed = filter.status.map(|status| status == Status::Failed);
     let before = page.after_generation();
     let since = filter.created_after.unwrap_or(DateTime::UNIX_EPOCH);
-    // The page before ended within this millisecond.
+    // The previous page ended within this millisecond.
     let reached = before.and_then(|id| id.get_timestamp()).and_then(|at| {
         let (seconds, nanos) = at.to_unix();
         DateTime::from_timestamp(seconds.cast_signed(), nanos)?.checked_add_signed(MILLISECOND)
@@ -186,7 +186,7 @@ fn push_finished_of(
     query.push_bind(page.per_page + 1).push(")");
 }
 
-/// The models that the filters let through.
+/// The models that match the filters.
 fn push_wanted(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter) {
     query.push("wanted as (select id from models where true");
     if let Some(modality) = filter.modality {
@@ -201,8 +201,8 @@ fn push_wanted(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter) {
     query.push(")");
 }
 
-/// The kinds of what the account has finished with these models: each a model and an outcome. One
-/// look into the index for each, whatever the number of rows (a loose index scan).
+/// The pairs of model and outcome among the account's finished generations with these models, by
+/// one index lookup each, whatever the number of rows (a loose index scan).
 fn push_kinds(query: &mut QueryBuilder<Postgres>, account: AccountId, filter: &HistoryFilter) {
     let next = |query: &mut QueryBuilder<Postgres>, after: &str| {
         query.push(
@@ -229,9 +229,9 @@ fn push_kinds(query: &mut QueryBuilder<Postgres>, account: AccountId, filter: &H
     query.push(")");
 }
 
-/// The span of time, and where the page begins. An id carries its creation in milliseconds, so
-/// a range of times is a range of the key that the indexes are sorted by; the exact comparison
-/// decides at the edges.
+/// The time range and the start of the page. An id contains its creation in milliseconds, so a
+/// range of times is a range of ids, which indexes are sorted by; exact times are compared at its
+/// ends.
 fn push_span(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter, page: &PageRequest) {
     if let Some(after) = filter.created_after {
         query.push(" and id >= ").push_bind(lowest_id(after));

@@ -1,4 +1,4 @@
-//! Where the database is: one Postgres, or several of which one takes writes.
+//! Hosts of the database: one Postgres, or several of which one is the primary.
 
 use std::{
     io,
@@ -14,14 +14,14 @@ use tokio::time::timeout;
 
 use super::pool::{CONNECT_LIMIT, timed_out};
 
-/// Of `target_session_attrs`. All mean the same here, as gensvc writes.
+/// Values of `target_session_attrs`, all treated alike, since gensvc writes.
 const ATTRIBUTES: [&str; 3] = ["any", "read-write", "primary"];
 
-/// The hosts of a URL, in its order.
+/// In the order of the URL.
 #[derive(Debug, Clone)]
 pub struct Hosts {
     hosts: Vec<PgConnectOptions>,
-    /// The one that took writes last, which is asked first.
+    /// The last primary, tried first.
     last: Arc<AtomicUsize>,
 }
 
@@ -39,8 +39,8 @@ pub enum HostsError {
 impl FromStr for Hosts {
     type Err = HostsError;
 
-    /// `postgres://user:password@host:port,host:port/name?options`, as libpq reads it: several
-    /// hosts are nothing that a URL could otherwise have.
+    /// Parses `postgres://user:password@host:port,host:port/name?options` as libpq does; other URLs
+    /// cannot have several hosts.
     fn from_str(url: &str) -> Result<Self, HostsError> {
         let (scheme, rest) = url.split_once("://").ok_or(HostsError::Url)?;
         let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
@@ -74,7 +74,7 @@ impl Hosts {
     fn new(hosts: Vec<PgConnectOptions>) -> Self {
         let of_ours = |host: PgConnectOptions| {
             host.application_name("gensvc")
-                // Statements are logged by their names.
+                // The pool logs statements by name.
                 .disable_statement_logging()
                 // Poolers refuse it, and since Postgres 12 it changes nothing.
                 .extra_float_digits(None)
@@ -85,12 +85,12 @@ impl Hosts {
         }
     }
 
-    /// The one that took writes last.
+    /// The last primary.
     pub fn last(&self) -> &PgConnectOptions {
         &self.hosts[self.last.load(Ordering::Relaxed)]
     }
 
-    /// A connection; where there are several hosts, to one that takes writes.
+    /// Connects; with several hosts, to the primary.
     pub async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
         if let [host] = &self.hosts[..] {
             return host.connect().await;
@@ -109,7 +109,7 @@ impl Hosts {
                     self.last.store(n, Ordering::Relaxed);
                     return Ok(connection);
                 }
-                // That one refuses us tells more than that another is a standby.
+                // A refusal explains more than that another host is a standby.
                 Err(error) if failure.as_ref().is_none_or(is_standby) => failure = Some(error),
                 Err(_) => {}
             }
@@ -117,7 +117,7 @@ impl Hosts {
         Err(failure.unwrap_or(sqlx::Error::PoolTimedOut))
     }
 
-    /// Hosts and ports, for people.
+    /// Hosts and ports, for display.
     pub fn places(&self) -> String {
         let place = |host: &PgConnectOptions| match host.get_socket() {
             Some(socket) => format!("{}:{}", socket.display(), host.get_port()),
@@ -128,12 +128,12 @@ impl Hosts {
     }
 }
 
-/// Whether a host was reached, and takes no writes.
+/// Whether a reachable host is a standby.
 fn is_standby(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::NotConnected)
 }
 
-/// A connection to a host that takes writes.
+/// A connection to a primary.
 async fn writable(host: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
     let mut connection = host.connect().await?;
     let asked = "select current_setting('transaction_read_only') = 'off'";

@@ -1,7 +1,7 @@
-//! Server processes and the work that they left behind.
+//! Server processes, and unfinished work of dead ones.
 //!
-//! A process keeps one row fresh instead of one lease for each generation. Others see by their
-//! own monotonic clocks for how long it has not changed: no clock is compared with another.
+//! A process updates one row instead of a lease per generation. Others measure with their own
+//! monotonic clocks how long it has not changed, so that clocks are never compared.
 
 use chrono::{DateTime, Utc};
 
@@ -15,7 +15,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Says that this process lives. Answers the database's time.
+    /// Writes this process's heartbeat. Returns the database's time.
     pub async fn heartbeat(&self, instance: InstanceId) -> Result<DateTime<Utc>, StoreError> {
         let beat = sqlx::query_scalar!(
             "insert into instances (id, seen_at) values ($1, clock_timestamp())
@@ -27,8 +27,7 @@ impl Store {
         Ok(beat.await?)
     }
 
-    /// Says that this process lives, and reads in the same statement whether there is anything for
-    /// a sweep to do.
+    /// Writes the heartbeat, and reads in the same statement whether there is work for a sweep.
     pub async fn survey(&self, instance: InstanceId) -> Result<Survey, StoreError> {
         let reading = sqlx::query!(
             r#"
@@ -70,7 +69,7 @@ impl Store {
         })
     }
 
-    /// Takes this process off the list.
+    /// Removes this process.
     pub async fn deregister(&self, instance: InstanceId) -> Result<(), StoreError> {
         sqlx::query!("delete from instances where id = $1", instance.0)
             .execute(self.heartbeat.named("deregister"))
@@ -78,7 +77,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes every other process off the list: right only where this one is known to be alone.
+    /// Removes all other processes. Only correct if no other one runs.
     pub async fn retire_others(&self, instance: InstanceId) -> Result<(), StoreError> {
         sqlx::query!("delete from instances where id <> $1", instance.0)
             .execute(self.heartbeat.named("deregister all others"))
@@ -86,7 +85,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a process off the list, unless it has been heard after `seen_at`.
+    /// Removes a process without a heartbeat after `seen_at`.
     pub async fn retire_silent(
         &self,
         instance: InstanceId,
@@ -110,7 +109,7 @@ impl Store {
         Ok(())
     }
 
-    /// Unfinished generations whose process is gone.
+    /// Unfinished generations of removed processes.
     pub async fn abandoned(&self, limit: i64) -> Result<Vec<Abandoned>, StoreError> {
         let reading = sqlx::query_as!(
             Abandoned,
@@ -129,7 +128,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Unfinished generations that are this process's to finish.
+    /// Unfinished generations of this process.
     pub async fn owned(&self, instance: InstanceId) -> Result<Vec<Abandoned>, StoreError> {
         let reading = sqlx::query_as!(
             Abandoned,
@@ -144,31 +143,31 @@ impl Store {
     }
 }
 
-/// What a sweep may have to do.
+/// Possible work of a sweep.
 #[derive(Debug)]
 pub struct Survey {
-    /// When the other processes were last heard, by the database's clock.
+    /// Last heartbeats of other processes, by the database's clock.
     pub others: Vec<(InstanceId, DateTime<Utc>)>,
-    /// Whether there are unfinished generations whose process is gone.
+    /// Whether removed processes have unfinished generations.
     pub abandoned: bool,
-    /// Whether there are unfinished generations of this process.
+    /// Whether this process has unfinished generations.
     pub owns: bool,
-    /// When the first and the last job are due that nobody works on.
+    /// First and last due time of jobs without a worker.
     pub first_step: Option<DateTime<Utc>>,
     pub last_step: Option<DateTime<Utc>>,
-    /// When the first delivery to a webhook is due.
+    /// First due time of webhook deliveries.
     pub next_attempt: Option<DateTime<Utc>>,
-    /// Whether the sums of usage lack something.
+    /// Whether settled generations are missing in the sums of usage.
     pub uncounted: bool,
 }
 
-/// A generation whose worker is, or may be, gone.
+/// A generation whose worker may be dead.
 #[derive(Debug, Clone)]
 pub struct Abandoned {
     pub id: GenerationId,
     pub account_id: AccountId,
     pub owner: InstanceId,
-    /// Whether another worker can go on: nothing was submitted yet, or the provider's task is
+    /// Whether another worker can continue: nothing was submitted yet, or the provider's task is
     /// known.
     pub resumable: bool,
 }

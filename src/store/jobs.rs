@@ -54,14 +54,14 @@ impl From<&NewGeneration> for Job {
 
 /// Quota of an account on an instance's workers.
 #[derive(Debug, Clone)]
-pub struct Share {
+pub struct AccountQuota {
     /// Maximum workers of one account.
     pub most: i64,
     /// Workers in use by account.
     pub taken: Vec<(AccountId, usize)>,
 }
 
-impl Share {
+impl AccountQuota {
     /// Whether one of the jobs just claimed used up its account's quota: jobs of other accounts may
     /// have been left behind it.
     pub fn is_filled_by(&self, jobs: &[Job]) -> bool {
@@ -86,10 +86,10 @@ impl Store {
         instance: InstanceId,
         limit: i64,
         providers: &[String],
-        share: &Share,
+        quota: &AccountQuota,
         now: DateTime<Utc>,
     ) -> Result<Vec<Job>, StoreError> {
-        let (accounts, taken): (Vec<i64>, Vec<i64>) = share
+        let (accounts, taken): (Vec<i64>, Vec<i64>) = quota
             .taken
             .iter()
             .map(|&(account, n)| (account.0, i64::try_from(n).unwrap_or(i64::MAX)))
@@ -97,7 +97,7 @@ impl Store {
         let at_quota = accounts
             .iter()
             .zip(&taken)
-            .filter(|&(_, &n)| n >= share.most);
+            .filter(|&(_, &n)| n >= quota.most);
         let at_quota: Vec<i64> = at_quota.map(|(&account, _)| account).collect();
         let claiming = sqlx::query_as!(
             Job,
@@ -135,7 +135,7 @@ impl Store {
             &at_quota,
             &accounts,
             &taken,
-            share.most,
+            quota.most,
         )
         .fetch_all(self.jobs.named("claim jobs"));
         Ok(claiming.await?)

@@ -2,18 +2,20 @@
 
 mod presented;
 mod presumed;
+mod replace;
 
 use chrono::{DateTime, Utc};
 
 pub use presented::AuthenticatedKey;
 pub(super) use presented::KeyReader;
 pub use presumed::Presumed;
+pub use replace::KeyReplacement;
 
-use super::{Store, StoreError, generations::Credential};
+use super::{Store, StoreError};
 use crate::domain::{
     ability::Abilities,
     credits::Credits,
-    ids::{AccountId, ApiKeyId},
+    ids::{AccountId, ApiKeyId, SessionId},
     page::{Cursor, Page, PageRequest},
     spend::SpendPeriod,
     token::TokenDigest,
@@ -21,6 +23,22 @@ use crate::domain::{
 
 /// The letter of the key list's cursors.
 pub const KEYS_CURSOR: u8 = b'k';
+
+/// What pays for a generation: checked again by the statement that places the hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Credential {
+    ApiKey(ApiKeyId),
+    Session(SessionId),
+}
+
+impl Credential {
+    pub(super) fn ids(self) -> (Option<i64>, Option<i64>) {
+        match self {
+            Self::ApiKey(id) => (Some(id.0), None),
+            Self::Session(id) => (None, Some(id.0)),
+        }
+    }
+}
 
 /// A key to be stored.
 #[derive(Debug)]

@@ -1,5 +1,4 @@
-//! What the database knows of files: the secret that links are signed with, and files that
-//! are to be removed.
+//! The secret that signs links to files, and files to remove.
 
 use std::collections::HashSet;
 
@@ -13,7 +12,7 @@ use crate::domain::{
     ids::{AccountId, GenerationId},
 };
 
-/// The files that the record of a generation names.
+/// The files in a generation's record.
 #[derive(Debug)]
 pub struct StoredFiles {
     pub account_id: AccountId,
@@ -22,7 +21,7 @@ pub struct StoredFiles {
 }
 
 impl Store {
-    /// A secret of this installation. The first replica to ask makes it from `fresh`.
+    /// The secret of this installation. The first replica stores `fresh`.
     pub async fn secret(&self, name: &str, fresh: &[u8]) -> Result<Vec<u8>, StoreError> {
         sqlx::query!(
             "insert into secrets (name, value) values ($1, $2) on conflict (name) do nothing",
@@ -98,7 +97,7 @@ impl Store {
         Ok(ids)
     }
 
-    /// Puts a removal that failed to the end of the queue.
+    /// Moves a failed removal to the end of the queue.
     pub async fn postpone_removal(
         &self,
         id: GenerationId,
@@ -114,7 +113,7 @@ impl Store {
         Ok(())
     }
 
-    /// Notes that a generation's files are gone.
+    /// Records that a generation's files were removed.
     pub async fn media_removed(&self, id: GenerationId) -> Result<(), StoreError> {
         sqlx::query!("delete from media_trash where generation_id = $1", id.0)
             .execute(self.requests.named("forget removed files"))
@@ -122,8 +121,8 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes finished generations made before `before`, as their owner would, in the order in
-    /// which they were settled: some `batch` of them. Whether there may be more.
+    /// Deletes about `batch` finished generations created before `before`, as their owner would, in
+    /// the order of settlement. `true`: there may be more.
     pub async fn delete_old_generations(
         &self,
         before: DateTime<Utc>,

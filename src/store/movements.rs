@@ -1,4 +1,4 @@
-//! Movements by an operator's hand: grants, adjustments and refunds.
+//! Movements by the operator: grants, adjustments and refunds.
 
 use super::{
     Store, StoreError,
@@ -13,41 +13,36 @@ use chrono::{DateTime, Utc};
 
 pub use crate::domain::request::Move;
 
-/// A movement to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct NewMove<'a> {
     pub account: AccountId,
     pub what: Move,
-    /// The operator's note. One is one movement of an account.
+    /// The operator's note, an idempotency key within the account.
     pub reference: Option<&'a str>,
     pub now: DateTime<Utc>,
 }
 
-/// How a movement ended. Only [`Self::Done`] has moved anything.
+/// Only [`Self::Done`] has moved credits.
 #[derive(Debug)]
 pub enum Moved {
-    /// Done, by this entry.
     Done(LedgerEntry),
-    /// The reference made the same movement before, by this entry.
+    /// The reference already made the same movement, by this entry.
     Repeated(LedgerEntry),
-    /// The reference made another movement before, by this entry.
+    /// The reference already made another movement, by this entry.
     ReferenceUsed(LedgerEntry),
-    /// It would take more than is available.
     Short(Balance),
-    /// There is no such account.
     NoAccount,
-    /// The generation is not this account's.
+    /// The generation belongs to another account.
     NoGeneration,
-    /// The generation has cost nothing, or is not finished.
+    /// The generation was free, or is not finished.
     NotCharged,
-    /// The generation was charged less, which is this.
+    /// The generation's charge, which is less.
     AboveCharge(Credits),
     /// The generation was refunded before, by this entry.
     Refunded(LedgerEntry),
 }
 
 impl Move {
-    /// Its kind in the ledger.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Grant(_) => "grant",
@@ -65,19 +60,19 @@ impl Move {
 }
 
 impl Store {
-    /// Moves credits and writes the entry, or says why not.
+    /// Moves credits and writes the ledger entry.
     pub async fn move_credits(&self, new: &NewMove<'_>) -> Result<Moved, StoreError> {
         let mut tx = self.requests.named("move credits").begin().await?;
         let moved = moved(&mut tx, new).await?;
-        // A refusal too: whoever hears of it finds the account's row free.
+        // After a refusal too, to release the lock of the account's row.
         tx.commit().await?;
         Ok(moved)
     }
 
-    /// Whose a generation is.
+    /// The account of a generation.
     pub async fn account_of(&self, id: GenerationId) -> Result<Option<AccountId>, StoreError> {
         let reading = sqlx::query_scalar!(
-            // By an index of the ledger. What cost nothing has no entries, and is searched for.
+            // By an index of the ledger; free generations have no entries and need a search.
             r#"select coalesce(
                    (select account_id from ledger_entries where generation_id = $1 limit 1),
                    (select account_id from generations where id = $1)
@@ -90,8 +85,7 @@ impl Store {
 }
 
 async fn moved(tx: &mut Transaction, new: &NewMove<'_>) -> Result<Moved, StoreError> {
-    // Every entry of an account is written under this lock: what is read below stays so
-    // until the end.
+    // All entries of an account are written under this lock, so that reads below stay valid.
     let balance = sqlx::query_as!(
         Balance,
         r#"select balance as "balance: _", held as "held: _" from accounts
@@ -135,7 +129,7 @@ async fn moved(tx: &mut Transaction, new: &NewMove<'_>) -> Result<Moved, StoreEr
     Ok(Moved::Done(entry))
 }
 
-/// What an account's generation was charged; zero while it runs. It never changes again.
+/// The charge of a generation; zero while it runs, then constant.
 async fn charge_of(
     tx: &mut Transaction,
     account: AccountId,
@@ -156,7 +150,7 @@ async fn made_by_reference(
     tx: &mut Transaction,
     new: &NewMove<'_>,
 ) -> Result<Option<LedgerEntry>, sqlx::Error> {
-    // Older versions took one reference for a grant and for an adjustment.
+    // Older versions accepted the same reference for a grant and an adjustment.
     sqlx::query_as!(
         LedgerEntry,
         r#"select id as "id: _", kind, amount as "amount: _", balance as "balance: _",

@@ -1,6 +1,5 @@
-//! Notices between servers, by LISTEN and NOTIFY: what wakes whoever waits for what another server
-//! did. They are sent by the statements that do it, on the channel `gensvc`. A lost notice costs
-//! time only: whoever waits for one also looks by itself now and then.
+//! Notifications between servers by LISTEN and NOTIFY, on the channel `gensvc`. The statements that
+//! change something send them. A lost notification costs only time, because waiters also poll.
 
 use std::time::Duration;
 
@@ -18,11 +17,10 @@ use super::{
 use crate::domain::ids::GenerationId;
 
 const CHANNEL: &str = "gensvc";
-/// A connection that was silent for longer is probed: it may be dead, or lead to what has become a
-/// standby, where nothing can be listened to.
+/// A connection that was silent for longer is pinged: it may be dead, or lead to a standby, which
+/// has no notifications.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 
-/// What a server tells the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     /// A job was queued.
@@ -33,11 +31,11 @@ pub enum Notice {
     Cancel(GenerationId),
     /// Deliveries to webhooks became due.
     Deliveries,
-    /// Listening has just begun, or begun again: any of the others may have been missed.
+    /// The connection is new: any notification may have been missed.
     Missed,
 }
 
-/// The notices of all servers, this one included.
+/// Notifications of all servers, including this one.
 #[derive(Debug)]
 pub struct Notices {
     hosts: Hosts,
@@ -54,7 +52,7 @@ impl Store {
 }
 
 impl Notices {
-    /// Waits for the next one. After an error it connects anew.
+    /// Waits for the next notification. Reconnects after an error.
     pub async fn next(&mut self) -> Result<Notice, StoreError> {
         loop {
             let Some(listener) = &mut self.listener else {
@@ -92,8 +90,8 @@ impl Notice {
     }
 }
 
-/// A listener with a pool of its own, which is given up with it: a pool would wait for a connection
-/// that is dead.
+/// A listener with its own pool, dropped together with it: a shared pool would wait for a dead
+/// connection.
 async fn listen(hosts: &Hosts) -> Result<PgListener, sqlx::Error> {
     let pool = PgPoolOptions::new()
         .max_connections(1)

@@ -1,15 +1,15 @@
-//! What the operator looks at, over all accounts, and who is one.
+//! Reports for the operator over all accounts, and the users who are operators.
 
 use chrono::{DateTime, Utc};
 
 use super::{Store, StoreError, exactly_one};
 use crate::domain::{
     credits::Credits,
-    generation::{ACCOUNT_REFUSED, Modality, Status},
+    generation::{ACCOUNT_REFUSED, FailureCode, Modality, Status},
     ids::{AccountId, GenerationId, UserId},
 };
 
-/// How the generations of a model ended that were settled last.
+/// Outcomes of a model's last settled generations.
 #[derive(Debug)]
 pub struct ModelHealth {
     pub modality: Modality,
@@ -17,16 +17,28 @@ pub struct ModelHealth {
     pub model: String,
     pub generations: i64,
     pub failed: i64,
-    /// Those that failed for the provider's sake: not refused content, nor cancelled.
+    /// Failures of the provider, without refused content and cancels.
     pub faults: i64,
-    /// Those that failed because the provider refused the operator's key or account.
+    /// Failures because the provider refused the operator's key or account.
     pub account_errors: i64,
     /// Seconds from start to end of completed ones; `None` without any.
     pub median_seconds: Option<f64>,
     pub p95_seconds: Option<f64>,
 }
 
-/// One that has not ended, without what was asked for.
+/// Why generations of a provider failed, among those that were settled last.
+#[derive(Debug)]
+pub struct ProviderErrors {
+    pub provider: String,
+    /// `None`: those that completed.
+    pub code: Option<FailureCode>,
+    /// Whether the provider refused the operator's key or account.
+    pub is_account_refused: bool,
+    pub count: i64,
+    pub last_at: DateTime<Utc>,
+}
+
+/// An unfinished generation, without its request.
 #[derive(Debug)]
 pub struct UnfinishedJob {
     pub id: GenerationId,
@@ -41,11 +53,11 @@ pub struct UnfinishedJob {
     pub created_at: DateTime<Utc>,
 }
 
-/// What was spent with a model, or by an account.
+/// Spending with a model, or of an account.
 #[derive(Debug)]
 pub struct Spending {
     pub name: String,
-    /// The provider of a model, the id of an account.
+    /// A model's provider or an account's id.
     pub of: String,
     pub completed: i64,
     pub failed: i64,
@@ -53,7 +65,7 @@ pub struct Spending {
 }
 
 impl Store {
-    /// Makes a user an operator, or takes it back.
+    /// Makes a user an operator, or revokes it.
     pub async fn set_operator(
         &self,
         user: UserId,
@@ -72,7 +84,7 @@ impl Store {
         exactly_one("making an operator", done.rows_affected())
     }
 
-    /// How the last `most` generations of all accounts ended, by model.
+    /// Outcomes of the last `most` generations of all accounts, by model.
     pub async fn model_health(&self, most: i64) -> Result<Vec<ModelHealth>, StoreError> {
         let rows = sqlx::query_as!(
             ModelHealth,
@@ -104,7 +116,31 @@ impl Store {
         Ok(rows)
     }
 
-    /// The oldest `most` generations of all accounts that have not ended, and how many there are.
+    /// How often the last `most` generations of all accounts completed or failed, by provider and
+    /// code, the newest first.
+    pub async fn provider_errors(&self, most: i64) -> Result<Vec<ProviderErrors>, StoreError> {
+        let rows = sqlx::query_as!(
+            ProviderErrors,
+            r#"
+            with recent as (
+                select model_id, error_code, error_message, completed_at
+                from finished_generations order by settled desc limit $1
+            )
+            select m.provider, error_code as "code: FailureCode",
+                   coalesce(error_message = $2, false) as "is_account_refused!",
+                   count(*) as "count!", max(completed_at) as "last_at!"
+            from recent join models m on m.id = recent.model_id
+            group by 1, 2, 3 order by max(completed_at) desc
+            "#,
+            most,
+            ACCOUNT_REFUSED,
+        )
+        .fetch_all(self.requests.named("look at the providers' errors").long())
+        .await?;
+        Ok(rows)
+    }
+
+    /// The oldest `most` unfinished generations of all accounts, and the number of all.
     pub async fn unfinished_jobs(
         &self,
         most: i64,
@@ -138,7 +174,7 @@ impl Store {
         Ok((jobs.collect(), total))
     }
 
-    /// What was spent with each model, on whole days (UTC). What runs is not in it.
+    /// Spending by model, on whole days (UTC), without running work.
     pub async fn spending_by_model(
         &self,
         from: DateTime<Utc>,
@@ -170,7 +206,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// The same of each account: the `most` that spent most.
+    /// Spending by account: the `most` highest.
     pub async fn spending_by_account(
         &self,
         from: DateTime<Utc>,

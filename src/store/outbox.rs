@@ -1,5 +1,5 @@
-//! The outbox of webhooks: which deliveries are due, taking them for an attempt, and how it
-//! ended. Each replica may take any; a death during an attempt only delays the next.
+//! The outbox of webhooks: finds due deliveries, claims them for an attempt and records its
+//! outcome. Any replica may claim any; a crash during an attempt only delays the next.
 
 use chrono::{DateTime, Utc};
 use secrecy::SecretSlice;
@@ -14,13 +14,12 @@ use crate::domain::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queue {
     pub webhook: WebhookId,
-    /// Whose; `None`: nobody's any more.
+    /// `None`: the webhook was deleted.
     pub account: Option<AccountId>,
-    /// Whether one of them is due.
     pub due: bool,
 }
 
-/// A delivery that was taken for one attempt.
+/// A delivery claimed for one attempt.
 #[derive(Debug)]
 pub struct Attempt {
     pub id: WebhookDeliveryId,
@@ -28,36 +27,31 @@ pub struct Attempt {
     pub account: AccountId,
     pub event: WebhookEvent,
     pub generation: GenerationId,
-    /// When the event happened.
     pub created_at: DateTime<Utc>,
-    /// The number of this attempt, from 1.
+    /// Number of this attempt, from 1.
     pub number: i32,
-    /// The same, counted from when the owner last asked for the delivery.
+    /// Number of this attempt since the owner last requested the delivery.
     pub in_series: i32,
     pub began_at: DateTime<Utc>,
     pub url: String,
     pub secret: SecretSlice<u8>,
 }
 
-/// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptEnd {
-    /// Where the delivery stands now.
     pub status: DeliveryStatus,
-    /// When it is tried again; `Some` exactly while pending.
+    /// `Some` exactly while pending.
     pub next_attempt_at: Option<DateTime<Utc>>,
-    /// What the receiver answered.
     pub response_status: Option<u16>,
-    /// Why it failed, in words that the owner may read.
+    /// Shown to the owner.
     pub error: Option<String>,
-    /// When it was delivered; `None` leaves what is stored.
+    /// `None` keeps the stored time.
     pub delivered_at: Option<DateTime<Utc>>,
 }
 
 impl Store {
-    /// The next `limit` webhooks beyond `after` that have pending deliveries, by id. Steps over
-    /// an index from one to the next, so that the cost is by webhooks and not by what waits in
-    /// front of one of them.
+    /// The next `limit` webhooks after `after` with pending deliveries, by id. A loose index scan,
+    /// so that the cost depends on webhooks and not on their queues.
     pub async fn queues(
         &self,
         after: WebhookId,
@@ -92,9 +86,8 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Takes due deliveries, of each webhook at most the number beside it. They are due again
-    /// at `lease_until`, unless their attempt has ended by then. Others' are skipped, not
-    /// waited for.
+    /// Claims due deliveries, at most the given number of each webhook. They are due again at
+    /// `lease_until`, unless their attempt has ended by then. Locked ones are skipped.
     pub async fn take_deliveries(
         &self,
         wanted: &[(WebhookId, i64)],
@@ -135,7 +128,7 @@ impl Store {
         let rows = taking.await?;
         let attempts = rows.into_iter().filter_map(|row| {
             let Some(event) = WebhookEvent::parse(&row.event) else {
-                // A newer server's, for it to deliver; the others are taken all the same.
+                // A newer server must deliver it.
                 tracing::error!(delivery = %row.id, event = row.event, "an unknown event");
                 return None;
             };
@@ -156,8 +149,8 @@ impl Store {
         Ok(attempts.collect())
     }
 
-    /// Records how an attempt ended. `false`: the delivery was taken anew since, or its owner
-    /// has asked for it anew, and this attempt no longer counts.
+    /// Records the outcome of an attempt. `false`: the delivery was claimed or requested again
+    /// since, so this attempt does not count.
     pub async fn record_attempt(
         &self,
         id: WebhookDeliveryId,

@@ -1,34 +1,32 @@
 //! Connections to the database, and the statements that run on them.
 //!
-//! Every statement has a name, by which logs and traces know it, and a time limit. A connection goes
-//! back to the pool only when its statement was answered in full: one that was not may be dead,
-//! and to find out by asking it would take its place in the pool for as long as it is silent.
+//! Every statement has a name, for logs and traces, and a time limit. A connection returns to the
+//! pool only after a complete answer. Otherwise it is closed: pinging a dead connection would block
+//! its pool slot.
 
 mod call;
 mod session;
-mod transaction;
 
 use std::{io, sync::Arc, time::Duration};
 
 use deadpool::managed::{self, Object, PoolError, QueueMode};
 use tokio::time::{sleep, timeout};
 
-pub use call::{Call, statement_span};
+pub use call::{Call, Transaction, statement_span};
 pub use session::{CONNECT_LIMIT, Outages, PROBE_LIMIT, SETTINGS};
-pub use transaction::Transaction;
 
 use super::Hosts;
 use session::Sessions;
 
-/// How long a statement may take as seen from here: a host that vanished answers nothing, and
-/// whoever asked is to learn of it within seconds. Longer than `lock_timeout`.
+/// Time limit of a statement, so that a lost host is noticed within seconds. Longer than
+/// `lock_timeout`.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
-/// The first and the longest pause before a server that is starting is tried again.
+/// The first and the longest backoff while the server is starting.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// How often a pool that is closing is checked.
+/// Between two checks of a pool that is closing.
 const CLOSE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Connections for one purpose, made when they are first needed.
+/// Connections for one purpose, made on demand.
 #[derive(Debug, Clone)]
 pub struct Pool {
     connections: managed::Pool<Sessions>,
@@ -36,7 +34,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// At most `size` connections to `hosts`, with `settings` made on each. A call waits at most
+    /// At most `size` connections to `hosts`, each with `settings`. A call waits at most
     /// `acquire_timeout` for one.
     pub fn new(
         hosts: Hosts,
@@ -47,7 +45,7 @@ impl Pool {
     ) -> Self {
         let connections = managed::Pool::builder(Sessions::new(hosts, settings, outages))
             .max_size(size as usize)
-            // What was used last is the likeliest to be alive; the rest may grow old and go.
+            // The connection used last is the most likely to be alive; the others may expire.
             .queue_mode(QueueMode::Lifo)
             .build();
         let Ok(connections) = connections else {
@@ -59,17 +57,16 @@ impl Pool {
         }
     }
 
-    /// A call whose statement has this name.
     pub fn named(&self, name: &'static str) -> Call<'_> {
         Call::new(self, name, CALL_LIMIT)
     }
 
-    /// A connection that is the caller's own for good. Not bounded by the pool any more.
+    /// Takes a connection out of the pool, which may then open another.
     pub async fn detach(&self) -> Result<sqlx::PgConnection, sqlx::Error> {
         Ok(Object::take(self.acquire().await?).connection)
     }
 
-    /// The connections at work, and the idle ones.
+    /// Busy and idle connections.
     pub fn usage(&self) -> (u32, u32) {
         let status = self.connections.status();
         let count = |connections| u32::try_from(connections).unwrap_or(u32::MAX);
@@ -79,7 +76,7 @@ impl Pool {
         )
     }
 
-    /// Closes idle connections at once, and the others when they are no longer needed.
+    /// Closes idle connections at once and busy ones when they are returned.
     pub async fn close(&self) {
         self.connections.close();
         while self.connections.status().size > 0 {
@@ -88,7 +85,7 @@ impl Pool {
     }
 
     async fn acquire(&self) -> Result<Object<Sessions>, sqlx::Error> {
-        // What was in the way tells more than that the time is over.
+        // The last refusal explains more than a timeout.
         let mut last = sqlx::Error::PoolTimedOut;
         let acquiring = async {
             let mut pause = RETRY_PAUSE.0;
@@ -115,8 +112,7 @@ impl Pool {
     }
 }
 
-/// Whether a connection could not be made because the server is about to be there, or has to
-/// notice first that others were closed.
+/// Whether the server is starting, or has not yet noticed that other connections were closed.
 fn is_starting(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => matches!(

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{Store, StoreError};
 use crate::domain::{ids::AccountId, receipt::Receipt};
 
-/// How long a dialogue may rest before it goes on.
+/// Maximum pause between two turns of a dialogue.
 const KEPT: TimeDelta = TimeDelta::days(2);
 
 impl Store {
@@ -20,7 +20,6 @@ impl Store {
         let row = sqlx::query!(
             r#"select r.bound as "bound!", r.tokens as "tokens!"
                from unnest($2::uuid[]) with ordinality as wanted (key, place)
-                   -- Row by row: a plan of the days of an empty table could read all of it.
                    cross join lateral (
                        select bound, tokens from prefix_receipts
                        where account_id = $1 and key = wanted.key
@@ -38,31 +37,7 @@ impl Store {
         }))
     }
 
-    /// Keeps a receipt. Of the same input that was counted twice the larger count stays.
-    pub async fn keep_receipt(
-        &self,
-        account: AccountId,
-        key: Uuid,
-        receipt: Receipt,
-        now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
-        sqlx::query!(
-            "insert into prefix_receipts as r (account_id, key, bound, tokens, counted_at)
-             values ($1, $2, $3, $4, $5)
-             on conflict (account_id, key) do update
-                 set tokens = greatest(r.tokens, excluded.tokens), counted_at = excluded.counted_at",
-            account.0,
-            key,
-            receipt.bound.cast_signed(),
-            receipt.tokens.cast_signed(),
-            now,
-        )
-        .execute(self.jobs.named("keep a receipt"))
-        .await?;
-        Ok(())
-    }
-
-    /// Removes up to `batch` of those that nobody has gone on from.
+    /// Removes up to `batch` of those whose dialogue did not continue.
     pub(super) async fn purge_receipts(
         &self,
         now: DateTime<Utc>,

@@ -1,4 +1,4 @@
-//! The schema: whether this version can work with it, and how it is brought up to date.
+//! Checks whether this version can use the schema, and migrates it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,29 +13,28 @@ use super::{DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE, Store, StoreError};
 
 pub static MIGRATOR: Migrator = sqlx::migrate!();
 
-/// Where `sqlx` keeps which migrations were applied.
+/// The table in which `sqlx` records applied migrations.
 const TABLE: &str = "_sqlx_migrations";
 /// Migrations have four digits. Before the first release they had dates.
 const LAST_NUMBER: i64 = 9_999;
-/// A migration that waits for a table makes everybody else wait behind it: it gives up soon, lets
-/// them pass, and tries again.
+/// All others queue behind a migration that waits for a table. It gives up early, lets them pass,
+/// and retries.
 const BRIEFLY: &str =
     "set statement_timeout = 0; set lock_timeout = '500ms'; set client_min_messages = warning";
-/// What is built `concurrently` waits for transactions, and nobody for it.
+/// `create index concurrently` waits for transactions, but blocks none.
 const FOR_AS_LONG_AS_IT_TAKES: &str = "set lock_timeout = 0";
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// How long a start waits for others to leave a table, or to end their migration.
+/// How long a start waits for a table's lock, or for another server's migration.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 impl Store {
-    /// Brings the schema up to date.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         self.check_database().await?;
         let begun = Instant::now();
         loop {
             let mut connection = self.jobs.detach().await?;
             let migrated = migrate(&mut connection).await;
-            // Which gives up the lock of migrations.
+            // Releases the lock of migrations.
             connection.close().await?;
             match migrated {
                 Err(error)
@@ -54,8 +53,8 @@ impl Store {
         self.recount_restored().await
     }
 
-    /// Brings the schema of an empty database up to date, and refuses one that is not as this
-    /// version needs it: commands change no schema that servers use.
+    /// Migrates an empty database, and refuses another schema than this version's: commands must
+    /// not change a schema that servers use.
     pub async fn expect_schema(&self) -> Result<(), StoreError> {
         self.check_database().await?;
         let mut connection = self.jobs.detach().await?;
@@ -80,8 +79,7 @@ impl Store {
         }
     }
 
-    /// Whether connections to the database share its sessions, as behind a pooler in transaction
-    /// mode: what one sets, the other sees.
+    /// Whether connections share sessions, as behind a pooler in transaction mode.
     pub async fn shares_sessions(&self) -> Result<bool, StoreError> {
         let (mut one, mut other) = (self.jobs.detach().await?, self.jobs.detach().await?);
         raw_sql("set gensvc.session = 'one'")
@@ -104,7 +102,7 @@ impl Store {
         }
     }
 
-    /// Cursors are numbers of transactions, which begin anew in a database made from a dump.
+    /// Cursors are transaction ids, which start over in a database restored from a dump.
     async fn recount_restored(&self) -> Result<(), StoreError> {
         let restored = sqlx::query_scalar!(
             r#"select exists (select from settled_cursors
@@ -113,14 +111,13 @@ impl Store {
         .fetch_one(self.jobs.named("look at the cursors"))
         .await?;
         if restored {
-            tracing::info!("the database was restored from a dump: counting usage anew");
+            tracing::info!("the database was restored from a dump: recounting usage");
             self.recount().await?;
         }
         Ok(())
     }
 }
 
-/// The newest migration that this version knows.
 fn known() -> i64 {
     let versions = MIGRATOR.iter().map(|migration| migration.version);
     versions.max().unwrap_or(0)
@@ -131,7 +128,7 @@ async fn migrate(connection: &mut PgConnection) -> Result<(), StoreError> {
     connection.lock().await?;
     connection.ensure_migrations_table(TABLE).await?;
     let pending = pending(connection).await?;
-    // Of a new database it would be all of them.
+    // In a new database it would be all migrations.
     let is_new = pending.len() == MIGRATOR.iter().count();
     for migration in pending {
         if migration.no_tx {
@@ -147,8 +144,7 @@ async fn migrate(connection: &mut PgConnection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The migrations that the database lacks; refused if this version cannot work with those that it
-/// has.
+/// Missing migrations. Fails if this version cannot use the applied ones.
 async fn pending(connection: &mut PgConnection) -> Result<Vec<&'static Migration>, StoreError> {
     let begun = "select to_regclass('_sqlx_migrations') is not null";
     if !sqlx::query_scalar(begun)
@@ -189,7 +185,7 @@ impl From<MigrateError> for StoreError {
     fn from(error: MigrateError) -> Self {
         match error {
             MigrateError::Execute(error) => error.into(),
-            // What others are in the way of passes.
+            // Locks of others are transient.
             MigrateError::ExecuteMigration(error, _)
                 if error.as_database_error().is_some_and(|error| {
                     let code = error.code();

@@ -11,12 +11,11 @@ use crate::domain::{
 
 /// Failed logins of one email from one address within [`THROTTLE_WINDOW`].
 const MAX_FAILURES: i64 = 10;
-/// How long an attempt without a verdict counts: its server may have died.
+/// How long an attempt without a result counts: its server may have died.
 const PENDING_WINDOW: TimeDelta = TimeDelta::seconds(30);
-/// The throttle's window, sliding.
+/// Sliding window of the throttle.
 const THROTTLE_WINDOW: TimeDelta = TimeDelta::minutes(15);
 
-/// A session that was presented.
 #[derive(Debug)]
 pub struct PresentedSession {
     pub id: SessionId,
@@ -32,22 +31,21 @@ pub struct PresentedSession {
     pub defaults: serde_json::Value,
 }
 
-/// A password to be set.
 #[derive(Debug)]
 pub struct NewPassword<'a> {
     pub user: UserId,
     /// argon2id, PHC string.
     pub hash: &'a str,
-    /// The hash that it replaces; `None`: any.
+    /// Fails unless this is the current hash.
     pub replaces: Option<&'a str>,
-    /// The session that does not end.
+    /// Not ended.
     pub keep: Option<SessionId>,
     pub now: DateTime<Utc>,
 }
 
 impl Store {
-    /// `false`: the user's password is no longer the one of `hash`. The user's row is locked, so
-    /// that a change of the password and this are in an order.
+    /// `false`: `hash` is not the user's current password. Locks the user's row, so that a
+    /// concurrent change of the password comes before or after.
     pub async fn create_session(
         &self,
         user: UserId,
@@ -71,8 +69,8 @@ impl Store {
         Ok(done.rows_affected() == 1)
     }
 
-    /// Sets a password and ends the user's sessions; answers how many. `None`: the password is no
-    /// longer the one to be replaced.
+    /// Sets a password, ends the user's sessions and returns their number. `None`: the current
+    /// password has changed.
     pub async fn set_password(&self, new: &NewPassword<'_>) -> Result<Option<u64>, StoreError> {
         let mut tx = self.requests.named("set a password").begin().await?;
         let set = sqlx::query!(
@@ -85,7 +83,7 @@ impl Store {
         if set.execute(&mut tx).await?.rows_affected() == 0 {
             return Ok(None);
         }
-        // A statement of its own, which sees the sessions of logins that the first waited for.
+        // A second statement, which sees sessions of logins for which the first one waited.
         let ended = sqlx::query!(
             "update sessions set revoked_at = $2
              where user_id = $1 and revoked_at is null and id is distinct from $3",
@@ -98,7 +96,7 @@ impl Store {
         Ok(Some(ended))
     }
 
-    /// Reads a live session and counts the request, if it is to be, against the default limit, as
+    /// Reads a live session and optionally counts the request against the default limit, as
     /// [`Store::authenticate_key`] does.
     pub async fn present_session(
         &self,
@@ -146,7 +144,7 @@ impl Store {
         }))
     }
 
-    /// Ends a session. One that has ended already stays so.
+    /// Ends a session. Idempotent.
     pub async fn end_session(&self, id: SessionId, now: DateTime<Utc>) -> Result<(), StoreError> {
         let done = sqlx::query!(
             "update sessions set revoked_at = coalesce(revoked_at, $2) where id = $1",
@@ -203,12 +201,12 @@ impl Store {
             Some(row) if row.count >= MAX_FAILURES => {
                 row.oldest.unwrap_or(now) + THROTTLE_WINDOW - now
             }
-            // Only attempts without a verdict are in the way.
+            // Only attempts without a result count.
             _ => TimeDelta::zero(),
         }))
     }
 
-    /// The verdict on the attempt that began at `at`.
+    /// Records the result of the attempt that began at `at`.
     pub async fn end_login(
         &self,
         email: &str,
@@ -216,7 +214,7 @@ impl Store {
         at: DateTime<Utc>,
         failed: bool,
     ) -> Result<(), StoreError> {
-        // One element only: another attempt may carry the same time.
+        // One element only: another attempt may have the same time.
         sqlx::query!(
             "update login_attempts
              set pending = pending[:array_position(pending, $3) - 1]
@@ -233,8 +231,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes what no longer matters, at most `batch` rows of each kind. Answers whether
-    /// there may be more.
+    /// Removes expired rows, at most `batch` of each kind. `true`: there may be more.
     pub async fn purge_expired(&self, now: DateTime<Utc>, batch: i64) -> Result<bool, StoreError> {
         let sessions = sqlx::query!(
             "delete from sessions where id in
@@ -264,7 +261,7 @@ impl Store {
         )
         .execute(self.requests.named("purge idempotency keys").long())
         .await?;
-        // A state whose burst is whole again limits nothing.
+        // A full bucket limits nothing.
         let limits = sqlx::query!(
             "delete from rate_limits where tat <= $1 and (kind, id) in
                 (select kind, id from rate_limits where tat <= $1 limit $2

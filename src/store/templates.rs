@@ -9,34 +9,32 @@ use crate::domain::{
     request::TemplateText,
 };
 
-/// The letter of the template list's cursors.
+/// Prefix of the template list's cursors.
 pub const TEMPLATES_CURSOR: u8 = b't';
 
-/// A stored template, at its newest version.
+/// A template in its newest version.
 #[derive(Debug, Clone)]
 pub struct TemplateRecord {
     pub id: TemplateId,
-    /// The version, from 1.
+    /// From 1.
     pub version: i32,
     pub name: String,
     pub prompt: String,
     pub system_prompt: Option<String>,
     pub variables: Vec<String>,
-    /// When it was made.
     pub created_at: DateTime<Utc>,
-    /// When this version was made.
     pub updated_at: DateTime<Utc>,
 }
 
-/// Templates of one account.
+/// Maximum templates per account.
 pub const MAX_TEMPLATES: i64 = 1_000;
-/// Versions of a template that are kept.
+/// Maximum versions per template; older ones are removed.
 const KEPT_VERSIONS: i32 = 100;
 
 impl Store {
     /// Stores a template and its first version, in one statement. `form` is the digest of the form
-    /// that creates it, which is unique. `None`: the account has [`MAX_TEMPLATES`] already (parallel
-    /// requests may make a few more).
+    /// that creates it, which is unique. `None`: the account has [`MAX_TEMPLATES`] already
+    /// (parallel requests may make a few more).
     pub async fn create_template(
         &self,
         account: AccountId,
@@ -77,9 +75,8 @@ impl Store {
         Ok(row)
     }
 
-    /// Replaces a template by its next version, in one statement. The template's row is locked
-    /// by the update, so that replacements of the same template are in an order and each has
-    /// its own version.
+    /// Replaces a template by its next version, in one statement. The update locks the template's
+    /// row, so that concurrent replacements get different versions.
     pub async fn replace_template(
         &self,
         account: AccountId,
@@ -125,7 +122,7 @@ impl Store {
         Ok(row)
     }
 
-    /// Finds the template of which a form created a version, by the form's digest.
+    /// Finds the template whose version was created by the form with this digest.
     pub async fn template_of_form(
         &self,
         account: AccountId,
@@ -142,7 +139,6 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// One template of an account.
     pub async fn template(
         &self,
         account: AccountId,
@@ -190,8 +186,7 @@ impl Store {
         ))
     }
 
-    /// Deletes a template and its versions; whether it was there. Records that were made with
-    /// it keep its id.
+    /// Deletes a template and its versions. `false`: not found. Records of generations keep its id.
     pub async fn delete_template(
         &self,
         account: AccountId,

@@ -1,7 +1,7 @@
 //! The usage report: the sums of days and hours, and the generations at its edges.
 //!
-//! The sums follow behind what is settled, by a cursor ([`Store::count_usage`]); the report adds
-//! what they lack.
+//! A cursor adds settled generations to the sums ([`Store::count_usage`]); the report adds those
+//! after the cursor.
 
 use super::{Store, StoreError, history::lowest_id};
 use crate::domain::{
@@ -12,14 +12,13 @@ use crate::domain::{
 use chrono::TimeDelta;
 use sqlx::PgExecutor;
 
-/// Generations that one count takes.
+/// Maximum generations per count.
 const AT_ONCE: i64 = 20_000;
 
 impl Store {
-    /// What an account made in a span of creation times, grouped; at most `limit` groups, in
-    /// ascending order. One statement, so one moment: the days and hours that lie within the
-    /// span as they are counted, the finished generations of the hours that it cuts, and what
-    /// runs.
+    /// Usage of an account in a range of creation times, by group; at most `limit` groups,
+    /// ascending. One statement, for one snapshot: sums of whole days and hours, finished
+    /// generations of cut hours, and running ones.
     #[expect(clippy::too_many_lines, reason = "one statement")]
     pub async fn usage(
         &self,
@@ -31,8 +30,8 @@ impl Store {
         let by = |group| groups.contains(&group);
         let parts = span.parts();
         let [before, after] = parts.edges;
-        // Ids carry their creation in milliseconds, and indexes are sorted by them; the exact
-        // comparison of times decides.
+        // Ids contain their creation in milliseconds, so that an index finds the range; the exact
+        // comparison follows.
         let end = |time| lowest_id(time + TimeDelta::milliseconds(1));
         let rows = sqlx::query!(
             r#"
@@ -148,15 +147,14 @@ impl Store {
             .collect())
     }
 
-    /// Adds to the sums what was settled since they were last counted, unless another server does
-    /// so now.
+    /// Adds newly settled generations to the sums, unless another server does so now.
     pub async fn count_usage(&self) -> Result<(), StoreError> {
         count(self.walks.named("count usage").long(), AT_ONCE).await
     }
 }
 
-/// What the sums lack is what transactions settled that the cursor has not passed. It stops before
-/// the oldest that still runs, and moves in the statement that counts.
+/// The cursor is a transaction id: generations of later transactions are not in the sums yet. It
+/// stops before the oldest running transaction, and moves in the statement that counts.
 pub(super) async fn count(executor: impl PgExecutor<'_>, most: i64) -> Result<(), StoreError> {
     sqlx::query!(
         r#"

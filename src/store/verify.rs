@@ -1,4 +1,4 @@
-//! The audit: every account and every generation recomputed from the ledger, or those that are new.
+//! The audit: recomputes all accounts and generations from the ledger, or the new ones.
 
 mod entries;
 mod recount;
@@ -8,35 +8,31 @@ use std::time::Duration;
 
 use super::{Store, StoreError, pool::Transaction};
 
-/// How long checking everything may take.
+/// Time limit of a full audit.
 const WHOLE_LIMIT: Duration = Duration::from_hours(4);
-/// Differences that are spelled out; the rest is counted.
+/// Maximum differences listed; the rest is counted.
 const SPELLED_OUT: i64 = 1000;
 
-/// What an audit reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     Whole,
-    /// What was written since the last audit of this scope that found no difference; the first
-    /// time everything.
+    /// Rows written since the last clean audit of this scope; the first time all.
     SinceLast,
 }
 
-/// What an audit found.
 #[derive(Debug)]
 pub struct Audit {
-    /// Whether it read everything.
     pub whole: bool,
     pub accounts: i64,
     pub entries: i64,
     pub generations: i64,
-    /// What does not agree, one sentence each. Empty: all is well.
+    /// One sentence per difference.
     pub differences: Vec<String>,
 }
 
 impl Store {
-    /// Recomputes accounts and generations from their entries, in one snapshot, so that it is right
-    /// under load too.
+    /// Recomputes accounts and generations from their entries, in one snapshot, so that it is exact
+    /// under load.
     pub async fn verify_ledger(&self, scope: Scope) -> Result<Audit, StoreError> {
         let mut tx = self
             .requests
@@ -62,7 +58,7 @@ impl Store {
         .await?;
         sqlx::raw_sql(match scope {
             Scope::Whole => "set transaction read only",
-            // Before the snapshot: a second one goes on from where this one ends.
+            // Before the snapshot, so that a second audit continues where this one ends.
             Scope::SinceLast => {
                 "set local lock_timeout = 0;
                  lock table ledger_points in share row exclusive mode"
@@ -93,7 +89,6 @@ impl Store {
     }
 }
 
-/// What there is to read.
 async fn count(tx: &mut Transaction, whole: bool) -> Result<Audit, sqlx::Error> {
     let counts = sqlx::query!(
         r#"select (select count(*) from accounts) as "accounts!",
@@ -117,7 +112,7 @@ async fn count(tx: &mut Transaction, whole: bool) -> Result<Audit, sqlx::Error> 
     })
 }
 
-/// The next audit of what is new goes on from here: after the newest entry of each account, and
+/// Stores where the next incremental audit starts: after the newest entry of each account, and
 /// after the generations that are settled, visible and in the sums of usage.
 async fn move_points(tx: &mut Transaction) -> Result<(), sqlx::Error> {
     sqlx::query!(

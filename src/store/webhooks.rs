@@ -1,4 +1,4 @@
-//! Webhooks: where an account's events go. Their deliveries are in [`super::deliveries`].
+//! Webhooks. Their deliveries are in [`super::deliveries`].
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -9,32 +9,29 @@ use crate::domain::{
     webhook::{MAX_PER_ACCOUNT, WebhookEvent},
 };
 
-/// The letter of the webhook list's cursors.
+/// Prefix of the webhook list's cursors.
 pub const WEBHOOKS_CURSOR: u8 = b'w';
-/// How long a deleted webhook's row stays: no settlement that began before takes as long.
+/// How long a deleted webhook's row is kept; longer than any settlement that began before.
 const SETTLEMENT_AT_MOST: TimeDelta = TimeDelta::hours(1);
 
-/// A webhook to be stored.
 #[derive(Debug)]
 pub struct NewWebhook<'a> {
     pub account_id: AccountId,
-    /// Who asks for it, and must still be a caller when it is stored.
+    /// The caller, checked again when the webhook is stored.
     pub by: Credential,
     pub url: &'a str,
     pub events: &'a [WebhookEvent],
-    /// Digest of the form that creates it, which is unique.
+    /// Unique digest of the form that creates it.
     pub form: Option<&'a [u8]>,
-    /// When it is made.
     pub now: DateTime<Utc>,
 }
 
-/// How making a webhook ended.
 #[derive(Debug)]
 pub enum WebhookMade {
     Made(WebhookRecord),
-    /// The account has as many as it may have.
+    /// The account is at its limit.
     TooMany,
-    /// The key or session has ended meanwhile.
+    /// The key or session has ended.
     CredentialEnded,
 }
 
@@ -44,27 +41,26 @@ pub struct WebhookRecord {
     pub id: WebhookId,
     pub url: String,
     pub events: Vec<WebhookEvent>,
-    /// When it was made.
     pub created_at: DateTime<Utc>,
 }
 
 impl Store {
-    /// Stores a webhook with the secret that signs its deliveries, unless the account has as
-    /// many as it may have. Deleted ones do not count.
+    /// Stores a webhook and its signing secret, unless the account is at its limit, which ignores
+    /// deleted webhooks.
     pub async fn create_webhook(
         &self,
         new: &NewWebhook<'_>,
         secret: &[u8],
     ) -> Result<WebhookMade, StoreError> {
         let mut tx = self.requests.named("create a webhook").begin().await?;
-        // One at a time for an account. Not its row's lock, for which settlements would wait.
+        // One at a time for an account, by another lock than its row's, for which settlements wait.
         sqlx::query!(
             "select pg_advisory_xact_lock(hashtextextended('webhooks of ' || $1::bigint, 0))",
             new.account_id.0
         )
         .execute(&mut tx)
         .await?;
-        // A statement of its own, so that it sees what was stored while it waited.
+        // A second statement, so that it sees webhooks stored while the first one waited.
         let count = sqlx::query_scalar!(
             r#"select count(*) as "count!" from webhooks
                where account_id = $1 and deleted_at is null"#,
@@ -97,7 +93,7 @@ impl Store {
         Ok(webhook.map_or(WebhookMade::CredentialEnded, WebhookMade::Made))
     }
 
-    /// Finds the webhook that a form created, by the form's digest. It may be deleted.
+    /// Finds the webhook created by the form with this digest. It may be deleted.
     pub async fn webhook_of_form(
         &self,
         account: AccountId,
@@ -154,9 +150,8 @@ impl Store {
         ))
     }
 
-    /// Deletes a webhook: nothing is sent to it any more, but for what is on its way just now.
-    /// Its secret is gone at once; its row and its deliveries go with the next purges. `false`:
-    /// it is not there.
+    /// Deletes a webhook and its secret; only an attempt in progress is still sent. Its row and its
+    /// deliveries are purged later. `false`: not found.
     pub async fn delete_webhook(
         &self,
         account: AccountId,
@@ -178,8 +173,7 @@ impl Store {
         }
     }
 
-    /// Removes up to `batch` webhooks that were deleted long enough ago and have no delivery
-    /// left.
+    /// Removes up to `batch` webhooks that were deleted long enough ago and have no deliveries.
     pub(super) async fn purge_webhooks(
         &self,
         now: DateTime<Utc>,

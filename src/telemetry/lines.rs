@@ -1,9 +1,6 @@
-//! One event, one line: what others wrote cannot begin a line of its own, nor speak to the
-//! terminal that shows it.
-//!
-//! As text the formatter leaves line breaks as they are, and escape sequences in fields too: a
-//! name or an upstream's word with one in it would look like another event, or hide one. Here
-//! all of them are spelt out, save the colours that the formatter itself makes.
+//! Writes each event as one line, against log injection: line breaks and terminal escape sequences
+//! from users or upstreams could fake or hide events. The text formatter does not escape them, so
+//! they are escaped here, except for its own colors.
 
 use std::{
     borrow::Cow,
@@ -13,14 +10,12 @@ use std::{
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Makes writers that take one event at a time, as the formatter hands it over.
+/// Makes writers that get one event each.
 pub(super) struct Lines<W> {
     pub(super) writer: W,
-    /// Whether the formatter colours.
     pub(super) colours: bool,
 }
 
-/// Writes an event as one line.
 pub(super) struct Line<W> {
     writer: W,
     colours: bool,
@@ -38,7 +33,7 @@ impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Lines<W> {
 }
 
 impl<W: Write> Write for Line<W> {
-    /// Takes a whole event.
+    /// `event` is complete.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let line = one_line(event, self.colours);
         self.writer.write_all(line.as_bytes())?;
@@ -50,8 +45,7 @@ impl<W: Write> Write for Line<W> {
     }
 }
 
-/// The event with everything spelt out that a viewer may obey, but for the line break at its
-/// end.
+/// Escapes all control characters but the final line break.
 fn one_line(event: &[u8], colours: bool) -> Cow<'_, str> {
     let obeyed = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     let text = String::from_utf8_lossy(event);
@@ -74,18 +68,18 @@ fn one_line(event: &[u8], colours: bool) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// As JSON spells it, so that an event stays JSON.
+/// Escapes as JSON does, so that an event stays JSON.
 fn spell_out(line: &mut String, c: char) {
     match c {
         '\n' => line.push_str("\\n"),
         '\r' => line.push_str("\\r"),
         '\t' => line.push_str("\\t"),
-        // All of them are below U+10000. Writing to a String cannot fail.
+        // Control characters are below U+10000. Writing to a String cannot fail.
         c => drop(write!(line, "\\u{:04x}", u32::from(c))),
     }
 }
 
-/// Whether a text begins with a sequence that changes colours and nothing else.
+/// Whether a text begins with an escape sequence that only changes colors.
 fn is_colour(text: &str) -> bool {
     text.strip_prefix("\u{1b}[").is_some_and(|rest| {
         let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');

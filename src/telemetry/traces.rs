@@ -1,7 +1,7 @@
 //! Traces by OTLP over HTTP.
 //!
-//! Here: which spans are exported, and the exporter: a bounded queue and a thread of its own,
-//! so that no request waits for a collector. Not here: the spans, which their parts make.
+//! Selects the exported spans. The exporter has a bounded queue and its own thread, so that no
+//! request waits for a collector.
 
 use std::{
     sync::{
@@ -28,35 +28,32 @@ use url::Url;
 
 use crate::observe::TRACES;
 
-/// The path of traces below a collector's address.
+/// Appended to the collector's address.
 const PATH: &str = "v1/traces";
-/// How long a collector may take.
+/// Timeout of one export.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the last spans may take at the stop.
+/// Time limit of the last export before the stop.
 const CLOSE: Duration = Duration::from_secs(2);
-/// Spans of the log that hold the exported ones together: a generation's work runs in a task
-/// of its own.
+/// Spans of the log that connect the exported ones: a generation runs in its own task.
 const JOINTS: [&str; 2] = ["generation", "job"];
 
 #[derive(Debug, Clone)]
 pub struct TraceSettings {
     pub endpoint: Url,
     pub service_name: String,
-    /// The part that is exported, 0 to 1.
+    /// The sampled fraction, 0 to 1.
     pub sample_ratio: f64,
 }
 
-/// Why traces cannot be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The HTTP client.
     #[error("the HTTP client of traces could not be made: {0}")]
     Client(#[from] reqwest::Error),
     #[error("traces cannot be exported: {0}")]
     Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
 }
 
-/// What keeps spans and exports them.
+/// The exporter and its queue.
 pub(super) fn provider(settings: &TraceSettings) -> Result<SdkTracerProvider, TraceError> {
     let http = reqwest::Client::builder()
         .timeout(TIMEOUT)
@@ -87,7 +84,6 @@ pub(super) fn provider(settings: &TraceSettings) -> Result<SdkTracerProvider, Tr
         .build())
 }
 
-/// The collector's address with the path of traces.
 fn address(endpoint: &Url) -> String {
     let base = endpoint.as_str().trim_end_matches('/');
     if base.ends_with(PATH) {
@@ -97,7 +93,7 @@ fn address(endpoint: &Url) -> String {
     }
 }
 
-/// What passes spans to the exporter: those for traces only, and no log lines.
+/// Passes spans with the target of traces to the exporter, but no log lines.
 pub(super) fn layer<S>(provider: &SdkTracerProvider) -> impl Layer<S> + Send + Sync + 'static
 where
     S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
@@ -116,7 +112,7 @@ where
         .with_filter(wanted.with_max_level_hint(LevelFilter::INFO))
 }
 
-/// Exports what waits, within [`CLOSE`].
+/// Exports queued spans within [`CLOSE`].
 pub(super) async fn close(provider: SdkTracerProvider) {
     let closing = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(CLOSE));
     match closing.await {
@@ -126,7 +122,7 @@ pub(super) async fn close(provider: SdkTracerProvider) {
     }
 }
 
-/// Our own HTTP client for the exporter, which runs on a thread without tokio.
+/// The exporter's HTTP client, for a thread without tokio.
 #[derive(Debug)]
 struct Client {
     http: reqwest::Client,
@@ -151,7 +147,7 @@ impl HttpClient for Client {
 }
 
 impl Client {
-    /// Logs the first failure in a row, and the end of the row.
+    /// Logs the first of consecutive failures, and the next success.
     fn tell(&self, result: &Result<Response<Bytes>, HttpError>) {
         let problem = match result {
             Ok(response) if response.status().is_success() => None,

@@ -4,12 +4,14 @@ mod growth;
 mod mixed;
 mod quiet;
 mod texts;
+mod turns;
 
 use std::{cell::Cell, process::ExitCode, time::Duration};
 
 use clap::ValueEnum;
 
 use crate::{
+    agent::Size,
     args::Args,
     compare::{Comparison, Extent},
     stage::{Scene, Setup, Stage},
@@ -29,8 +31,10 @@ pub enum Case {
     Videos,
     /// Images of 1,000 accounts.
     Images,
-    /// Turns of an agent, of 2 MiB each.
-    Agent,
+    /// Turns of an agent of 245 KB.
+    TurnSmall,
+    /// Turns of an agent of 2 MiB.
+    TurnLarge,
     /// Texts of a quiet account beside a busy one.
     Quiet,
     /// Texts of 10, 1,000 and 100,000 accounts.
@@ -68,7 +72,8 @@ pub async fn run(args: &Args) -> ExitCode {
             Case::Hot => texts::hot(&run).await,
             Case::Stream => texts::stream(&run).await,
             Case::Images => texts::images(&run).await,
-            Case::Agent => texts::agent(&run).await,
+            Case::TurnSmall => turns::turns(&run, Size::Small).await,
+            Case::TurnLarge => turns::turns(&run, Size::Large).await,
             Case::Reads => mixed::reads(&run).await,
             Case::Videos => mixed::videos(&run).await,
             Case::Quiet => quiet::quiet(&run).await,

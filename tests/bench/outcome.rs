@@ -77,7 +77,9 @@ impl Outcome {
 fn is_good(answer: &Answer<'_>) -> bool {
     let ended = |what: &[u8]| wire::contains(answer.body, what);
     match answer.status {
-        200 if answer.first.is_some() => ended(b"event: completed") || ended(b"[DONE]"),
+        200 if answer.first.is_some() => {
+            ended(b"event: completed") || ended(b"[DONE]") || ended(b"event: message_stop")
+        }
         200 | 202 => true,
         _ => false,
     }

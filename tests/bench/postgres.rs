@@ -111,6 +111,13 @@ pub async fn connect(url: &str) -> PgConnection {
     options.connect().await.unwrap()
 }
 
+/// Gives the planner statistics, as autovacuum does after a minute.
+pub async fn analyze(url: &str) {
+    let mut connection = connect(url).await;
+    let analyzing = sqlx::raw_sql("vacuum analyze").execute(&mut connection);
+    analyzing.await.unwrap();
+}
+
 impl Drop for Postgres {
     fn drop(&mut self) {
         if let Some(pid) = self.pid() {

@@ -29,6 +29,24 @@ prices = { input_per_million = "10", output_per_million = "50" }
 id = "bench-long"
 type = "text"
 prices = { input_per_million = "10", output_per_million = "50" }
+[[providers.bench.models]]
+id = "bench-held"
+type = "text"
+prices = { input_per_million = "10", output_per_million = "50" }
+[providers.bench-anthropic]
+kind = "anthropic"
+base_url = "http://UPSTREAM"
+api_key_env = "OPENAI_API_KEY"
+max_concurrent = 10000
+[[providers.bench-anthropic.models]]
+id = "bench"
+type = "text"
+default = true
+prices = { input_per_million = "10", output_per_million = "50" }
+[[providers.bench-anthropic.models]]
+id = "bench-held"
+type = "text"
+prices = { input_per_million = "10", output_per_million = "50" }
 "#;
 
 pub struct Server {

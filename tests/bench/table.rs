@@ -92,6 +92,35 @@ pub fn row(name: &str, both: &Comparison) {
     failures("the proxy", &both.proxy.failures);
 }
 
+/// The head of a table of turns.
+pub fn turns(title: &str) {
+    println!("### {title}\n");
+    println!(
+        "| turns | requests/s | × the proxy's | added p50 ms | added p99 ms | server ms \
+         | × the proxy's | Postgres ms | transactions | MiB |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+}
+
+/// A row under [`turns`].
+pub fn turn(name: &str, both: &Comparison) {
+    let ours = |figure: fn(&Figures) -> f64| number(both.gensvc.median(figure));
+    let cells = [
+        ours(|f| f.rate),
+        number(both.ratio(|f| f.rate)),
+        number(both.added(|f| f.p50)),
+        number(both.added(|f| f.p99)),
+        ours(|f| f.server_cpu / 1000.0),
+        number(both.ratio(|f| f.server_cpu)),
+        ours(|f| f.postgres_cpu / 1000.0),
+        ours(|f| f.transactions),
+        ours(|f| f.memory),
+    ];
+    println!("| {name} | {} |", cells.join(" | "));
+    failures("gensvc", &both.gensvc.failures);
+    failures("the proxy", &both.proxy.failures);
+}
+
 /// Tells them on the other output, so that a table stays one.
 pub fn failures(whose: &str, failures: &BTreeMap<String, u64>) {
     for (what, times) in failures {

@@ -1,5 +1,5 @@
-//! The fake upstream, in a process of its own: Chat Completions, whole and as a stream, and
-//! Images, answered at once.
+//! The fake upstream, in a process of its own: Chat Completions and Messages, whole and as a stream,
+//! and Images, answered at once.
 
 use std::{io, io::Cursor, sync::Arc, time::Duration};
 
@@ -14,6 +14,10 @@ use crate::{process, wire};
 pub const LONG_MODEL: &str = "bench-long";
 /// Seconds for which they do: longer than they are looked at.
 const LONG: u32 = 3600;
+/// The model that answers after a while.
+pub const HELD_MODEL: &str = "bench-held";
+/// How long that is.
+const HELD: Duration = Duration::from_secs(8);
 /// Pieces of any other stream.
 const PIECES: usize = 20;
 /// Of a body, at its end. The longest text is shorter.
@@ -25,6 +29,9 @@ const PIECE: &str = "twelve bytes ";
 struct Answers {
     text: Vec<u8>,
     image: Vec<u8>,
+    message: Vec<u8>,
+    /// All of a stream of Messages.
+    message_events: Vec<u8>,
     /// The head of a stream and its first piece.
     first: Vec<u8>,
     piece: Vec<u8>,
@@ -63,6 +70,11 @@ impl Answers {
         Self {
             text: whole(&text),
             image: whole(&image),
+            message: whole(&message(
+                "end_turn",
+                &json!([{"type": "text", "text": PIECE.repeat(PIECES)}]),
+            )),
+            message_events: message_events(head),
             first: [&head[..], &piece].concat(),
             rest: [piece.repeat(PIECES - 1), end.clone()].concat(),
             piece,
@@ -77,9 +89,20 @@ impl Answers {
             let (head, end) = wire::request(&mut stream, &mut bytes).await?;
             // What asks for a stream stands at the end of a body; an agent's are large.
             let body = &bytes[head.max(end.saturating_sub(LOOKED_AT))..end];
+            if wire::contains(body, HELD_MODEL.as_bytes()) {
+                tokio::time::sleep(HELD).await;
+            }
+            let is_stream = wire::contains(body, b"\"stream\":true");
             if wire::contains(&bytes[..head], b"/images/") {
                 stream.write_all(&self.image).await?;
-            } else if !wire::contains(body, b"\"stream\":true") {
+            } else if wire::contains(&bytes[..head], b"/messages") {
+                let answer = if is_stream {
+                    &self.message_events
+                } else {
+                    &self.message
+                };
+                stream.write_all(answer).await?;
+            } else if !is_stream {
                 stream.write_all(&self.text).await?;
             } else if wire::contains(body, LONG_MODEL.as_bytes()) {
                 stream.write_all(&self.first).await?;
@@ -94,6 +117,38 @@ impl Answers {
             }
         }
     }
+}
+
+fn message(stop: &str, content: &Value) -> Value {
+    json!({"id": "msg_bench", "type": "message", "role": "assistant", "model": "bench",
+        "content": content, "stop_reason": stop, "stop_sequence": null,
+        "usage": {"input_tokens": 12, "output_tokens": 60}})
+}
+
+fn message_events(head: &[u8]) -> Vec<u8> {
+    let mut start = message("", &json!([]));
+    start["stop_reason"] = Value::Null;
+    let delta = json!({"type": "content_block_delta", "index": 0,
+        "delta": {"type": "text_delta", "text": PIECE}});
+    let mut events = vec![
+        json!({"type": "message_start", "message": start}),
+        json!({"type": "content_block_start", "index": 0,
+            "content_block": {"type": "text", "text": ""}}),
+    ];
+    events.extend(std::iter::repeat_n(delta, PIECES));
+    events.extend([
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": null},
+            "usage": {"output_tokens": 60}}),
+        json!({"type": "message_stop"}),
+    ]);
+    let mut bytes = head.to_vec();
+    for event in events {
+        let kind = event["type"].as_str().unwrap();
+        bytes.extend(sized(&format!("event: {kind}\ndata: {event}\n\n")));
+    }
+    bytes.extend(b"0\r\n\r\n");
+    bytes
 }
 
 fn whole(body: &Value) -> Vec<u8> {

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{agent, upstream::LONG_MODEL};
+use crate::{agent::Turn, upstream::LONG_MODEL};
 
 /// Fifty bytes.
 const PROMPT: &str = "Write a line about the sea that nobody has read yet";
@@ -28,7 +28,7 @@ pub enum Kind {
     LongStream,
     Image,
     /// A turn of an agent.
-    Agent,
+    Turn(Turn),
 }
 
 impl Work {
@@ -47,10 +47,10 @@ impl Work {
                 "/v1/generate/image",
                 json!({"prompt": PROMPT, "provider": "openai"}).to_string(),
             ),
-            Kind::Agent => (
-                "/openai/v1/chat/completions",
-                agent::turn(&format!("bench/{}", model(kind))),
-            ),
+            Kind::Turn(turn) => {
+                let (path, model) = turn.of_gensvc();
+                (path, turn.body(&model))
+            }
             _ => ("/v1/generate/text", text(kind).to_string()),
         };
         Self::new(servers, each(keys, |key| post(path, key, &body)))
@@ -64,7 +64,10 @@ impl Work {
                 json!({"model": "bench", "prompt": PROMPT, "n": 1, "size": "1024x1024"})
                     .to_string(),
             ),
-            Kind::Agent => ("/v1/chat/completions", agent::turn(model(kind))),
+            Kind::Turn(turn) => {
+                let (path, model) = turn.of_upstream();
+                (path, turn.body(model))
+            }
             _ => ("/v1/chat/completions", chat(kind).to_string()),
         };
         let key = "svc_0000000000000000000000000000000000000000";

@@ -2,7 +2,7 @@
 
 mod forms;
 mod once;
-mod operator;
+pub mod operator;
 mod pages;
 mod pictures;
 mod playground;

@@ -1,5 +1,6 @@
 //! A database that disappears, is slow, or has its own defaults.
 
+mod plans;
 pub mod proxy;
 mod schema;
 

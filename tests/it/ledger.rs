@@ -160,6 +160,7 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
         usage: json!({}),
         charged: micros(61),
         finish_reason: None,
+        receipt: None,
     });
     let settlement = Settlement {
         id: held,

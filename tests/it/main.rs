@@ -8,6 +8,7 @@
 
 mod architecture;
 mod common;
+mod config;
 mod console;
 mod database;
 mod documents;

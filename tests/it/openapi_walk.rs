@@ -69,12 +69,33 @@ pub fn every_operation() -> Vec<Operation> {
                 .map(|(method, spec)| Operation {
                     method: method.to_uppercase().parse().unwrap(),
                     path: path.clone(),
-                    spec: spec.clone(),
+                    spec: resolved(&document, spec),
                 })
         })
         .collect();
     assert!(all.len() >= 44, "only {} operations", all.len());
     all
+}
+
+/// An operation with the components to which its responses and parameters refer.
+fn resolved(document: &Value, spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    let parameters = spec.get_mut("parameters").and_then(Value::as_array_mut);
+    for item in parameters.into_iter().flatten() {
+        *item = target(document, item).clone();
+    }
+    for item in spec["responses"].as_object_mut().unwrap().values_mut() {
+        *item = target(document, item).clone();
+    }
+    spec
+}
+
+/// What a value refers to, or the value.
+pub fn target<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+    value["$ref"].as_str().map_or(value, |reference| {
+        let found = document.pointer(reference.trim_start_matches('#'));
+        found.unwrap_or_else(|| panic!("{reference} leads nowhere"))
+    })
 }
 
 impl Operation {
@@ -128,6 +149,15 @@ impl Operation {
             .replace("{model}", "sandbox-text-1");
         assert!(!url.contains('{'), "a parameter that is new here: {url}");
         url
+    }
+
+    /// The URL of an admin operation on an account, with ids of its objects where it needs them.
+    pub fn admin_url(&self, account: &str, objects: Option<&Objects>) -> String {
+        let (key, delivery) = objects.map_or((1, 1), |o| (o.key_id, o.delivery_id));
+        self.path
+            .replace("{id}", account)
+            .replace("{key}", &key.to_string())
+            .replace("{delivery}", &delivery.to_string())
     }
 
     /// The documented example of the body.

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod breakers;
+mod choices;
 mod delivered;
 mod edits;
 mod failures;

@@ -32,6 +32,7 @@ use gensvc::{
     },
 };
 use sqlx::{AssertSqlSafe, PgPool, postgres::PgConnectOptions};
+use tracing_subscriber::util::SubscriberInitExt as _;
 use uuid::Uuid;
 
 /// The page that is compared with the first.
@@ -67,7 +68,8 @@ async fn main() {
     run(&pool, &filled).await;
     run(&pool, "vacuum analyze").await;
     println!("{rows} generations, made in {:.0?}\n", begun.elapsed());
-    let plans = plans::Plans::collect();
+    let (plans, subscriber) = plans::Plans::new();
+    subscriber.init();
     let bench = Bench {
         store,
         explained: self::store(plans::explained(options.clone())),
@@ -136,7 +138,7 @@ impl Bench {
         let rows = ask(&self.explained).await;
         Cost {
             best,
-            plan: self.plans.last(),
+            plan: self.plans.all().pop().unwrap().1,
             rows,
         }
     }

@@ -36,12 +36,11 @@ pub fn explained(options: PgConnectOptions) -> PgConnectOptions {
 }
 
 impl Plans {
-    /// Collects notices from now on.
-    pub fn collect() -> Self {
+    /// The plans that come as notices, and what collects them once it is a subscriber.
+    pub fn new() -> (Self, impl Subscriber + Send + Sync) {
         let notices = Arc::new(Mutex::new(Vec::new()));
         let layer = Notices(Arc::clone(&notices));
-        tracing_subscriber::registry().with(layer).init();
-        Self(notices)
+        (Self(notices), tracing_subscriber::registry().with(layer))
     }
 
     /// Forgets what came so far.
@@ -49,11 +48,23 @@ impl Plans {
         self.0.lock().unwrap().clear();
     }
 
-    /// The plan of the statement that came last.
-    pub fn last(&self) -> Plan {
+    /// The statements and plans that came, in their order.
+    pub fn all(&self) -> Vec<(String, Plan)> {
         let notices = self.0.lock().unwrap();
-        let plan = notices.iter().rfind(|text| text.contains("Query Text"));
-        let plan = plan.unwrap_or_else(|| panic!("no plan came: is auto_explain installed?"));
+        let plans: Vec<_> = notices
+            .iter()
+            .filter_map(|text| Some(Plan::of(text.split_once("Query Text: ")?.1)))
+            .collect();
+        assert!(
+            !plans.is_empty(),
+            "no plan came: is auto_explain installed?"
+        );
+        plans
+    }
+}
+
+impl Plan {
+    fn of(plan: &str) -> (String, Self) {
         // The first line of buffers belongs to the top of the plan, and is the sum.
         let buffers = plan
             .lines()
@@ -71,10 +82,15 @@ impl Plans {
             .filter_map(|(_, rest)| Some(rest.split_whitespace().next()?.to_owned()))
             .collect();
         scanned.dedup();
-        Plan {
+        // Nodes of the plan name their costs.
+        let statement = plan
+            .lines()
+            .take_while(|line| !line.contains("(cost=") && !line.starts_with("Query Parameters: "));
+        let plan = Self {
             pages: pages.sum(),
             scanned,
-        }
+        };
+        (statement.collect::<Vec<_>>().join("\n"), plan)
     }
 }
 

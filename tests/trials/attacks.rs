@@ -1,6 +1,6 @@
 //! Attacks on one server while other accounts work: how much memory the process takes, how long the
 //! others wait, and whether they are refused. Each attack runs alone on a fresh process; with
-//! `--minutes` all run at once, again and again, beside 100 accounts ([`soak`]).
+//! `--minutes` all run at once and repeatedly, next to 100 other accounts ([`soak`]).
 //!
 //! One file per attack: a function that sends the requests and returns the answers it got. To add
 //! one, add its file and a line in [`ATTACKS`]. Elsewhere: the server and the measurements

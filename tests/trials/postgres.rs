@@ -107,7 +107,13 @@ impl Postgres {
 
     /// Where root runs it, root is `gensvc` and nobody else, until this.
     fn admit_servers(&self) {
+        // The previous release keeps it beside the cluster.
         let map = self.cluster().with_file_name("pg_ident.conf");
+        let map = if map.exists() {
+            map
+        } else {
+            self.cluster().join("pg_ident.conf")
+        };
         let mut names = std::fs::read_to_string(&map).unwrap();
         names.extend(ROLES.map(|role| format!("root root {role}\n")));
         std::fs::write(&map, names).unwrap();

@@ -1,4 +1,4 @@
-//! What a handler of the operator takes: who it is, and an account's id.
+//! The permission of operators' routes.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use http::request::Parts;
 use crate::{
     api::{
         ApiState,
+        context::{CallerSlot, Page},
         error::ApiError,
-        extract::{FromPath, bearer},
-        middleware::{CallerSlot, Page},
+        extract::bearer,
     },
-    domain::ids::{AccountId, AdminTokenId, ApiKeyId, UserId},
+    domain::ids::{AdminTokenId, UserId},
     service::{ServiceError, admin_tokens::Presented},
 };
 
-/// A request with a good admin token, or by a session of an operator, within its rate limit: 401,
-/// 429, 403, in this order. A type, so that a handler cannot forget it.
+/// The caller of an operator's route: an admin token, or the session of an operator, within its
+/// rate limit. Refused with 401, 429 or 403, in this order.
 #[derive(Debug, Clone, Copy)]
 pub enum Operator {
     Token(AdminTokenId),
@@ -45,30 +45,23 @@ impl FromRequestParts<ApiState> for Operator {
             page.set(&presented, state.service.now());
         }
         let rate = match &presented {
-            Presented::Operator(_, rate) => *rate,
-            Presented::Customer(known) => known.rate,
+            Presented::Operator(_, rate) => Some(*rate),
+            Presented::Customer(caller) => caller.rate(),
         };
         if let Some(slot) = parts.extensions.get::<CallerSlot>() {
             slot.set(&presented, state.service.now());
         }
-        if rate.retry_after_seconds.is_some() {
+        if let Some(rate) = rate.filter(|rate| rate.retry_after_seconds.is_some()) {
             return Err(ServiceError::RateLimited(rate).into());
         }
         match presented {
             Presented::Operator(token, _) => Ok(Self::Token(token)),
-            Presented::Customer(known) => {
-                known.caller.require_active()?;
-                let user = known.caller.user_id.filter(|_| known.caller.operator);
+            Presented::Customer(caller) => {
+                caller.require_active()?;
+                let user = caller.user_id.filter(|_| caller.operator);
                 let user = user.ok_or(ServiceError::AdminRequired)?;
                 Ok(Self::Person(user))
             }
         }
-    }
-}
-
-impl FromPath for AccountId {
-    fn from_path(text: &str) -> Option<Self> {
-        // All numeric ids are read alike.
-        ApiKeyId::from_path(text).map(|id| Self(id.0))
     }
 }

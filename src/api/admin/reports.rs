@@ -1,4 +1,4 @@
-//! What the operator looks at: providers, unfinished work, spending, the self-audit.
+//! Reports for operators: providers, unfinished work, spending, the self-audit.
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Datelike as _, Days, NaiveDate, NaiveTime, Utc};
@@ -16,12 +16,12 @@ use crate::{
     domain::{
         clock::rfc3339,
         credits::Credits,
-        generation::{Modality, Status},
+        generation::{FailureCode, Modality, Status},
         ids::{AccountId, GenerationId},
         validate::{FieldCode, Fields, Input, Parsed, parsed},
     },
-    service::operators::SpendingBy,
-    store::operators::{ModelHealth, Spending, UnfinishedJob},
+    service::operators::{ProviderCalls, SpendingBy},
+    store::operators::{ModelHealth, ProviderErrors, Spending, UnfinishedJob},
 };
 use serde_json::json;
 
@@ -36,8 +36,43 @@ pub struct ProviderHealthBody {
     /// Calls that it has now from this server; null without a limit.
     #[schema(required, nullable)]
     pub in_use: Option<usize>,
-    /// How the last 5,000 generations of all providers and servers ended, of those that were its.
+    /// How its latest generations ended, of all servers: `account_refused` (it refuses the key or
+    /// account of this server: the operator must act) and `failing` while its last such failure is
+    /// newer than its last completed generation, else `ok`; `idle` without any.
+    pub state: ProviderState,
+    /// When a generation last completed; null without any.
+    #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
+    pub last_completed_at: Option<DateTime<Utc>>,
+    /// Its failures by kind, the newest first.
+    pub errors: Vec<ProviderErrorBody>,
+    /// How its generations ended, by model. All counts are of the last 5,000 generations of all
+    /// providers and servers.
     pub models: Vec<ModelHealthBody>,
+}
+
+/// How a provider does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProviderState {
+    Ok,
+    Idle,
+    Failing,
+    AccountRefused,
+}
+
+/// Failures of a provider of one kind.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ProviderErrorBody {
+    /// The code of the failed generations.
+    pub code: FailureCode,
+    /// Whether the provider refused the key or account of this server.
+    pub account_refused: bool,
+    /// How many.
+    pub count: i64,
+    /// When the last one failed.
+    #[serde(serialize_with = "rfc3339")]
+    pub last_at: DateTime<Utc>,
 }
 
 /// How generations of a model ended.
@@ -51,7 +86,7 @@ pub struct ModelHealthBody {
     pub generations: i64,
     /// How many of them failed.
     pub failed: i64,
-    /// How many failed for the provider's sake: not refused content, nor cancelled.
+    /// How many failed because of the provider: not refused content, nor cancelled.
     pub faults: i64,
     /// How many failed because the provider refused the server's key or account: the operator must
     /// act.
@@ -59,7 +94,7 @@ pub struct ModelHealthBody {
     /// Seconds from start to end of completed ones; null without any.
     #[schema(required, nullable)]
     pub median_seconds: Option<f64>,
-    /// The same of the slowest twentieth.
+    /// The 95th percentile of the same.
     #[schema(required, nullable)]
     pub p95_seconds: Option<f64>,
 }
@@ -86,7 +121,42 @@ impl From<ModelHealth> for ModelHealthBody {
     }
 }
 
-/// Look at the providers
+impl ProviderErrorBody {
+    fn new(errors: ProviderErrors) -> Option<Self> {
+        Some(Self {
+            code: errors.code?,
+            account_refused: errors.is_account_refused,
+            count: errors.count,
+            last_at: errors.last_at,
+        })
+    }
+}
+
+fn provider_state(
+    ended: &[ProviderErrors],
+    last_completed_at: Option<DateTime<Utc>>,
+) -> ProviderState {
+    let is_newest = |errors: &&ProviderErrors| Some(errors.last_at) > last_completed_at;
+    let fault = ended.iter().filter(is_newest).find(|errors| {
+        errors.code.is_some_and(|code| {
+            matches!(
+                code,
+                FailureCode::ProviderError
+                    | FailureCode::ProviderTimeout
+                    | FailureCode::ProviderOverloaded
+                    | FailureCode::Expired
+            )
+        })
+    });
+    match fault {
+        Some(errors) if errors.is_account_refused => ProviderState::AccountRefused,
+        Some(_) => ProviderState::Failing,
+        None if ended.is_empty() => ProviderState::Idle,
+        None => ProviderState::Ok,
+    }
+}
+
+/// List the health of providers
 #[utoipa::path(
     get, path = "/v1/admin/providers", tag = "admin",
     responses((status = 200, description = "How they do", body = ProvidersHealthBody)),
@@ -96,20 +166,36 @@ pub async fn providers(
     _operator: Operator,
     _query: NoQuery,
 ) -> Result<Json<ProvidersHealthBody>, ApiError> {
-    let (calls, health) = state.service.provider_health().await?;
+    let (calls, health, errors) = state.service.provider_health().await?;
     let mut models: BTreeMap<String, Vec<ModelHealthBody>> = BTreeMap::new();
     for model in health {
         let of = models.entry(model.provider.clone()).or_default();
         of.push(model.into());
     }
-    let data = calls.into_iter().map(|calls| ProviderHealthBody {
-        models: models.remove(&calls.provider).unwrap_or_default(),
-        provider: calls.provider,
-        limit: calls.limit,
-        in_use: calls.in_use,
-    });
+    let mut errors_of: BTreeMap<String, Vec<ProviderErrors>> = BTreeMap::new();
+    for error in errors {
+        let of = errors_of.entry(error.provider.clone()).or_default();
+        of.push(error);
+    }
+    let health = |calls: ProviderCalls| {
+        let errors = errors_of.remove(&calls.provider).unwrap_or_default();
+        let completed = errors.iter().find(|ended| ended.code.is_none());
+        let last_completed_at = completed.map(|ended| ended.last_at);
+        ProviderHealthBody {
+            state: provider_state(&errors, last_completed_at),
+            last_completed_at,
+            errors: errors
+                .into_iter()
+                .filter_map(ProviderErrorBody::new)
+                .collect(),
+            models: models.remove(&calls.provider).unwrap_or_default(),
+            provider: calls.provider,
+            limit: calls.limit,
+            in_use: calls.in_use,
+        }
+    };
     Ok(Json(ProvidersHealthBody {
-        data: data.collect(),
+        data: calls.into_iter().map(health).collect(),
     }))
 }
 
@@ -183,7 +269,7 @@ pub async fn jobs(
     Ok(Json(UnfinishedListBody { data, total }))
 }
 
-/// What spending is asked for.
+/// The query of a spending report.
 pub struct SpendingQuery {
     by: SpendingBy,
     from: Option<NaiveDate>,

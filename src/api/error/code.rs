@@ -1,4 +1,4 @@
-//! The codes of the contract, each described once: name, status and type.
+//! Error codes: name, status and type of each.
 
 use http::StatusCode;
 use serde::Serialize;

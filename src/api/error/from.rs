@@ -62,6 +62,8 @@ impl From<ServiceError> for ApiError {
                 Self::new(Code::ContextLengthExceeded, overflow.to_string())
             }
             ServiceError::NotFound => Self::not_found("not found"),
+            ServiceError::Deleted => Self::not_found("the generation was deleted"),
+            ServiceError::Lost => Self::database_unavailable(),
             ServiceError::IdempotencyKeyReused => Self::new(
                 Code::IdempotencyKeyReused,
                 "this Idempotency-Key was used with a different request",

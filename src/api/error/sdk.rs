@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::{ApiError, Code, Content, in_order};
 use crate::{
-    api::surfaces::Sdk,
+    api::context::Sdk,
     domain::{ids::GenerationId, validate::FieldCode},
 };
 
@@ -33,11 +33,11 @@ pub struct OpenAiErrorBody<'a> {
     param: Option<&'a str>,
     /// For programs.
     code: String,
-    /// What more there is to say, such as `affordable` and `required` of a 402.
+    /// Additional members, such as `affordable` and `required` of a 402.
     #[serde(flatten, serialize_with = "in_order")]
     #[schema(value_type = Object)]
     more: &'a [(&'static str, Value)],
-    /// The uuid of the generation that failed, or that goes on.
+    /// The uuid of the generation that failed or continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<GenerationId>,
 }
@@ -62,11 +62,11 @@ pub struct AnthropicErrorBody<'a> {
     message: &'a str,
     /// For programs.
     details: AnthropicErrorDetails<'a>,
-    /// What more there is to say, such as `affordable` and `required` of a 402.
+    /// Additional members, such as `affordable` and `required` of a 402.
     #[serde(flatten, serialize_with = "in_order")]
     #[schema(value_type = Object)]
     more: &'a [(&'static str, Value)],
-    /// The uuid of the generation that failed, or that goes on.
+    /// The uuid of the generation that failed or continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<GenerationId>,
 }
@@ -118,7 +118,7 @@ impl Content {
         }
     }
 
-    /// Every failing field is named: nobody reads more than the message.
+    /// Names every failing field, since SDKs show only the message.
     fn sdk_message(&self) -> String {
         if self.errors.is_empty() {
             return self.message.clone();
@@ -165,7 +165,7 @@ impl ApiError {
         let unsupported = self.0.errors.iter();
         let unsupported = unsupported.filter(|error| is_unsupported(error.code));
         let unsupported: Vec<&str> = unsupported.map(|error| error.param.as_str()).collect();
-        // Asked so, its tool runner goes on without.
+        // The SDK's tool runner then continues without it.
         let error_code = if unsupported.contains(&"thread") {
             "thread_unsupported_request".to_owned()
         } else {

@@ -3,36 +3,68 @@
 
 use serde_json::{Map, Value, json};
 
+use super::operations;
+
 /// Adds all of it.
 pub(super) fn add(document: &mut Value) {
     document["components"]["headers"] = headers();
-    let Some(paths) = document["paths"].as_object_mut() else {
-        return;
-    };
-    for operations in paths.values_mut() {
-        for operation in operations.as_object_mut().into_iter().flatten() {
-            let operation = operation.1;
-            name(operation);
-            shape_parameters(operation);
-            add_headers(operation);
-        }
+    let paths = &mut document["paths"];
+    for operation in operations(paths) {
+        name(operation);
+        shape_parameters(operation);
+        add_headers(operation);
     }
-    for link in LINKS {
-        add_links(paths, &link);
+    for (path, page) in REFERENCES {
+        let root = if path.starts_with("/openai/") {
+            "https://platform.openai.com/docs/api-reference"
+        } else {
+            "https://platform.claude.com/docs/en/api"
+        };
+        paths[path]["post"]["externalDocs"] = json!({"url": format!("{root}/{page}"),
+            "description": "The vendor's reference, with the schema of the answer"});
     }
-    // Which delivery of which webhook.
-    let deliveries = &mut paths["/v1/webhooks/{id}/deliveries"]["get"]["responses"]["200"];
-    deliveries["links"]["webhooks_redeliver"] = json!({
-        "operationId": "webhooks_redeliver",
-        "parameters": {"id": "$request.path.id", "delivery": "$response.body#/data/0/id"},
-    });
+    add_links(paths);
 }
+
+/// References of the dialects, whose schemas are not repeated here.
+const REFERENCES: [(&str, &str); 7] = [
+    ("/openai/v1/chat/completions", "chat/create"),
+    ("/openai/v1/responses", "responses/create"),
+    (
+        "/openai/v1/responses/input_tokens",
+        "responses/input-tokens",
+    ),
+    ("/openai/v1/images/generations", "images/create"),
+    ("/openai/v1/audio/speech", "audio/createSpeech"),
+    ("/anthropic/v1/messages", "messages"),
+    (
+        "/anthropic/v1/messages/count_tokens",
+        "messages-count-tokens",
+    ),
+];
 
 /// An operation's id is unique in the whole document: a handler's name is in its own file.
 fn name(operation: &mut Value) {
     let tag = operation["tags"][0].as_str().unwrap_or_default();
     let handler = operation["operationId"].as_str().unwrap_or_default();
     operation["operationId"] = json!(format!("{}_{handler}", tag.replace('-', "_")));
+}
+
+/// Whether an operation reads an account that an operator can name.
+pub(super) fn is_viewable(method: &str, path: &str, operation: &Value) -> bool {
+    let is_read = method == "get" && path.starts_with("/v1/");
+    is_read && operation["security"] == json!([{"bearer": []}])
+}
+
+/// Adds the header by which an operator reads the account of a customer.
+pub(super) fn add_viewed_account(operation: &mut Value) {
+    let mut parameters = operation["parameters"].as_array().cloned();
+    parameters.get_or_insert_default().push(
+        json!({"name": "X-Gensvc-Account", "in": "header", "required": false,
+            "description": "For the session of an operator: the id of the account to read",
+            "schema": {"type": "integer", "format": "int64", "minimum": 1}}),
+    );
+    operation["parameters"] = json!(parameters);
 }
 
 /// The shape of a parameter, by its name.
@@ -53,7 +85,7 @@ fn shape_parameters(operation: &mut Value) {
     {
         let shape = parameter(parameter_of["name"].as_str().unwrap_or_default());
         let schema = &mut parameter_of["schema"];
-        // What is not sent is absent: no header says null.
+        // A parameter that is not sent is absent; none can be null.
         if schema["type"] == json!(["string", "null"]) {
             schema["type"] = json!("string");
         }
@@ -78,13 +110,14 @@ fn shape_parameters(operation: &mut Value) {
 fn headers() -> Value {
     json!({
         "X-Request-Id": {"required": true, "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"},
-            "description": "The request's own id where it sent a proper one, else a new one; logs and error bodies carry it too"},
+            "description": "The id that the request sent, if valid, or else a new one; also in logs and error bodies"},
         "X-RateLimit-Limit": {"schema": {"type": "integer", "minimum": 1},
             "description": "Requests per minute of this token"},
         "X-RateLimit-Remaining": {"schema": {"type": "integer", "minimum": 0},
             "description": "Requests that would be let through now"},
         "X-RateLimit-Reset": {"schema": {"type": "integer", "minimum": 0},
-            "description": "Seconds until all of the limit is there again"},
+            "description": "Seconds until the full limit is available"},
+        "Location": {"schema": {"type": "string"}, "description": "Where to poll"},
         "Retry-After": {"schema": {"type": "integer", "minimum": 0}, "description": "Seconds"},
         "WWW-Authenticate": {"schema": {"type": "string"}, "description": "`Bearer`"},
         "X-Gensvc-Generation": {"schema": {"type": "string", "format": "uuid"},
@@ -92,7 +125,7 @@ fn headers() -> Value {
         "X-Gensvc-Max-Tokens": {"schema": {"type": "integer", "minimum": 1},
             "description": "The limit of output tokens that was sent to the provider"},
         "Idempotent-Replayed": {"schema": {"type": "string", "enum": ["true"]},
-            "description": "An earlier request made it: with the same Idempotency-Key, or the one that this is a retry of"},
+            "description": "An earlier request created the generation: it had the same Idempotency-Key, or this is its retry"},
     })
 }
 
@@ -104,6 +137,7 @@ fn add_headers(operation: &mut Value) {
         .flatten()
         .any(|scheme| scheme.get("bearer").is_some());
     let parameters = operation["parameters"].as_array();
+    let generates = operation["tags"][0] == "generate";
     // It makes a generation for an SDK.
     let counts_retries = parameters
         .into_iter()
@@ -126,6 +160,8 @@ fn add_headers(operation: &mut Value) {
                     names.push("X-Gensvc-Max-Tokens");
                 }
             }
+            "200" if generates => names.push("Idempotent-Replayed"),
+            "202" if generates => names.extend(["Location", "Retry-After"]),
             "401" => names.push("WWW-Authenticate"),
             "429" | "503" => names.push("Retry-After"),
             _ => {}
@@ -136,99 +172,46 @@ fn add_headers(operation: &mut Value) {
     }
 }
 
-/// A route whose answer names an object, and the routes that take its id.
-struct Link {
-    /// The routes that make it.
-    from: &'static [&'static str],
-    /// Where the id stands in the answer.
-    id: &'static str,
-    /// Method, path, and the parameter that takes the id.
-    to: &'static [(&'static str, &'static str, &'static str)],
-}
-
-const LINKS: [Link; 6] = [
-    Link {
-        from: &[
-            "/v1/generate/text",
-            "/v1/generate/image",
-            "/v1/generate/video",
-            "/v1/generate/audio",
-        ],
-        id: "uuid",
-        to: &[
-            ("get", "/v1/generate/{uuid}", "uuid"),
-            ("delete", "/v1/generate/{uuid}", "uuid"),
-            ("post", "/v1/generate/{uuid}/cancel", "uuid"),
-            ("get", "/v1/credits/ledger", "generation"),
-        ],
-    },
-    Link {
-        from: &["/v1/uploads"],
-        id: "id",
-        to: &[
-            ("get", "/v1/uploads/{id}", "id"),
-            ("delete", "/v1/uploads/{id}", "id"),
-        ],
-    },
-    Link {
-        from: &["/v1/api-keys"],
-        id: "id",
-        to: &[
-            ("get", "/v1/api-keys/{id}", "id"),
-            ("delete", "/v1/api-keys/{id}", "id"),
-        ],
-    },
-    Link {
-        from: &["/v1/templates"],
-        id: "id",
-        to: &[
-            ("get", "/v1/templates/{id}", "id"),
-            ("put", "/v1/templates/{id}", "id"),
-            ("delete", "/v1/templates/{id}", "id"),
-        ],
-    },
-    Link {
-        from: &["/v1/webhooks"],
-        id: "id",
-        to: &[
-            ("get", "/v1/webhooks/{id}", "id"),
-            ("delete", "/v1/webhooks/{id}", "id"),
-            ("get", "/v1/webhooks/{id}/deliveries", "id"),
-        ],
-    },
-    Link {
-        from: &["/v1/admin/accounts"],
-        id: "id",
-        to: &[
-            ("get", "/v1/admin/accounts/{id}", "id"),
-            ("post", "/v1/admin/accounts/{id}/credits", "id"),
-            ("post", "/v1/admin/accounts/{id}/suspend", "id"),
-            ("post", "/v1/admin/accounts/{id}/resume", "id"),
-        ],
-    },
+/// Routes that create an object, and the path of the object.
+const CREATED: [(&str, &str); 9] = [
+    ("/v1/generate/text", "/v1/generate/{uuid}"),
+    ("/v1/generate/image", "/v1/generate/{uuid}"),
+    ("/v1/generate/video", "/v1/generate/{uuid}"),
+    ("/v1/generate/audio", "/v1/generate/{uuid}"),
+    ("/v1/api-keys", "/v1/api-keys/{id}"),
+    ("/v1/uploads", "/v1/uploads/{id}"),
+    ("/v1/templates", "/v1/templates/{id}"),
+    ("/v1/webhooks", "/v1/webhooks/{id}"),
+    ("/v1/admin/accounts", "/v1/admin/accounts/{id}"),
 ];
 
-fn add_links(paths: &mut Map<String, Value>, link: &Link) {
-    for (method, path, parameter) in link.to {
-        let Some(target) = paths
-            .get(*path)
-            .and_then(|operations| operations.get(*method))
-        else {
-            continue;
-        };
-        let Some(operation) = target["operationId"].as_str().map(str::to_owned) else {
-            continue;
-        };
-        for from in link.from {
-            let responses = paths[*from]["post"]["responses"].as_object_mut();
-            for (status, response) in responses.into_iter().flatten() {
-                if status.starts_with('2') {
-                    response["links"][&operation] = json!({
-                        "operationId": operation,
-                        "parameters": {*parameter: format!("$response.body#/{}", link.id)},
-                    });
-                }
+/// Links from answers to the operations that take the id of the object in them.
+fn add_links(paths: &mut Value) {
+    for (from, object) in CREATED {
+        let id = object.rsplit(['{', '}']).nth(1).unwrap_or_default();
+        let items = paths.as_object().into_iter().flatten();
+        let below =
+            items.filter(|(path, _)| path.starts_with(object) && path.matches('{').count() == 1);
+        let operations = below.filter_map(|(_, item)| item.as_object());
+        let operations = operations.flat_map(Map::values);
+        let mut targets: Vec<_> = operations.map(|o| (o["operationId"].clone(), id)).collect();
+        if id == "uuid" {
+            targets.push((json!("credits_ledger"), "generation"));
+        }
+        let responses = paths[from]["post"]["responses"].as_object_mut();
+        for (status, response) in responses.into_iter().flatten() {
+            for (operation, parameter) in targets.iter().filter(|_| status.starts_with('2')) {
+                response["links"][operation.as_str().unwrap_or_default()] = json!({
+                    "operationId": operation,
+                    "parameters": {*parameter: format!("$response.body#/{id}")},
+                });
             }
         }
     }
+    // A redelivery takes the ids of a webhook and of one of its deliveries.
+    let deliveries = &mut paths["/v1/webhooks/{id}/deliveries"]["get"]["responses"]["200"];
+    deliveries["links"]["webhooks_redeliver"] = json!({
+        "operationId": "webhooks_redeliver",
+        "parameters": {"id": "$request.path.id", "delivery": "$response.body#/data/0/id"},
+    });
 }

@@ -3,7 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::error::{ApiError, Code};
+use super::{
+    super::error::{ApiError, Code},
+    operations,
+};
 use crate::domain::validate::FieldError;
 
 /// By operation and status.
@@ -19,9 +22,7 @@ pub(super) fn recorded() -> Result<Value, serde_json::Error> {
 
 /// Adds the recorded answers to the operations.
 pub(super) fn add(paths: &mut Value, recorded: &Value) {
-    let items = paths.as_object_mut().into_iter().flatten();
-    let operations = items.filter_map(|(_, item)| item.as_object_mut());
-    for (_, operation) in operations.flatten() {
+    for operation in operations(paths) {
         let answers = recorded[operation["operationId"].as_str().unwrap_or_default()].as_object();
         for (status, answer) in answers.into_iter().flatten() {
             operation["responses"][status]["content"]["application/json"]["example"] =
@@ -47,7 +48,7 @@ pub(super) fn errors(recorded: &Value) -> Result<Value, serde_json::Error> {
     Ok(examples.into())
 }
 
-/// One of an error that tells of the operation.
+/// An example of an error that depends on the operation.
 pub(super) fn error(code: Code, ability: Option<&str>) -> Result<Value, serde_json::Error> {
     Ok(json!({"value": body(&ApiError::example(code, ability))?}))
 }
@@ -61,7 +62,7 @@ fn body(error: &ApiError) -> Result<Value, serde_json::Error> {
     serde_json::from_str(&error.body(REQUEST_ID))
 }
 
-/// Whether the record of the failed generation stands beside the error.
+/// Whether the answer also has the record of the failed generation.
 fn is_failure(code: Code) -> bool {
     matches!(
         code,

@@ -5,30 +5,24 @@ use axum::{
     extract::{Path, State, rejection::PathRejection},
     response::Response,
 };
-use chrono::{DateTime, Utc};
+use chrono::DateTime;
 use http::HeaderMap;
-use serde::Serialize;
 use serde_json::{Value, json};
-use utoipa::ToSchema;
 
-use super::{Call, RequestId, Sdk, SdkHeaders, idempotent, models, named};
+use super::{
+    Listed, SdkHeaders, SdkRequest, dialogue_body::DialogueBody, idempotent, models, named,
+};
 use crate::{
     api::{
         ApiState,
-        admission::RequestPermit,
         body::JsonBody,
+        context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
-        extract::{AnyToken, Authorized, CountTokens, GenerateText, Query},
+        extract::{AnyToken, Authorized, BetaQuery, CountTokens, GenerateText, Query},
     },
     domain::{
-        catalogue::{Model, TextModel},
-        dialect::messages::{
-            CountRequest, Message, MessageEvent, MessagesRequest, MessagesWriter, TokenCount,
-            original,
-        },
+        dialect::messages::{CountRequest, MessagesRequest, MessagesWriter},
         generation::Surface,
-        json::Members,
-        receipt::Prefixes,
         request::DialogueRequest,
         validate::{Body, Fields, Input, integer, text},
     },
@@ -38,57 +32,17 @@ const MESSAGES: &str = "/anthropic/v1/messages";
 /// Models that one page has at most.
 const MAX_PAGE: i64 = 1000;
 
-/// A model, as Anthropic's SDKs list it.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct AnthropicModelBody {
-    /// `model`
-    r#type: &'static str,
-    /// `provider/model`: what requests name it by.
-    id: String,
-    /// The provider's model id.
-    display_name: String,
-    /// 1970: not known.
-    created_at: DateTime<Utc>,
-    /// `active`, or `deprecated` where its provider has announced its end.
-    lifecycle: &'static str,
-    /// Maximum input tokens; null: not known.
-    #[schema(required, nullable)]
-    max_input_tokens: Option<u32>,
-    /// Maximum output tokens.
-    max_tokens: u32,
-}
-
-/// A page of models.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct AnthropicModels {
-    /// The models.
-    data: Vec<AnthropicModelBody>,
-    /// Whether there are more.
-    has_more: bool,
-    /// The first of the page.
-    #[schema(required, nullable)]
-    first_id: Option<String>,
-    /// The last of the page.
-    #[schema(required, nullable)]
-    last_id: Option<String>,
-}
-
-impl AnthropicModelBody {
-    fn of(id: String, model: &Model, text: &TextModel) -> Self {
-        Self {
-            r#type: "model",
-            id,
-            display_name: model.id.clone(),
-            created_at: DateTime::UNIX_EPOCH,
-            lifecycle: if model.retiring.is_some() {
-                "deprecated"
-            } else {
-                "active"
-            },
-            max_input_tokens: text.limits.max_input_tokens,
-            max_tokens: text.limits.max_output_tokens,
-        }
-    }
+fn model_body((id, model, text): &Listed<'_>) -> Value {
+    json!({
+        "type": "model",
+        "id": id,
+        "display_name": model.id,
+        // Unknown.
+        "created_at": DateTime::UNIX_EPOCH,
+        "lifecycle": if model.retiring.is_some() { "deprecated" } else { "active" },
+        "max_input_tokens": text.limits.max_input_tokens,
+        "max_tokens": text.limits.max_output_tokens,
+    })
 }
 
 /// Which page of the models.
@@ -110,27 +64,16 @@ impl Input for ModelPage {
     }
 }
 
-/// What the SDKs add to their paths.
-pub struct BetaQuery;
-
-impl Input for BetaQuery {
-    fn read(fields: &Fields<'_>) -> Option<Self> {
-        let about = "Taken, and changes nothing.";
-        fields.optional("beta", about, text(usize::MAX));
-        Some(Self)
-    }
-}
-
 /// Messages
 ///
 /// For the `anthropic` packages, with `base_url` `/anthropic` of this server. Dialogues with tools;
 /// every other field is refused by name. Held, charged and recorded as by POST /v1/generate/text.
 #[utoipa::path(
     post, path = MESSAGES, tag = "anthropic",
-    params(SdkHeaders, ("beta" = Option<String>, Query, description = "Taken, and changes nothing.")),
+    params(SdkHeaders, ("beta" = Option<String>, Query, description = "Accepted and ignored.")),
     responses(
         (status = 200, description = "The answer. With `stream` true: server-sent events, the last `message_stop` or `error`.",
-            content((Message = "application/json"), (MessageEvent = "text/event-stream"))),
+            content((Object = "application/json"), (String = "text/event-stream"))),
     ),
 )]
 pub async fn create(
@@ -145,7 +88,7 @@ pub async fn create(
     let (key, body) = idempotent(&auth, headers, MESSAGES, body).await?;
     let reading = body.apart(|body| dialogue(body, own, |MessagesRequest(dialogue)| dialogue));
     let dialogue = reading.await?;
-    let call = Call {
+    let call = SdkRequest {
         sdk: Sdk::Anthropic,
         state,
         caller: auth.caller,
@@ -157,25 +100,16 @@ pub async fn create(
     Box::pin(call.answer(dialogue, MessagesWriter::new)).await
 }
 
-/// Reads a body, and keeps it as it came.
+/// Reads a body, and keeps it as it was sent.
 fn dialogue<T: Body>(
-    body: JsonBody<T>,
+    mut body: JsonBody<T>,
     headers: Vec<(&'static str, String)>,
     of: impl FnOnce(T) -> DialogueRequest,
 ) -> Result<DialogueRequest, ApiError> {
-    let bytes = body.original();
-    let members = bytes.as_ref().and_then(|bytes| Members::parse(bytes).ok());
-    let prefixes = Prefixes::of(Surface::AnthropicMessages, body.members(), &headers);
-    let original = members.map(|members| original(members, body.members(), headers));
+    let sent = DialogueBody::new(&mut body, Surface::AnthropicMessages, headers);
     let mut dialogue = of(body.read()?);
-    if let Some(bytes) = &bytes {
-        dialogue.conversation.share(bytes);
-    }
-    Ok(DialogueRequest {
-        original: original.map(Box::new),
-        prefixes,
-        ..dialogue
-    })
+    sent.attach_to(&mut dialogue);
+    Ok(dialogue)
 }
 
 /// The headers that belong to a body.
@@ -194,21 +128,20 @@ fn own_headers(headers: &HeaderMap) -> Vec<(&'static str, String)> {
 /// An upper bound: no provider is asked. Costs nothing.
 #[utoipa::path(
     post, path = "/anthropic/v1/messages/count_tokens", tag = "anthropic",
-    params(("beta" = Option<String>, Query, description = "Taken, and changes nothing.")),
-    responses((status = 200, description = "The input tokens", body = TokenCount)),
+    params(("beta" = Option<String>, Query, description = "Accepted and ignored.")),
+    responses((status = 200, description = "The input tokens", body = Object)),
 )]
 pub async fn count_tokens(
     State(state): State<ApiState>,
     auth: Authorized<CountTokens>,
     headers: HeaderMap,
     body: JsonBody<CountRequest>,
-) -> Result<Json<TokenCount>, ApiError> {
+) -> Result<Json<Value>, ApiError> {
     let own = own_headers(&headers);
     let reading = body.apart(|body| dialogue(body, own, |CountRequest(dialogue)| dialogue));
     let dialogue = reading.await?;
     let counting = state.service.count_tokens(&auth.caller, dialogue);
-    let input_tokens = counting.await?;
-    Ok(Json(TokenCount { input_tokens }))
+    Ok(Json(json!({"input_tokens": counting.await?})))
 }
 
 /// List models
@@ -216,13 +149,13 @@ pub async fn count_tokens(
 /// The text models of this server.
 #[utoipa::path(
     get, path = "/anthropic/v1/models", tag = "anthropic",
-    responses((status = 200, description = "The models", body = AnthropicModels)),
+    responses((status = 200, description = "The models", body = Object)),
 )]
 pub async fn list(
     State(state): State<ApiState>,
     _auth: Authorized<AnyToken>,
     query: Query<ModelPage>,
-) -> Result<Json<AnthropicModels>, ApiError> {
+) -> Result<Json<Value>, ApiError> {
     let ModelPage {
         limit,
         after,
@@ -245,16 +178,14 @@ pub async fn list(
         (None, Some(_)) => begin > 0,
         _ => end < all.len(),
     };
-    let page = all.into_iter().take(end).skip(begin);
-    let data: Vec<_> = page
-        .map(|(id, model, text)| AnthropicModelBody::of(id, model, text))
-        .collect();
-    Ok(Json(AnthropicModels {
-        has_more,
-        first_id: data.first().map(|model| model.id.clone()),
-        last_id: data.last().map(|model| model.id.clone()),
-        data,
-    }))
+    let page = &all[begin..end];
+    let id = |(id, ..): &Listed<'_>| id.clone();
+    Ok(Json(json!({
+        "data": page.iter().map(model_body).collect::<Vec<_>>(),
+        "has_more": has_more,
+        "first_id": page.first().map(id),
+        "last_id": page.last().map(id),
+    })))
 }
 
 /// Look up a model
@@ -263,16 +194,16 @@ pub async fn list(
     params(
         ("id" = String, Path, description = "`provider/model`, or just `model`; a slash in it is written %2F"),
     ),
-    responses((status = 200, description = "The model", body = AnthropicModelBody)),
+    responses((status = 200, description = "The model", body = Object)),
 )]
 pub async fn get(
     State(state): State<ApiState>,
     auth: Authorized<AnyToken>,
     path: Result<Path<String>, PathRejection>,
     _query: Query<BetaQuery>,
-) -> Result<Json<AnthropicModelBody>, ApiError> {
-    let (id, model, text) = named(&state, &auth.caller, path)?;
-    Ok(Json(AnthropicModelBody::of(id, model, text)))
+) -> Result<Json<Value>, ApiError> {
+    let model = named(&state, &auth.caller, path)?;
+    Ok(Json(model_body(&model)))
 }
 
 /// What agents ask for to see whether anybody is here.

@@ -11,25 +11,27 @@ use axum::{
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use http::{HeaderMap, header};
+use serde_json::json;
 
-use super::{Call, Headers, RequestId, Sdk, SdkHeaders, idempotent, marked};
+use super::{Headers, SdkHeaders, SdkRequest, idempotent};
 use crate::{
     api::{
         ApiState,
-        admission::RequestPermit,
         body::JsonBody,
+        context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
         extract::{Authorized, GenerateImage},
+        record::mark_replay,
     },
     domain::{
-        dialect::images::{EditsRequest, ImageAnswer, ImageFormat, ImagesAnswer, ImagesRequest},
+        dialect::images::{EditsRequest, ImageFormat, ImagesRequest},
         generation::Output,
     },
     media::{MediaKey, MediaStoreError},
 };
 
 const IMAGES: &str = "/openai/v1/images/generations";
-pub const EDITS: &str = "/openai/v1/images/edits";
+const EDITS: &str = "/openai/v1/images/edits";
 
 /// Generate images
 ///
@@ -37,7 +39,7 @@ pub const EDITS: &str = "/openai/v1/images/edits";
 /// answered as a link and in base64, unless `response_format` asks for one of them.
 #[utoipa::path(
     post, path = IMAGES, tag = "openai", params(SdkHeaders),
-    responses((status = 200, description = "The images", body = ImagesAnswer)),
+    responses((status = 200, description = "The images, only those that were made and billed", body = Object)),
 )]
 pub async fn images(
     State(state): State<ApiState>,
@@ -49,7 +51,7 @@ pub async fn images(
 ) -> Result<Response, ApiError> {
     let (key, body) = idempotent(&auth, headers, IMAGES, body).await?;
     let request = body.read()?;
-    let call = Call {
+    let call = SdkRequest {
         sdk: Sdk::OpenAi,
         state,
         caller: auth.caller,
@@ -68,7 +70,7 @@ pub async fn images(
 /// /v1/generate/image: the first image is its source, the others are references.
 #[utoipa::path(
     post, path = EDITS, tag = "openai", params(SdkHeaders),
-    responses((status = 200, description = "The images", body = ImagesAnswer)),
+    responses((status = 200, description = "The images, only those that were made and billed", body = Object)),
 )]
 pub async fn edits(
     State(state): State<ApiState>,
@@ -80,7 +82,7 @@ pub async fn edits(
 ) -> Result<Response, ApiError> {
     let (key, body) = idempotent(&auth, headers, EDITS, body).await?;
     let EditsRequest(request) = body.apart(JsonBody::read).await?;
-    let call = Call {
+    let call = SdkRequest {
         sdk: Sdk::OpenAi,
         state,
         caller: auth.caller,
@@ -92,33 +94,34 @@ pub async fn edits(
     answered(call, request).await
 }
 
-async fn answered(call: Call, request: ImagesRequest) -> Result<Response, ApiError> {
+async fn answered(call: SdkRequest, request: ImagesRequest) -> Result<Response, ApiError> {
     let ImagesRequest { request, format } = request;
     let (record, is_replay) = call.files(request.into()).await?;
-    let answer = ImagesAnswer {
-        created: record.created_at.timestamp(),
-        data: record
-            .outputs
-            .iter()
-            .map(|output| ImageAnswer {
-                url: (format != Some(ImageFormat::Base64))
-                    .then(|| call.state.links().url(&output.key)),
-                b64_json: (format != Some(ImageFormat::Url)).then(|| PLACE.to_owned()),
-            })
-            .collect(),
-        output_format: "png",
-        size: record.parameters["size"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned(),
+    let image = |output: &Output| {
+        let mut image = json!({});
+        if format != Some(ImageFormat::Base64) {
+            image["url"] = call.state.links().url(&output.key).into();
+        }
+        if format != Some(ImageFormat::Url) {
+            image["b64_json"] = PLACE.into();
+        }
+        image
     };
+    let answer = json!({
+        "created": record.created_at.timestamp(),
+        "data": record.outputs.iter().map(image).collect::<Vec<_>>(),
+        "output_format": "png",
+        "size": record.parameters["size"].as_str().unwrap_or_default(),
+    });
     let response = if format == Some(ImageFormat::Url) {
         Json(answer).into_response()
     } else {
-        let text = serde_json::to_string(&answer).map_err(|_| ApiError::internal())?;
-        streamed(&call.state, &text, &record.outputs).await?
+        streamed(&call.state, &answer.to_string(), &record.outputs).await?
     };
-    Ok(marked(Headers::of(&record, &[]).on(response), is_replay))
+    Ok(mark_replay(
+        Headers::of(&record, &[]).on(response),
+        is_replay,
+    ))
 }
 
 /// Bytes that are encoded at once; a multiple of 3.

@@ -6,31 +6,30 @@ use axum::{
     response::Response,
 };
 use http::HeaderMap;
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde_json::{Value, json};
 
 use super::{
-    Call, RequestId, Sdk, SdkHeaders, idempotent, no_model,
+    SdkHeaders, SdkRequest,
+    dialogue_body::DialogueBody,
+    idempotent, no_model,
     references::resolve,
     responses::{RENAMED, is_mixed, read as read_responses},
 };
 use crate::{
     api::{
         ApiState,
-        admission::RequestPermit,
         body::JsonBody,
+        context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
         extract::{AnyToken, Authorized, GenerateText, NoQuery},
     },
     domain::{
         catalogue::Model,
         dialect::{
-            chat::{ChatCompletion, ChatCompletionChunk, ChatRequest, ChatWriter, original},
+            chat::{ChatRequest, ChatWriter},
             responses::ResponsesRequest,
         },
         generation::{Modality, Surface},
-        json::Members,
-        receipt::Prefixes,
         request::DialogueRequest,
         validate::{FieldCode, FieldError},
     },
@@ -41,43 +40,15 @@ const CHAT: &str = "/openai/v1/chat/completions";
 /// What the `openai` packages can generate here.
 const SERVED: [Modality; 3] = [Modality::Text, Modality::Image, Modality::Audio];
 
-/// A model, as OpenAI's SDKs list it.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct OpenAiModelBody {
-    /// `provider/model`: what requests name it by.
-    id: String,
-    /// `model`
-    object: &'static str,
-    /// 0: not known.
-    created: i64,
-    /// The provider.
-    owned_by: String,
-    /// What it generates: text, image or audio, for POST /openai/v1/chat/completions or responses,
-    /// images/generations, audio/speech.
-    r#type: Modality,
-}
-
-/// The models of this server.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct OpenAiModels {
-    /// `list`
-    object: &'static str,
-    /// All of them.
-    data: Vec<OpenAiModelBody>,
-    /// The same, for clients that read these.
-    models: Vec<OpenAiModelBody>,
-}
-
-impl OpenAiModelBody {
-    fn of(model: &Model) -> Self {
-        Self {
-            id: format!("{}/{}", model.provider, model.id),
-            object: "model",
-            created: 0,
-            owned_by: model.provider.clone(),
-            r#type: model.modality(),
-        }
-    }
+fn model_body(model: &Model) -> Value {
+    json!({
+        "id": format!("{}/{}", model.provider, model.id),
+        "object": "model",
+        // Unknown.
+        "created": 0,
+        "owned_by": model.provider,
+        "type": model.modality(),
+    })
 }
 
 /// Chat Completions
@@ -88,8 +59,10 @@ impl OpenAiModelBody {
 #[utoipa::path(
     post, path = CHAT, tag = "openai", params(SdkHeaders),
     responses(
-        (status = 200, description = "The answer. With `stream` true: server-sent events, the last `[DONE]`.",
-            content((ChatCompletion = "application/json"), (ChatCompletionChunk = "text/event-stream"))),
+        (status = 200, description = "The answer. With `stream` true: server-sent events, the last `[DONE]`. \
+            Beyond OpenAI's members, a message may have `reasoning_content` or `reasoning`, and a tool \
+            call `extra_content.google.thought_signature`; send them back unchanged in the next turn.",
+            content((Object = "application/json"), (String = "text/event-stream"))),
     ),
 )]
 pub async fn chat(
@@ -124,7 +97,7 @@ pub async fn chat(
             (request, Some(RENAMED))
         }
     };
-    let call = Call {
+    let call = SdkRequest {
         sdk: Sdk::OpenAi,
         state,
         caller: auth.caller,
@@ -137,48 +110,34 @@ pub async fn chat(
     Box::pin(call.answer(request.dialogue, writer)).await
 }
 
-/// Reads a body, and keeps it as it came.
-fn read(body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
-    let bytes = body.original();
-    let members = bytes.as_ref().and_then(|bytes| Members::parse(bytes).ok());
-    let original = members.map(|members| original(members, body.members()));
-    let prefixes = Prefixes::of(Surface::OpenAiChat, body.members(), &[]);
+/// Reads a body, and keeps it as it was sent.
+fn read(mut body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
+    let sent = DialogueBody::new(&mut body, Surface::OpenAiChat, Vec::new());
     let mut request = body.read()?;
-    if let Some(bytes) = &bytes {
-        request.dialogue.conversation.share(bytes);
-    }
-    request.dialogue.original = original.map(Box::new);
-    request.dialogue.prefixes = prefixes;
+    sent.attach_to(&mut request.dialogue);
     Ok(request)
 }
 
 /// List models
 ///
-/// The models of this server that these routes take, text first.
+/// The models of this server that these routes take, text first. Beyond OpenAI's members, each has
+/// its `type` (text, image or audio), and `models` repeats `data` for clients that read that.
 #[utoipa::path(
     get, path = "/openai/v1/models", tag = "openai",
-    responses((status = 200, description = "The models", body = OpenAiModels)),
+    responses((status = 200, description = "The models", body = Object)),
 )]
 pub async fn list(
     State(state): State<ApiState>,
     _auth: Authorized<AnyToken>,
     _query: NoQuery,
-) -> Json<OpenAiModels> {
+) -> Json<Value> {
     let models = state.service.catalogue().models();
     let of = |modality| {
         let models = models.iter();
         models.filter(move |model| model.modality() == modality)
     };
-    let data: Vec<_> = SERVED
-        .into_iter()
-        .flat_map(of)
-        .map(OpenAiModelBody::of)
-        .collect();
-    Json(OpenAiModels {
-        object: "list",
-        models: data.clone(),
-        data,
-    })
+    let data: Vec<Value> = SERVED.into_iter().flat_map(of).map(model_body).collect();
+    Json(json!({"object": "list", "data": data, "models": data}))
 }
 
 /// Look up a model
@@ -187,14 +146,14 @@ pub async fn list(
     params(
         ("id" = String, Path, description = "`provider/model`, or just `model`; a slash in it is written %2F"),
     ),
-    responses((status = 200, description = "The model", body = OpenAiModelBody)),
+    responses((status = 200, description = "The model", body = Object)),
 )]
 pub async fn get(
     State(state): State<ApiState>,
     auth: Authorized<AnyToken>,
     path: Result<Path<String>, PathRejection>,
     _query: NoQuery,
-) -> Result<Json<OpenAiModelBody>, ApiError> {
+) -> Result<Json<Value>, ApiError> {
     let found = path.ok().and_then(|Path(name)| {
         let catalogue = state.service.catalogue();
         SERVED.into_iter().find_map(|modality| {
@@ -203,5 +162,5 @@ pub async fn get(
         })
     });
     let model = found.ok_or_else(no_model)?;
-    Ok(Json(OpenAiModelBody::of(model)))
+    Ok(Json(model_body(model)))
 }

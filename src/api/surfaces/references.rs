@@ -23,9 +23,6 @@ use crate::{
 const MAX_ITEMS: usize = 1_000;
 const MAX_ANSWERS: usize = 64;
 
-/// Memory of the answer that is being read: 4 MiB as text, and parsed.
-const READ_BYTES: usize = 12 << 20;
-
 /// An item of the input that is to be replaced.
 struct Reference {
     /// Its place in the input.
@@ -62,8 +59,10 @@ pub(super) async fn resolve<T: Body + Send + 'static>(
     if references.is_empty() {
         return Ok(body);
     }
-    if !places.is_empty() {
-        *caller = state.service.confirmed(caller).await?;
+    if !places.is_empty()
+        && let Some(confirmed) = caller.confirm().await?
+    {
+        *caller = confirmed;
     }
     let max_bytes = state.settings.max_sdk_body_bytes;
     let items = read(state, caller, &places, max_bytes).await?;
@@ -134,13 +133,7 @@ async fn read(
 ) -> Result<HashMap<(Uuid, usize), (Value, usize)>, ApiError> {
     let ids: Vec<Uuid> = places.keys().copied().collect();
     let (mut items, mut bytes) = (HashMap::new(), 0);
-    let (reading, kept) = (memory::reservation(), memory::current());
-    let has_room = reading
-        .as_ref()
-        .is_none_or(|memory| memory.try_add(READ_BYTES));
-    if !has_room {
-        return Err(ApiError::overloaded());
-    }
+    let kept = memory::current();
     if !ids.is_empty() {
         let reading = state.service.each_answer(caller, &ids, |id, answer| {
             let generation = id.0.simple().to_string();

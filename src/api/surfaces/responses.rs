@@ -4,25 +4,20 @@ use axum::{Json, extract::State, response::Response};
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use super::{Call, RequestId, Sdk, SdkHeaders, idempotent, references::resolve, renamed};
+use super::{
+    SdkHeaders, SdkRequest, dialogue_body::DialogueBody, idempotent, references::resolve, renamed,
+};
 use crate::{
     api::{
         ApiState,
-        admission::RequestPermit,
         body::JsonBody,
+        context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
         extract::{Authorized, CountTokens, GenerateText},
     },
     domain::{
-        dialect::responses::{
-            InputTokensRequest, ResponseBody, ResponseEvent, ResponseInputTokens, ResponsesRequest,
-            ResponsesWriter, original,
-        },
+        dialect::responses::{InputTokensRequest, ResponsesRequest, ResponsesWriter},
         generation::Surface,
-        json::Members,
-        receipt::Prefixes,
-        request::Original,
-        validate::Body,
     },
 };
 
@@ -40,7 +35,7 @@ pub(super) const RENAMED: &[(&str, &str)] =
     post, path = RESPONSES, tag = "openai", params(SdkHeaders),
     responses(
         (status = 200, description = "The answer. With `stream` true: server-sent events.",
-            content((ResponseBody = "application/json"), (ResponseEvent = "text/event-stream"))),
+            content((Object = "application/json"), (String = "text/event-stream"))),
     ),
 )]
 pub async fn respond(
@@ -54,7 +49,7 @@ pub async fn respond(
     let (key, body) = idempotent(&auth, headers, RESPONSES, body).await?;
     let body = resolve(&state, &mut auth.caller, body).await?;
     let ResponsesRequest { dialogue, echo } = body.apart(read).await?;
-    let call = Call {
+    let call = SdkRequest {
         sdk: Sdk::OpenAi,
         state,
         caller: auth.caller,
@@ -68,22 +63,11 @@ pub async fn respond(
 }
 
 /// Reads a body in which all items are there.
-pub(super) fn read(body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest, ApiError> {
-    let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
-    let bytes = body.original();
-    let original = as_it_came(&body);
+pub(super) fn read(mut body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest, ApiError> {
+    let sent = DialogueBody::new(&mut body, Surface::OpenAiResponses, Vec::new());
     let mut request = body.read()?;
-    if let Some(bytes) = &bytes {
-        request.dialogue.conversation.share(bytes);
-    }
-    request.dialogue.original = original;
-    request.dialogue.prefixes = prefixes;
+    sent.attach_to(&mut request.dialogue);
     Ok(request)
-}
-
-fn as_it_came<T: Body>(body: &JsonBody<T>) -> Option<Box<Original>> {
-    let members = Members::parse(&body.original()?).ok()?;
-    Some(Box::new(original(members, body.members())))
 }
 
 /// Count the input tokens of a response
@@ -91,26 +75,26 @@ fn as_it_came<T: Body>(body: &JsonBody<T>) -> Option<Box<Original>> {
 /// An upper bound: no provider is asked. Costs nothing.
 #[utoipa::path(
     post, path = "/openai/v1/responses/input_tokens", tag = "openai",
-    responses((status = 200, description = "The input tokens", body = ResponseInputTokens)),
+    responses((status = 200, description = "The input tokens", body = Object)),
 )]
 pub async fn input_tokens(
     State(state): State<ApiState>,
     mut auth: Authorized<CountTokens>,
     body: JsonBody<InputTokensRequest>,
-) -> Result<Json<ResponseInputTokens>, ApiError> {
+) -> Result<Json<Value>, ApiError> {
     let body = resolve(&state, &mut auth.caller, body).await?;
-    let reading = body.apart(|body| {
-        let prefixes = Prefixes::of(Surface::OpenAiResponses, body.members(), &[]);
-        let original = as_it_came(&body);
+    let reading = body.apart(|mut body| {
+        let sent = DialogueBody::new(&mut body, Surface::OpenAiResponses, Vec::new());
         let InputTokensRequest(mut dialogue) = body.read()?;
-        dialogue.original = original;
-        dialogue.prefixes = prefixes;
+        sent.attach_to(&mut dialogue);
         Ok(dialogue)
     });
     let dialogue = reading.await?;
     let tokens = state.service.count_tokens(&auth.caller, dialogue).await;
     let tokens = tokens.map_err(|error| renamed(error, RENAMED))?;
-    Ok(Json(ResponseInputTokens::new(tokens)))
+    Ok(Json(
+        json!({"object": "response.input_tokens", "input_tokens": tokens}),
+    ))
 }
 
 /// Whether a body is one of Responses that was sent for a chat, as an editor does, and whether a

@@ -7,14 +7,15 @@ use axum::{
 };
 use http::{HeaderMap, header};
 
-use super::{Call, Headers, RequestId, Sdk, SdkHeaders, file, idempotent, marked};
+use super::{Headers, SdkHeaders, SdkRequest, file, idempotent};
 use crate::{
     api::{
         ApiState,
-        admission::RequestPermit,
         body::JsonBody,
+        context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
         extract::{Authorized, GenerateAudio},
+        record::mark_replay,
     },
     domain::dialect::speech::SpokenRequest,
 };
@@ -42,7 +43,7 @@ pub async fn speech(
 ) -> Result<Response, ApiError> {
     let (key, body) = idempotent(&auth, headers, SPEECH, body).await?;
     let SpokenRequest(request) = body.read()?;
-    let call = Call {
+    let call = SdkRequest {
         sdk: Sdk::OpenAi,
         state,
         caller: auth.caller,
@@ -59,5 +60,8 @@ pub async fn speech(
         (header::CONTENT_LENGTH, file.head.bytes.to_string()),
     ];
     let response = (about, Body::from_stream(file.body)).into_response();
-    Ok(marked(Headers::of(&record, &[]).on(response), is_replay))
+    Ok(mark_replay(
+        Headers::of(&record, &[]).on(response),
+        is_replay,
+    ))
 }

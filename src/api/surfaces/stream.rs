@@ -1,19 +1,18 @@
-//! A streamed answer. Its 200 goes out with the first text, or the first sign of life: an SDK
-//! that has the headers of a stream does not try again.
+//! A streamed answer. Its 200 is sent with the first piece, or the first keep-alive: an SDK that has
+//! the headers of a stream does not retry.
 
-use std::{convert::Infallible, pin::Pin, time::Duration};
+use std::{io, time::Duration};
 
-use axum::{
-    body::Body,
-    response::{IntoResponse, Response},
-};
-use futures_util::{Stream, StreamExt as _, stream};
-use http::{HeaderName, header};
-use tokio::time::{Instant, Sleep, sleep};
+use axum::response::Response;
+use futures_util::Stream;
+use tokio::time::sleep;
 
-use super::{RequestId, Sdk};
 use crate::{
-    api::error::ApiError,
+    api::{
+        context::{RequestId, Sdk},
+        error::ApiError,
+        stream::{Events, events, response},
+    },
     domain::{
         conversation::Delta,
         dialect::{Answer, Writer},
@@ -21,14 +20,11 @@ use crate::{
     providers::Deltas,
 };
 
-/// Silence after which a sign of life is sent.
+/// Silence after which a keep-alive is sent.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// An answer, or the body of the error that it ended in.
-type Ended = Result<Answer, String>;
-
-/// The stream of a generation that runs; an error where it fails before the first piece. Whatever
-/// `end` sends comes before its answer.
+/// The stream of a generation that runs; an error if it fails before the first piece. Pieces that
+/// `end` sends come before its answer.
 pub async fn live(
     sdk: Sdk,
     request: RequestId,
@@ -37,7 +33,7 @@ pub async fn live(
     writer: impl Writer,
 ) -> Result<Response, ApiError> {
     let events = begun(sdk, request, end, pieces, writer, KEEP_ALIVE).await?;
-    Ok(response(Body::from_stream(events.map(Ok::<_, Infallible>))))
+    Ok(response(events))
 }
 
 async fn begun<W: Writer>(
@@ -47,9 +43,8 @@ async fn begun<W: Writer>(
     mut pieces: Deltas,
     writer: W,
     keep_alive: Duration,
-) -> Result<impl Stream<Item = String> + Send + 'static, ApiError> {
-    let mut end: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(end);
-    let overloaded = ApiError::overloaded().for_sdk(sdk, &request.0).1;
+) -> Result<impl Stream<Item = io::Result<String>> + Send + 'static, ApiError> {
+    let mut end = Box::pin(end);
     let (mut first, mut ended) = (None, None);
     tokio::select! {
         biased;
@@ -58,90 +53,60 @@ async fn begun<W: Writer>(
         () = sleep(keep_alive) => {}
     }
     let end = async move {
-        let result = match ended {
+        match ended {
             Some(answer) => Ok(answer),
             None => end.await,
-        };
-        result.map_err(|error: ApiError| error.for_sdk(sdk, &request.0).1)
+        }
     };
-    let end: Pin<Box<dyn Future<Output = Ended> + Send>> = Box::pin(end);
-    Ok(events(writer, first, pieces, end, (keep_alive, overloaded)))
+    let writer = WriterEvents {
+        writer,
+        sdk,
+        request,
+    };
+    Ok(events(writer, first, pieces, end, keep_alive))
 }
 
-pub fn response(body: impl Into<Body>) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, "text/event-stream"),
-        // Proxies that buffer would turn the stream into one late answer.
-        (HeaderName::from_static("x-accel-buffering"), "no"),
-    ];
-    (headers, body.into()).into_response()
+struct WriterEvents<W> {
+    writer: W,
+    sdk: Sdk,
+    request: RequestId,
 }
 
-enum State<W> {
-    Running(
-        W,
-        Deltas,
-        Pin<Box<dyn Future<Output = Ended> + Send>>,
-        Pin<Box<Sleep>>,
-        String,
-    ),
-    /// The last events are reserved until the client has read them.
-    Ended { _reserved: Deltas },
-}
+impl<W: Writer> Events for WriterEvents<W> {
+    type End = Result<Answer, ApiError>;
 
-/// The events of an answer: its pieces from `first` on, then its end.
-fn events<W: Writer>(
-    mut writer: W,
-    first: Option<Delta>,
-    pieces: Deltas,
-    end: Pin<Box<dyn Future<Output = Ended> + Send>>,
-    (keep_alive, overloaded): (Duration, String),
-) -> impl Stream<Item = String> + Send {
-    let begin = writer.begin() + &first.map_or_else(String::new, |piece| writer.piece(&piece));
-    let silence = Box::pin(sleep(keep_alive));
-    let rest = stream::unfold(
-        State::Running(writer, pieces, end, silence, overloaded),
-        move |state| async move {
-            let State::Running(mut writer, mut pieces, mut end, mut silence, overloaded) = state
-            else {
-                return None;
-            };
-            let (events, is_due) = tokio::select! {
-                biased;
-                Some(piece) = pieces.recv() => (writer.piece(&piece), false),
-                ended = &mut end => {
-                    let mut events = String::new();
-                    // What came between the two looks.
-                    while let Some(piece) = pieces.try_recv() {
-                        events += &writer.piece(&piece);
-                    }
-                    let last = match ended {
-                        // The answer, its events and a summary may be in memory at once.
-                        Ok(answer) if !pieces.reserve(3 * answer.bytes()) => {
-                            writer.failed(&overloaded)
-                        }
-                        Ok(answer) => {
-                            for piece in pieces.rest(&answer.parts) {
-                                events += &writer.piece(&piece);
-                            }
-                            writer.end(&answer)
-                        }
-                        Err(error) => writer.failed(&error),
-                    };
-                    events += &last;
-                    return Some((events, State::Ended { _reserved: pieces }));
-                }
-                () = &mut silence => (writer.keep_alive(), true),
-            };
-            // A piece that tells nothing yet is no sign of life.
-            if is_due || !events.is_empty() {
-                silence.as_mut().reset(Instant::now() + keep_alive);
+    fn begin(&mut self) -> String {
+        self.writer.begin()
+    }
+
+    fn piece(&mut self, piece: &Delta) -> String {
+        self.writer.piece(piece)
+    }
+
+    fn keep_alive(&mut self) -> String {
+        self.writer.keep_alive()
+    }
+
+    fn end(&mut self, end: Self::End, pieces: &Deltas) -> io::Result<String> {
+        // The answer, its events and a summary may be in memory at once.
+        let end = end.and_then(|answer| {
+            let has_memory = pieces.reserve(3 * answer.bytes());
+            has_memory
+                .then_some(answer)
+                .ok_or_else(ApiError::overloaded)
+        });
+        Ok(match end {
+            Ok(answer) => {
+                let rest = pieces.rest(&answer.parts);
+                let rest: String = rest.iter().map(|piece| self.writer.piece(piece)).collect();
+                rest + &self.writer.end(&answer)
             }
-            let running = State::Running(writer, pieces, end, silence, overloaded);
-            Some((events, running))
-        },
-    );
-    stream::once(async { begin }).chain(rest)
+            Err(error) => {
+                let (_, body) = error.for_sdk(self.sdk, &self.request.0);
+                self.writer.failed(&body)
+            }
+        })
+    }
 }
 
 #[cfg(test)]

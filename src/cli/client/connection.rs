@@ -54,7 +54,7 @@ pub(super) fn keep(path: &PathBuf, credentials: &Credentials) -> Result<(), Fail
     Ok(())
 }
 
-/// A new file beside the old one, which is whole until it is replaced.
+/// A new file next to the old one, which stays complete until it is replaced.
 fn tempfile(folder: &std::path::Path) -> io::Result<(PathBuf, fs::File)> {
     let path = folder.join(format!(".credentials-{}", uuid::Uuid::now_v7()));
     let mut options = OpenOptions::new();

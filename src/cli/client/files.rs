@@ -35,8 +35,8 @@ pub(super) enum Target {
     /// Nowhere: their links are printed.
     Links,
     Stdout,
-    /// To this path, by way of a new file beside it, which is whole when it is renamed. The first of
-    /// those is made before anything is paid.
+    /// To this path. Each file is written to a new file in the same folder and renamed when it is
+    /// complete. The first new file is created before anything is paid.
     Path(PathBuf, Part),
 }
 
@@ -44,7 +44,7 @@ pub(super) enum Target {
 pub(super) struct Part(PathBuf);
 
 impl Part {
-    fn beside(target: &Path) -> Result<Self, Failure> {
+    fn next_to(target: &Path) -> Result<Self, Failure> {
         let part = target.with_file_name(format!(".gensvc-{}.part", Uuid::now_v7()));
         let made = File::options().write(true).create_new(true).open(&part);
         made.map_err(|error| unwritable(target, &error))?;
@@ -126,7 +126,7 @@ impl Target {
             },
             Some(path) => {
                 check_path(kind, path, count, is_forced)?;
-                Ok(Self::Path(path.to_owned(), Part::beside(path)?))
+                Ok(Self::Path(path.to_owned(), Part::next_to(path)?))
             }
         }
     }
@@ -162,7 +162,7 @@ pub(super) async fn write(
                 } else {
                     numbered(&target, at + 1)
                 };
-                let part = first.take().map_or_else(|| Part::beside(&path), Ok)?;
+                let part = first.take().map_or_else(|| Part::next_to(&path), Ok)?;
                 let bytes = connection.file(url).await?.bytes().await?;
                 let converted = converted(&bytes, content_type, &path)?;
                 let bytes = converted.as_deref().unwrap_or(&bytes);

@@ -11,14 +11,14 @@ use crate::{
     app::App,
     cli::{
         Failure,
-        args::{AccountCommand, NewOperator, Who},
+        args::{AccountChange, AccountCommand, Deletion, NewOperator, Who},
         output::{Output, credits as in_words, maybe_time, table, time},
         password,
     },
     config::Config,
     domain::{
         ids::AccountId,
-        request::{AccountRequest, password_violations},
+        request::{AccountRequest, AccountUpdate, password_violations},
     },
     service::ServiceError,
 };
@@ -64,6 +64,12 @@ pub(in crate::cli) async fn run(
                 suspend(&app, &args.who, true, reason, output).await
             })
             .await
+        }
+        AccountCommand::Change(args) => {
+            with_app(config, async |app| change(&app, args, output).await).await
+        }
+        AccountCommand::Delete(args) => {
+            with_app(config, async |app| delete(&app, &args, output).await).await
         }
         AccountCommand::Resume(who) => {
             with_app(config, async |app| {
@@ -185,6 +191,8 @@ async fn show(app: &App, who: &Who, output: Output) -> Result<(), Failure> {
             "because",
             account.suspended_reason.clone().unwrap_or("-".to_owned()),
         ),
+        ("deleted", maybe_time(account.deleted_at)),
+        ("erased", maybe_time(account.erased_at)),
     ];
     let rows = rows.map(|(name, value)| [name.to_owned(), value]);
     output.result(&table(["ACCOUNT", ""], &rows), &account)?;
@@ -203,13 +211,55 @@ async fn suspend(
         .service
         .set_suspended(account.id, suspended, reason)
         .await?;
-    let done = if suspended { "is suspended" } else { "goes on" };
+    let done = if suspended {
+        "is suspended"
+    } else {
+        "is active"
+    };
     let people = format!("Account {} of {} {done}.", account.id, account.email);
     let account = AdminAccountBody::from(account);
     let mut script = json!(account);
     script["account_id"] = json!(account.id);
     script["suspended"] = json!(suspended);
     output.result(&people, &script)?;
+    Ok(())
+}
+
+async fn change(app: &App, args: AccountChange, output: Output) -> Result<(), Failure> {
+    let account = find(app, &args.who).await?;
+    let change = AccountUpdate {
+        email: args.new_email,
+        name: args.name,
+    };
+    let changed = app.service.update_account(account.id, &change).await;
+    let account = AdminAccountBody::from(changed.map_err(explained)?);
+    let (id, email, name) = (account.id, &account.email, &account.name);
+    output.result(&format!("Account {id} is {name:?} of {email}."), &account)?;
+    Ok(())
+}
+
+async fn delete(app: &App, args: &Deletion, output: Output) -> Result<(), Failure> {
+    let account = find(app, &args.who).await?;
+    let id = account.id;
+    if !args.yes {
+        return Err(format!(
+            "account {id} of {} has {} left, {} of them on hold; add --yes to delete it for good",
+            account.email,
+            in_words(&account.balance.to_string()),
+            account.held
+        )
+        .into());
+    }
+    let deleted = app.service.delete_account(id).await;
+    deleted.map_err(explained)?;
+    while app.service.erase_deleted().await? {}
+    let account = AdminAccountBody::from(app.service.account(id).await?);
+    let rest = if account.erased_at.is_some() {
+        "Its prompts, results and files were removed"
+    } else {
+        "Work that still runs is removed by a server when it ends"
+    };
+    output.result(&format!("Account {id} was deleted. {rest}."), &account)?;
     Ok(())
 }
 

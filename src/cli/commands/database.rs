@@ -1,6 +1,6 @@
 //! `gensvc database`
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 use secrecy::ExposeSecret as _;
 use serde_json::json;
@@ -75,26 +75,26 @@ async fn remove(config: &Config, agreed: bool, output: Output) -> Result<(), Fai
         )
         .into());
     }
-    let shown = |folders: Vec<PathBuf>| -> Vec<String> {
-        let shown = folders.iter().map(|folder| folder.display().to_string());
-        shown.collect()
-    };
-    let found = shown(LocalPostgres::removable(&config.data.dir)?);
-    if !agreed && !found.is_empty() {
-        let found = found.join(" and ");
+    if let Some(found) = LocalPostgres::removable(&config.data.dir)?
+        && !agreed
+    {
+        let found = found.display();
         return Err(format!(
             "this would delete {found}, with all accounts, credits and generations in it: add \
              --yes if you mean it"
         )
         .into());
     }
-    let shown = shown(LocalPostgres::remove(&config.data.dir).await?);
-    let people = if shown.is_empty() {
-        format!("There was no private database in {}.", folder(config))
-    } else {
-        format!("Deleted {}.", shown.join(" and "))
+    let removed = LocalPostgres::remove(&config.data.dir).await?;
+    let text = match &removed {
+        Some(home) => format!("Deleted {}.", home.display()),
+        None => format!("There was no private database in {}.", folder(config)),
     };
-    output.result(&people, &json!({"removed": shown}))?;
+    let removed: Vec<String> = removed
+        .iter()
+        .map(|home| home.display().to_string())
+        .collect();
+    output.result(&text, &json!({"removed": removed}))?;
     if config.data.dir.join("media").exists() {
         let folder = folder(config);
         output.note(&format!(

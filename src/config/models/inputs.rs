@@ -1,89 +1,58 @@
-//! The pictures that a model takes: `limits.inputs`.
+//! Checks of `limits.inputs` and its price that image and video models share.
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
-
-use super::{
-    super::{ConfigError, values::Price},
-    rules::unpriced,
-};
+use super::{super::ConfigError, rules::priced};
 use crate::domain::{
-    catalogue::InputLimits,
-    credits::Credits,
-    request::{InputRole, MAX_INPUT_BYTES, MAX_INPUTS},
-    settings::range::Bounded,
+    catalogue::InputLimits, credits::Credits, request::InputRole, settings::MISSING,
 };
 
-type Count = Bounded<u32, 1, MAX_INPUTS>;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawInputs {
-    source: Option<Count>,
-    mask: Option<Count>,
-    reference: Option<Count>,
-    first_frame: Option<Count>,
-    last_frame: Option<Count>,
-    required: Option<InputRole>,
-    max_bytes: Option<Bounded<usize, 1, MAX_INPUT_BYTES>>,
-    #[serde(default)]
-    keeps_shape: bool,
-}
-
-/// `allowed`: the roles that any model of the type can take.
-pub(super) fn read(
-    raw: Option<RawInputs>,
+/// Checks the roles. `allowed`: those that any model of the type can take.
+pub(super) fn check(
+    inputs: Option<&InputLimits>,
     allowed: &[InputRole],
-) -> Result<Option<InputLimits>, ConfigError> {
-    let Some(raw) = raw else { return Ok(None) };
-    let counts = [
-        (InputRole::Source, raw.source),
-        (InputRole::Mask, raw.mask),
-        (InputRole::Reference, raw.reference),
-        (InputRole::FirstFrame, raw.first_frame),
-        (InputRole::LastFrame, raw.last_frame),
-    ];
-    let counts = counts.into_iter().filter_map(|(role, n)| Some((role, *n?)));
-    let roles: BTreeMap<InputRole, u32> = counts.collect();
+) -> Result<(), ConfigError> {
+    let Some(InputLimits {
+        roles, required, ..
+    }) = inputs
+    else {
+        return Ok(());
+    };
     if roles.is_empty() {
         let problem = "names no role: write one, such as { source = 1 }, or remove it";
-        return Err(ConfigError::new("inputs", problem));
+        return Err(ConfigError::new("limits.inputs", problem));
     }
     if let Some(role) = roles.keys().find(|role| !allowed.contains(role)) {
         let names: Vec<&str> = allowed.iter().map(|role| role.as_str()).collect();
         let problem = format!("is not a role of this type: use {}", names.join(", "));
-        return Err(ConfigError::new(
-            format!("inputs.{}", role.as_str()),
-            problem,
-        ));
+        let key = format!("limits.inputs.{}", role.as_str());
+        return Err(ConfigError::new(key, problem));
     }
-    if let Some(role) = raw.required.filter(|role| !roles.contains_key(role)) {
-        let problem = format!(
-            "is \"{}\", which is none of the roles: add it",
-            role.as_str()
-        );
-        return Err(ConfigError::new("inputs.required", problem));
+    if let Some(role) = required.filter(|role| !roles.contains_key(role)) {
+        let name = role.as_str();
+        let problem = format!("is \"{name}\", which is none of the roles: add it");
+        return Err(ConfigError::new("limits.inputs.required", problem));
     }
-    Ok(Some(InputLimits {
-        roles,
-        required: raw.required,
-        max_bytes: raw.max_bytes.map_or(MAX_INPUT_BYTES, |n| *n),
-        keeps_shape: raw.keeps_shape,
-    }))
+    Ok(())
 }
 
-/// The price of an input, which models that take some must have.
-pub(super) fn price(
+/// Checks that a model has a price of an input if it takes any, and no other prices of inputs if it
+/// takes none.
+pub(super) fn check_prices(
     inputs: Option<&InputLimits>,
-    raw: Option<Price>,
-) -> Result<Option<Credits>, ConfigError> {
-    match (inputs, raw) {
-        (Some(_), None) => Err(unpriced("prices.per_input_image", "add it (\"0\": free)")),
-        (None, Some(_)) => {
-            let problem = "is not used: the model takes no inputs; add limits.inputs or remove it";
-            Err(ConfigError::new("prices.per_input_image", problem))
-        }
-        (_, raw) => Ok(raw.map(|price| price.0)),
+    per_image: Option<Credits>,
+    per_million: Option<Credits>,
+) -> Result<(), ConfigError> {
+    if inputs.is_some() {
+        let missing = || priced(ConfigError::new("per_input_image", MISSING));
+        return per_image.map(|_| ()).ok_or_else(missing);
     }
+    for (key, price) in [
+        ("prices.per_input_image", per_image),
+        ("prices.input_image_per_million", per_million),
+    ] {
+        if price.is_some() {
+            let problem = "is not used: the model takes no inputs; add limits.inputs or remove it";
+            return Err(ConfigError::new(key, problem));
+        }
+    }
+    Ok(())
 }

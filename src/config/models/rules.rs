@@ -1,30 +1,55 @@
-//! What the types of models have in common.
+//! Checks that all model types share.
 
 use serde::de::DeserializeOwned;
-use toml::Value;
+use toml::{Table, Value};
 
 use super::super::ConfigError;
-use crate::domain::settings::{quoted, read_table};
+use crate::domain::settings::{MISSING, quoted, read, read_table};
 
-/// Reads the table `key` of a model; without it, an empty one.
-pub(super) fn table<T: DeserializeOwned>(
-    key: &str,
-    value: Option<Value>,
+/// Reads the table `limits` of a model over `defaults`.
+pub(super) fn limits<T: DeserializeOwned>(
+    given: Option<Value>,
+    mut defaults: Table,
 ) -> Result<T, ConfigError> {
-    read_table(value).map_err(|error| error.under(key))
+    let given: Result<Table, ConfigError> = read_table(given);
+    let limits = given.and_then(|given| {
+        defaults.extend(given);
+        read(Value::Table(defaults))
+    });
+    limits.map_err(|error| hinted(error).under("limits"))
 }
 
-/// That a price is missing, and what to do.
-pub(super) fn unpriced(key: &str, mend: &str) -> ConfigError {
-    let problem = format!(
-        "is missing: a model without a complete price is not served; \
-         {mend} or set enabled = false"
-    );
-    ConfigError::new(key, problem)
+/// Says what to write for a missing limit.
+fn hinted(error: ConfigError) -> ConfigError {
+    if error.problem != MISSING {
+        return error;
+    }
+    let hint = match error.key.as_str() {
+        "native_sizes" => "list the sizes that the model makes itself, such as [\"1024x1024\"]",
+        "durations" => "list the seconds that the model takes, such as [4, 6, 8]",
+        "default_duration" => "name the seconds of a request that names none",
+        "default_voice" => "name the voice of a request that names none",
+        _ => return error,
+    };
+    ConfigError::new(error.key, format!("is missing: {hint}"))
 }
 
-/// That a list holds something, and nothing twice.
-pub(super) fn check_list<T: PartialEq + AsRef<str>>(
+/// Reads the table `prices` of a model.
+pub(super) fn prices<T: DeserializeOwned>(given: Option<Value>) -> Result<T, ConfigError> {
+    read_table(given).map_err(priced)
+}
+
+/// The same error in `prices`. A model without a complete price is not served.
+pub(super) fn priced(mut error: ConfigError) -> ConfigError {
+    if error.problem == MISSING {
+        "is missing: a model without a complete price is not served; add it or set enabled = false"
+            .clone_into(&mut error.problem);
+    }
+    error.under("prices")
+}
+
+/// Checks that a list is not empty and has no duplicates.
+pub(super) fn check_list<T: PartialEq + ToString>(
     key: &str,
     items: &[T],
 ) -> Result<(), ConfigError> {
@@ -35,7 +60,7 @@ pub(super) fn check_list<T: PartialEq + AsRef<str>>(
     match twice {
         None => Ok(()),
         Some(n) => {
-            let problem = format!("holds {} twice: keep one", quoted(items[n].as_ref()));
+            let problem = format!("holds {} twice: keep one", quoted(&items[n].to_string()));
             Err(ConfigError::new(key, problem))
         }
     }

@@ -1,72 +1,41 @@
 //! Models of speech.
 
-use serde::Deserialize;
-use toml::Value;
+use toml::{Value, toml};
 
 use super::{
-    super::{ConfigError, values::Price},
-    rules::{check_list, table, unpriced},
+    super::ConfigError,
+    rules::{check_list, limits, prices},
 };
 use crate::domain::{
     catalogue::{SpeechLimits, SpeechModel},
-    pricing::SpeechPrices,
-    request::{SPEECH_PROMPT_CHARS, SpeechFormat},
-    settings::{quoted, range::Bounded},
+    request::SPEECH_PROMPT_CHARS,
+    settings::quoted,
     vendor::Vendor,
 };
 
-/// Characters of a voice that the API takes at most.
+/// Maximum characters of a voice.
 const MAX_VOICE_CHARS: usize = 100;
-
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
-struct RawPrices {
-    per_1000_characters: Option<Price>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
-struct RawLimits {
-    max_prompt_chars: Option<Bounded<usize, 1, SPEECH_PROMPT_CHARS>>,
-    voices: Option<Vec<String>>,
-    default_voice: Option<String>,
-    formats: Option<Vec<String>>,
-    speed: Option<Vec<f64>>,
-}
 
 pub(super) fn read(
     vendor: &Vendor,
-    prices: Option<Value>,
-    limits: Option<Value>,
+    given_prices: Option<Value>,
+    given_limits: Option<Value>,
 ) -> Result<SpeechModel, ConfigError> {
-    let prices: RawPrices = table("prices", prices)?;
-    let Price(per_1000_characters) = prices
-        .per_1000_characters
-        .ok_or_else(|| unpriced("prices.per_1000_characters", "add it"))?;
-    let limits: RawLimits = table("limits", limits)?;
-    let default_voice = default_voice(vendor, limits.voices.as_deref(), limits.default_voice)?;
-    Ok(SpeechModel {
-        prices: SpeechPrices {
-            per_1000_characters,
-        },
-        limits: SpeechLimits {
-            max_prompt_chars: limits.max_prompt_chars.map_or(SPEECH_PROMPT_CHARS, |n| *n),
-            voices: limits.voices,
-            default_voice,
-            formats: formats(vendor, limits.formats)?,
-            speed: speed(vendor, limits.speed)?,
-        },
-    })
+    let prices = prices(given_prices)?;
+    let mut defaults = toml! { max_prompt_chars = SPEECH_PROMPT_CHARS };
+    let makes = vendor.speech.formats.iter();
+    let makes: Vec<Value> = makes.map(|format| format.as_str().into()).collect();
+    defaults.insert("formats".to_owned(), makes.into());
+    let limits: SpeechLimits = limits(given_limits, defaults)?;
+    check_voices(vendor, &limits)?;
+    check_formats(vendor, &limits)?;
+    check_speed(vendor, &limits)?;
+    Ok(SpeechModel { prices, limits })
 }
 
-/// The voice of requests that name none, once all voices are known to be sound.
-fn default_voice(
-    vendor: &Vendor,
-    voices: Option<&[String]>,
-    default: Option<String>,
-) -> Result<String, ConfigError> {
+fn check_voices(vendor: &Vendor, limits: &SpeechLimits) -> Result<(), ConfigError> {
     let signs = vendor.speech.voice_signs;
-    let sound = |voice: &str| {
+    let is_valid = |voice: &str| {
         (1..=MAX_VOICE_CHARS).contains(&voice.len())
             && voice
                 .bytes()
@@ -77,72 +46,55 @@ fn default_voice(
     } else {
         "must be a voice id of letters, digits, - and _"
     };
-    if let Some(voices) = voices {
+    if let Some(voices) = &limits.voices {
         let key = "limits.voices";
-        if let Some(bad) = voices.iter().find(|voice| !sound(voice)) {
+        if let Some(bad) = voices.iter().find(|voice| !is_valid(voice)) {
             let problem = format!("holds {}: each {must}", quoted(bad));
             return Err(ConfigError::new(key, problem));
         }
         check_list(key, voices)?;
     }
-    let key = "limits.default_voice";
-    let Some(default) = default else {
-        let problem = "is missing: name the voice of a request that names none";
-        return Err(ConfigError::new(key, problem));
+    let default = &limits.default_voice;
+    let problem = if !is_valid(default) {
+        must
+    } else if limits
+        .voices
+        .as_ref()
+        .is_some_and(|voices| !voices.contains(default))
+    {
+        "must be one of limits.voices"
+    } else {
+        return Ok(());
     };
-    if !sound(&default) {
-        let problem = format!("is {}: {must}", quoted(&default));
-        return Err(ConfigError::new(key, problem));
-    }
-    if voices.is_some_and(|voices| !voices.contains(&default)) {
-        let problem = format!("is {}: must be one of limits.voices", quoted(&default));
-        return Err(ConfigError::new(key, problem));
-    }
-    Ok(default)
+    let problem = format!("is {}: {problem}", quoted(default));
+    Err(ConfigError::new("limits.default_voice", problem))
 }
 
-fn formats(vendor: &Vendor, raw: Option<Vec<String>>) -> Result<Vec<SpeechFormat>, ConfigError> {
-    let key = "limits.formats";
+fn check_formats(vendor: &Vendor, limits: &SpeechLimits) -> Result<(), ConfigError> {
     let makes = vendor.speech.formats;
-    let Some(names) = raw else {
-        return Ok(makes.to_vec());
+    check_list("limits.formats", &limits.formats)?;
+    let Some(other) = limits.formats.iter().find(|format| !makes.contains(format)) else {
+        return Ok(());
     };
-    check_list(key, &names)?;
-    names
-        .iter()
-        .map(|name| {
-            SpeechFormat::parse(name)
-                .filter(|format| makes.contains(format))
-                .ok_or_else(|| {
-                    let known: Vec<&str> = makes.iter().map(|format| format.as_str()).collect();
-                    let problem = format!(
-                        "holds {}: must be {} for a provider of kind \"{}\"",
-                        quoted(name),
-                        known.join(" or "),
-                        vendor.kind
-                    );
-                    ConfigError::new(key, problem)
-                })
-        })
-        .collect()
+    let known: Vec<&str> = makes.iter().map(|format| format.as_str()).collect();
+    let problem = format!(
+        "holds \"{other}\": must be {} for a provider of kind \"{}\"",
+        known.join(" or "),
+        vendor.kind
+    );
+    Err(ConfigError::new("limits.formats", problem))
 }
 
-fn speed(vendor: &Vendor, raw: Option<Vec<f64>>) -> Result<Option<[f64; 2]>, ConfigError> {
-    let Some(range) = raw else {
-        return Ok(None);
-    };
-    let bounds = vendor.speech.speed;
-    match range.as_slice() {
-        [low, high] if bounds[0] <= *low && *low <= 1.0 && 1.0 <= *high && *high <= bounds[1] => {
-            Ok(Some([*low, *high]))
-        }
-        _ => {
+fn check_speed(vendor: &Vendor, limits: &SpeechLimits) -> Result<(), ConfigError> {
+    let [lowest, highest] = vendor.speech.speed;
+    match limits.speed {
+        Some([low, high]) if !(lowest <= low && low <= 1.0 && 1.0 <= high && high <= highest) => {
             let problem = format!(
-                "is {range:?}: must be the lowest and the highest value within {} to {}, \
-                 with 1.0 between them; leave it out for a model without speed",
-                bounds[0], bounds[1]
+                "is [{low:?}, {high:?}]: must be the lowest and the highest value within {lowest} \
+                 to {highest}, with 1.0 between them; leave it out for a model without speed"
             );
             Err(ConfigError::new("limits.speed", problem))
         }
+        _ => Ok(()),
     }
 }

@@ -3,56 +3,27 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use toml::Value;
+use toml::{Table, Value};
 
-use super::{
-    super::{ConfigError, values::Price},
-    rules::{table, unpriced},
-    vision::vision,
-};
+use super::{super::ConfigError, rules, vision::vision};
 use crate::domain::{
     catalogue::{TextLimits, TextModel},
-    credits::Credits,
     pricing::{PriceTier, TextPrices, TokenPrices},
     request::{MAX_TOKENS, TEXT_PROMPT_CHARS},
-    settings::range::Bounded,
+    settings::{self, range::Bounded, read_table},
     vendor::{ModelSettings, Vendor},
 };
 
-/// Tokens that a provider's template adds to the caller's, unless the model says otherwise.
+/// Default for tokens that a provider's template adds.
 const OVERHEAD_TOKENS: u32 = 64;
-/// More tokens than any model takes.
+/// Maximum of a limit in tokens.
 const MOST_TOKENS: usize = 100_000_000;
-/// Tiers of a model.
 const MAX_TIERS: usize = 8;
-/// Temperatures that the API takes.
+/// Range of temperatures of the API.
 const TEMPERATURE: [f64; 2] = [0.0, 2.0];
 
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
-struct RawPrices {
-    input_per_million: Option<Price>,
-    cached_input_per_million: Option<Price>,
-    cache_write_per_million: Option<Price>,
-    cache_write_long_per_million: Option<Price>,
-    output_per_million: Option<Price>,
-    tiers: Vec<RawTier>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
-struct RawTier {
-    above_input_tokens: Option<Bounded<u64, 1, MOST_TOKENS>>,
-    input_per_million: Option<Price>,
-    cached_input_per_million: Option<Price>,
-    cache_write_per_million: Option<Price>,
-    cache_write_long_per_million: Option<Price>,
-    output_per_million: Option<Price>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
-struct RawLimits {
+#[derive(Deserialize)]
+struct Limits {
     max_prompt_chars: Option<Bounded<usize, 1, TEXT_PROMPT_CHARS>>,
     max_tokens: Option<Bounded<u32, 1, { MAX_TOKENS as usize }>>,
     temperature: Option<Vec<f64>>,
@@ -68,14 +39,14 @@ pub(super) fn read(
     overhead_tokens: Option<u32>,
     settings: &dyn ModelSettings,
 ) -> Result<TextModel, ConfigError> {
-    let limits: RawLimits = table("limits", limits)?;
+    let limits: Limits = rules::limits(limits, Table::new())?;
     let temperature = temperature(vendor, limits.temperature.as_deref())
         .map_err(|problem| ConfigError::new("limits.temperature", problem))?;
     let images = limits.images.map(vision).transpose();
     let images = images.map_err(|error| error.under("limits.images"))?;
     let max_tokens = limits.max_tokens.map_or(MAX_TOKENS, |n| *n);
     Ok(TextModel {
-        prices: Arc::new(complete(&table("prices", prices)?)?),
+        prices: Arc::new(text_prices(prices).map_err(rules::priced)?),
         limits: TextLimits {
             max_prompt_chars: limits.max_prompt_chars.map_or(TEXT_PROMPT_CHARS, |n| *n),
             max_tokens,
@@ -91,99 +62,74 @@ pub(super) fn read(
     })
 }
 
-fn complete(raw: &RawPrices) -> Result<TextPrices, ConfigError> {
-    let (key, mend) = match (raw.input_per_million, raw.output_per_million) {
-        (Some(Price(input_per_million)), Some(Price(output_per_million))) => {
-            let base = TokenPrices {
-                input_per_million,
-                cached_input_per_million: raw.cached_input_per_million.map(|price| price.0),
-                cache_write_per_million: raw.cache_write_per_million.map(|price| price.0),
-                cache_write_long_per_million: raw.cache_write_long_per_million.map(|price| price.0),
-                output_per_million,
-            };
-            let tiers = tiers(&base, &raw.tiers)?;
-            return Ok(TextPrices { base, tiers });
-        }
-        (None, None) => ("prices", "add input_per_million and output_per_million"),
-        (None, Some(_)) => ("prices.input_per_million", "add it"),
-        (Some(_), None) => ("prices.output_per_million", "add it"),
+fn text_prices(given: Option<Value>) -> Result<TextPrices, ConfigError> {
+    let mut base: Table = read_table(given)?;
+    let tiers = base
+        .remove("tiers")
+        .unwrap_or_else(|| Vec::<Value>::new().into());
+    let tiers: Vec<Table> =
+        settings::read(tiers).map_err(|error: ConfigError| error.under("tiers"))?;
+    let mut prices = TextPrices {
+        base: token_prices(&base, "tiers")?,
+        tiers: Vec::new(),
     };
-    Err(unpriced(key, mend))
-}
-
-fn tiers(base: &TokenPrices, raw: &[RawTier]) -> Result<Vec<PriceTier>, ConfigError> {
-    if raw.len() > MAX_TIERS {
-        let problem = format!("has {} tiers: must have at most {MAX_TIERS}", raw.len());
-        return Err(ConfigError::new("prices.tiers", problem));
+    if tiers.len() > MAX_TIERS {
+        let problem = format!("has {} tiers: must have at most {MAX_TIERS}", tiers.len());
+        return Err(ConfigError::new("tiers", problem));
     }
-    let mut tiers: Vec<PriceTier> = Vec::new();
-    for (index, raw) in raw.iter().enumerate() {
-        let tier =
-            tier(base, raw).map_err(|error| error.under(&format!("prices.tiers[{index}]")))?;
+    for (index, given) in tiers.into_iter().enumerate() {
+        let path = format!("tiers[{index}]");
+        let tier = tier(&base, given).map_err(|error| error.under(&path))?;
         let above = tier.above_input_tokens;
-        if let Some(before) = tiers.last().filter(|t| t.above_input_tokens >= above) {
-            let before = before.above_input_tokens;
+        if let Some(before) = prices.tiers.last().map(|tier| tier.above_input_tokens)
+            && before >= above
+        {
             let problem = format!("is {above}: must be above the {before} of the tier before it");
-            let key = format!("prices.tiers[{index}].above_input_tokens");
-            return Err(ConfigError::new(key, problem));
+            return Err(ConfigError::new(
+                format!("{path}.above_input_tokens"),
+                problem,
+            ));
         }
-        tiers.push(tier);
+        prices.tiers.push(tier);
     }
-    Ok(tiers)
+    Ok(prices)
 }
 
-/// A tier, which must have exactly the prices that the model has.
-fn tier(base: &TokenPrices, raw: &RawTier) -> Result<PriceTier, ConfigError> {
-    let missing = |key: &str, mend: &str| ConfigError::new(key, format!("is missing: {mend}"));
-    let Some(above_input_tokens) = raw.above_input_tokens else {
-        let mend = "name the input tokens above which the tier applies";
-        return Err(missing("above_input_tokens", mend));
+/// Reads a tier, which must have exactly the prices that the model has.
+fn tier(base: &Table, mut given: Table) -> Result<PriceTier, ConfigError> {
+    let key = "above_input_tokens";
+    let Some(above) = given.remove(key) else {
+        let problem = "is missing: name the input tokens above which the tier applies";
+        return Err(ConfigError::new(key, problem));
     };
-    let amount =
-        |key: &str, of_model: Option<Credits>, of_tier: Option<Price>| match (of_model, of_tier) {
-            (Some(_), None) => Err(missing(key, "add it, as the model has it")),
-            (None, Some(_)) => {
-                let problem = "is a price that the model has not: add it there or remove it";
-                Err(ConfigError::new(key, problem))
-            }
-            (_, price) => Ok(price.map(|price| price.0)),
-        };
-    let required = |key: &str, of_model: Credits, of_tier: Option<Price>| {
-        amount(key, Some(of_model), of_tier).map(|price| price.unwrap_or(of_model))
-    };
+    let above: Bounded<u64, 1, MOST_TOKENS> =
+        settings::read(above).map_err(|error: ConfigError| error.under(key))?;
+    if let Some(missing) = base.keys().find(|key| !given.contains_key(*key)) {
+        let problem = "is missing: add it, as the model has it";
+        return Err(ConfigError::new(missing, problem));
+    }
+    let prices = token_prices(&given, key)?;
+    if let Some(surplus) = given.keys().find(|key| !base.contains_key(*key)) {
+        let problem = "is a price that the model has not: add it there or remove it";
+        return Err(ConfigError::new(surplus, problem));
+    }
     Ok(PriceTier {
-        above_input_tokens: *above_input_tokens,
-        prices: TokenPrices {
-            input_per_million: required(
-                "input_per_million",
-                base.input_per_million,
-                raw.input_per_million,
-            )?,
-            cached_input_per_million: amount(
-                "cached_input_per_million",
-                base.cached_input_per_million,
-                raw.cached_input_per_million,
-            )?,
-            cache_write_per_million: amount(
-                "cache_write_per_million",
-                base.cache_write_per_million,
-                raw.cache_write_per_million,
-            )?,
-            cache_write_long_per_million: amount(
-                "cache_write_long_per_million",
-                base.cache_write_long_per_million,
-                raw.cache_write_long_per_million,
-            )?,
-            output_per_million: required(
-                "output_per_million",
-                base.output_per_million,
-                raw.output_per_million,
-            )?,
-        },
+        above_input_tokens: *above,
+        prices,
     })
 }
 
-/// The range a model takes; `None` when it takes none. The error reads on after the key.
+/// Reads the prices of a table, which may also have the key `also`.
+fn token_prices(table: &Table, also: &str) -> Result<TokenPrices, ConfigError> {
+    settings::read(Value::Table(table.clone())).map_err(|mut error: ConfigError| {
+        if error.problem.starts_with("is not a known key") {
+            error.problem = format!("{}, {also}", error.problem);
+        }
+        error
+    })
+}
+
+/// The temperature range of a model; `None`: not supported. The error continues after the key.
 fn temperature(vendor: &Vendor, range: Option<&[f64]>) -> Result<Option<[f64; 2]>, String> {
     match range {
         None => Ok(vendor.temperature),

@@ -1,22 +1,30 @@
-//! Accounts: how they stand; grants, corrections, refunds, suspension.
+//! Accounts for operators: list, create, change, credits, suspension, deletion, and viewing one as
+//! its owner sees it.
 
 use axum::{
     extract::Path,
     response::{IntoResponse as _, Redirect, Response},
 };
-use http::{StatusCode, Uri};
+use http::{StatusCode, Uri, header};
 use maud::{Markup, html};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::check;
-use crate::console::{
-    client::Problem,
-    csv::{Download, members},
-    form::Form,
-    operations as op,
-    parts::{self, amount, badge, fact, field, list as rows_of, option, text, time},
-    session::Session,
-    shell,
+use crate::{
+    console::{
+        described::Described,
+        form::Form,
+        operations as op,
+        parts::{self, amount, badge, fact, field, option, text, time},
+        problem::Problem,
+        session::{Session, view_cookie},
+        shell,
+        table::{self, Column, Download, file},
+    },
+    domain::{
+        ids::AccountId,
+        request::{AccountRequest, AccountUpdate, MoveRequest, SuspensionRequest},
+    },
 };
 
 pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
@@ -30,30 +38,20 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
         .query("per_page", "50")
         .json()
         .await?;
-    let rows = rows_of(&found["data"]);
+    let rows = parts::list(&found["data"]);
+    let actions = html! {
+        (parts::download("/operator/accounts.csv", rows))
+        a.button.primary href="/operator/accounts/new" { "Create an account" }
+    };
     let content = html! {
-        (shell::head("Accounts", "Of everybody, newest first.", &parts::download("/operator/accounts.csv", rows)))
+        (shell::head("Accounts", "All accounts, newest first.", &actions))
         section.card {
             form.filters method="get" action="/operator/accounts" {
                 label.field { span.label { "Email" } input type="email" name="email" value=(form.word("email")); }
                 div.actions { button.primary type="submit" { "Find" } }
             }
-            @if rows.is_empty() { (parts::empty("No such account", "The email is compared as a whole.", &html! {})) } @else {
-                div.table tabindex="0" { table.cards {
-                    thead { tr {
-                        th.cut { "Account" } th.cut { "Email" } th.right { "Balance" } th.right { "On hold" } th.right { "Spent" } th { "State" } th { "Created" }
-                    } }
-                    tbody { @for row in rows { tr {
-                        td.cut { a href={ "/operator/accounts/" (row["id"].to_string()) } { (text(&row["name"])) } }
-                        td.cut { (text(&row["email"])) }
-                        td.right data-unit="credits" { (amount(&row["balance"])) }
-                        td.right.narrow-hidden { (amount(&row["held"])) }
-                        td.right.narrow-hidden { (amount(&row["spent"])) }
-                        td { (badge(state(row))) }
-                        td { (time(&row["created_at"])) }
-                    } } }
-                } }
-            }
+            @if rows.is_empty() { (parts::empty("No such account", "The email is compared as a whole.", &html! {})) }
+            @else { (table::cards(&columns(), rows)) }
         }
         (parts::pager(&uri, &found["next_cursor"]))
     };
@@ -62,62 +60,106 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
 
 pub async fn csv(session: Session) -> Result<Response, Problem> {
     check(&session)?;
-    let columns = members(&[
-        "id",
-        "name",
-        "email",
-        "balance",
-        "held",
-        "available",
-        "spent",
-        "suspended_at",
-        "suspended_reason",
-        "created_at",
-    ]);
-    let download = Download::new("accounts", op::ACCOUNTS, columns).paged();
+    let download = Download::new("accounts", op::ACCOUNTS, &columns()).paged();
     download.answer(session).await
 }
 
+fn columns() -> Vec<Column<'static>> {
+    let name = |row: &Value| html! { a href={ "/operator/accounts/" (row["id"].to_string()) } { (text(&row["name"])) } };
+    vec![
+        file("id"),
+        table::row("name", "Account", name).class("cut"),
+        table::words("email", "Email").class("cut"),
+        table::amount("balance", "Balance").unit("credits"),
+        table::amount("held", "On hold").class("right narrow-hidden"),
+        file("available"),
+        table::amount("spent", "Spent").class("right narrow-hidden"),
+        table::row("", "State", |row| badge(state(row))),
+        file("suspended_at"),
+        file("suspended_reason"),
+        file("deleted_at"),
+        table::time("created_at", "Created"),
+    ]
+}
+
 fn state(account: &Value) -> &'static str {
-    if account["suspended_at"].is_string() {
+    if account["deleted_at"].is_string() {
+        "deleted"
+    } else if account["suspended_at"].is_string() {
         "suspended"
     } else {
         "active"
     }
 }
 
-pub async fn page(session: Session, Path(id): Path<String>) -> Result<Markup, Problem> {
+pub async fn new(session: Session) -> Result<Markup, Problem> {
     check(&session)?;
-    render(&session, &id, &Form::default(), None).await
+    Ok(creation(&session, &Form::default(), None))
 }
 
-async fn render(
-    session: &Session,
-    id: &str,
-    form: &Form,
-    outcome: Option<Result<(StatusCode, Value), Problem>>,
-) -> Result<Markup, Problem> {
-    let account = session.get(op::ADMIN_ACCOUNT, &[id]).await?;
-    let (done, problem) = match outcome {
-        Some(Ok(done)) => (Some(done), None),
-        Some(Err(problem)) => (None, Some(problem)),
-        None => (None, None),
-    };
+fn creation(session: &Session, form: &Form, problem: Option<&Problem>) -> Markup {
+    let request = Described::new::<AccountRequest>();
+    let input = |field| request.input(field, form, problem);
     let content = html! {
-        (shell::head(text(&account["name"]), text(&account["email"]), &html! { (badge(state(&account))) }))
-        @if let Some((status, entry)) = done {
-            @let moved = html! { (text(&entry["kind"])) " of " (parts::credits(&entry["amount"])) };
-            @if status == StatusCode::CREATED {
-                p.notice.good role="status" {
-                    "Done: " (moved) ". The balance is " (amount(&account["balance"])) "."
-                }
-            } @else {
-                p.notice role="status" {
-                    "This reference moved these credits before (" (moved) ", " (time(&entry["created_at"]))
-                    "); nothing was moved again. The balance is " (amount(&account["balance"])) "."
-                }
+        (shell::head("Create an account", "With its first user, who can log in at once.", &html! {}))
+        form.card method="post" action="/operator/accounts" {
+            @if problem.is_some() { (parts::refusal(problem, &["email", "password", "name", "credits"])) }
+            (input(("email", "Email", "Of the first user.")))
+            (input(("password", "Password", "At least 8 characters.")))
+            div.fields {
+                (input(("name", "Name of the account", "The first part of the email by default.")))
+                (input(("credits", "Credits", "Granted at once.")))
+            }
+            div.actions {
+                button.primary type="submit" { "Create the account" }
+                a.button href="/operator/accounts" { "Back" }
             }
         }
+    };
+    shell::page(session, "Create an account", &content)
+}
+
+pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
+    check(&session)?;
+    let body = Described::new::<AccountRequest>().body(&form);
+    let call = session.call(op::CREATE_ACCOUNT, &[]);
+    match call.body(Value::Object(body)).json().await {
+        Ok(made) => {
+            let address = format!("/operator/accounts/{}", made["id"]);
+            Ok(Redirect::to(&address).into_response())
+        }
+        Err(problem) => {
+            let page = creation(&session, &form, Some(&problem));
+            Ok((problem.status, page).into_response())
+        }
+    }
+}
+
+/// The result of a form of an account's page.
+#[derive(Default)]
+struct Outcome {
+    /// A movement of credits, and whether it was made now or before.
+    moved: Option<(StatusCode, Value)>,
+    problem: Option<Problem>,
+    /// The form that was refused.
+    form: Form,
+}
+
+pub async fn page(session: Session, Path(id): Path<String>) -> Result<Markup, Problem> {
+    check(&session)?;
+    render(&session, &id, &Outcome::default()).await
+}
+
+async fn render(session: &Session, id: &str, outcome: &Outcome) -> Result<Markup, Problem> {
+    let account = session.get(op::ADMIN_ACCOUNT, &[id]).await?;
+    let action = format!("/operator/accounts/{}", account["id"]);
+    let actions = html! {
+        (badge(state(&account)))
+        form method="post" action={ (action) "/view" } { button type="submit" { "View as its owner" } }
+    };
+    let content = html! {
+        (shell::head(text(&account["name"]), text(&account["email"]), &actions))
+        @if let Some((status, entry)) = &outcome.moved { (moved(*status, entry, &account)) }
         dl.figures {
             div { dt { "Available" } dd { (amount(&account["available"])) } }
             div { dt { "On hold" } dd { (amount(&account["held"])) } }
@@ -125,67 +167,194 @@ async fn render(
             div { dt { "Spent" } dd { (amount(&account["spent"])) } }
         }
         div.columns.halves {
-            (movement(&account, form, problem.as_ref()))
-            (suspension(&account))
+            (movement(&action, outcome))
+            div.stack {
+                (facts(&account))
+                @if account["deleted_at"].is_null() {
+                    (change(&action, &account, outcome))
+                    (suspension(&action, &account))
+                    (deletion(&action, &account))
+                }
+            }
         }
     };
     Ok(shell::page(session, text(&account["name"]), &content))
 }
 
-fn movement(account: &Value, form: &Form, problem: Option<&Problem>) -> Markup {
+fn moved(status: StatusCode, entry: &Value, account: &Value) -> Markup {
+    let moved = html! { (text(&entry["kind"])) " of " (parts::credits(&entry["amount"])) };
+    html! {
+        @if status == StatusCode::CREATED {
+            p.notice.good role="status" {
+                "Done: " (moved) ". The balance is " (amount(&account["balance"])) "."
+            }
+        } @else {
+            p.notice role="status" {
+                "This reference moved these credits before (" (moved) ", " (time(&entry["created_at"]))
+                "); nothing was moved again. The balance is " (amount(&account["balance"])) "."
+            }
+        }
+    }
+}
+
+fn movement(action: &str, outcome: &Outcome) -> Markup {
     let kinds = [
         ("grant", "Grant: adds credits"),
         ("adjustment", "Adjustment: may take credits back"),
         ("refund", "Refund of one generation"),
     ];
+    let request = Described::new::<MoveRequest>();
+    let (form, problem) = (&outcome.form, outcome.problem.as_ref());
+    let input = |field| request.input(field, form, problem);
     html! {
-        form.card method="post" action={ "/operator/accounts/" (account["id"].to_string()) "/credits" } {
+        form.card method="post" action={ (action) "/credits" } {
             h2 { "Move credits" }
-            @if problem.is_some() { (parts::refusal(problem, &["kind", "amount", "reference", "generation"])) }
+            @if problem.is_some() {
+                (parts::refusal(problem, &["kind", "amount", "reference", "generation", "email", "name"]))
+            }
             (field(problem, "Kind", "kind", "", &html! {
                 select name="kind" { @for (kind, name) in kinds { (option(kind, form.word("kind"), name)) } }
             }))
-            (field(problem, "Credits", "amount", "An adjustment may be negative. A refund without them is of all that was charged.", &html! {
-                input type="text" inputmode="decimal" name="amount" value=(form.get("amount"));
-            }))
-            (field(problem, "Reference", "reference", "Why, such as an invoice's number. The customer sees it. The same one again moves nothing twice.", &html! {
-                input type="text" name="reference" value=(form.get("reference")) required maxlength="255";
-            }))
-            (field(problem, "Generation", "generation", "Its UUID, for a refund.", &html! {
-                input type="text" name="generation" value=(form.get("generation"));
-            }))
+            (input(("amount", "Credits", "Negative only in an adjustment. A refund without them is of the whole charge.")))
+            (input(("reference", "Reference", "The reason, such as an invoice number. The customer sees it. The same reference moves credits once.")))
+            (input(("generation", "Generation", "Its UUID, for a refund.")))
             div.actions { button.primary type="submit" { "Move the credits" } }
         }
     }
 }
 
-fn suspension(account: &Value) -> Markup {
-    let action = format!("/operator/accounts/{}", account["id"]);
+/// The form that refunds one generation, for its receipt.
+pub fn refund(account: AccountId, uuid: &str) -> Markup {
+    html! {
+        details.confirm {
+            summary.button { "Refund" }
+            form.confirm-panel method="post" action={ "/operator/accounts/" (account) "/credits" } {
+                input type="hidden" name="kind" value="refund";
+                input type="hidden" name="generation" value=(uuid);
+                label.field {
+                    span.label { "Credits" }
+                    input type="text" inputmode="decimal" name="amount";
+                    span.hint { "Empty: the whole charge." }
+                }
+                label.field {
+                    span.label { "Reference" }
+                    input type="text" name="reference" required maxlength="255";
+                    span.hint { "The reason; the customer sees it." }
+                }
+                button.primary type="submit" { "Refund" }
+            }
+        }
+    }
+}
+
+fn facts(account: &Value) -> Markup {
+    let times = [
+        ("Suspended", "suspended_at"),
+        ("Deleted", "deleted_at"),
+        ("Prompts and files removed", "erased_at"),
+    ];
     html! {
         section.card {
             h2 { "State" }
             dl.facts {
                 (fact("Id", &html! { (account["id"].to_string()) }))
                 (fact("Created", &time(&account["created_at"])))
-                @if account["suspended_at"].is_string() {
-                    (fact("Suspended", &time(&account["suspended_at"])))
-                    (fact("Because", &html! { (text(&account["suspended_reason"])) }))
+                @for (name, member) in times {
+                    @if account[member].is_string() { (fact(name, &time(&account[member]))) }
+                }
+                @if let Some(reason) = account["suspended_reason"].as_str() {
+                    (fact("Because", &html! { (reason) }))
                 }
             }
+        }
+    }
+}
+
+fn change(action: &str, account: &Value, outcome: &Outcome) -> Markup {
+    let request = Described::new::<AccountUpdate>();
+    let mut form = outcome.form.clone();
+    for name in ["email", "name"] {
+        if form.get(name).is_empty() {
+            form.push(name, text(&account[name]));
+        }
+    }
+    let input = |field| request.input(field, &form, outcome.problem.as_ref());
+    html! {
+        form.card method="post" action={ (action) "/change" } {
+            h2 { "Account" }
+            (input(("name", "Name", "")))
+            (input(("email", "Email", "The first user logs in with it.")))
+            div.actions { button type="submit" { "Save" } }
+        }
+    }
+}
+
+fn suspension(action: &str, account: &Value) -> Markup {
+    let request = Described::new::<SuspensionRequest>();
+    let hint = "Its keys and sessions are refused from then on; running work finishes. The account does not see it.";
+    html! {
+        section.card {
+            h2 { "Suspension" }
             @if account["suspended_at"].is_string() {
                 form method="post" action={ (action) "/resume" } { button type="submit" { "Resume the account" } }
             } @else {
                 form.stack method="post" action={ (action) "/suspend" } {
-                    label.field {
-                        span.label { "Reason" }
-                        input type="text" name="reason" required maxlength="255";
-                        span.hint { "Its keys and sessions are refused from then on; running work finishes." }
-                    }
+                    (request.input(("reason", "Reason", hint), &Form::default(), None))
                     div.actions { button.danger type="submit" { "Suspend the account" } }
                 }
             }
         }
     }
+}
+
+fn deletion(action: &str, account: &Value) -> Markup {
+    html! {
+        form.card method="post" action={ (action) "/delete" } {
+            h2 { "Deletion" }
+            p.muted.small {
+                "Removes its users, keys, webhooks, templates, prompts, results and files for good. The "
+                "ledger stays. Running work finishes first."
+            }
+            label.check {
+                input type="checkbox" name="confirmed" value="yes" required;
+                span { "Delete account " (account["id"].to_string()) ", with a balance of " (parts::credits(&account["balance"])) }
+            }
+            div.actions { button.danger type="submit" { "Delete the account" } }
+        }
+    }
+}
+
+/// The account's page after a form: 200, or the refusal with what was typed.
+async fn answer(
+    session: &Session,
+    id: &str,
+    form: Form,
+    result: Result<Option<(StatusCode, Value)>, Problem>,
+) -> Result<Response, Problem> {
+    let (status, outcome) = match result {
+        Ok(moved) => {
+            let outcome = Outcome {
+                moved,
+                ..Outcome::default()
+            };
+            (StatusCode::OK, outcome)
+        }
+        Err(problem) => {
+            let outcome = Outcome {
+                form,
+                problem: Some(problem),
+                moved: None,
+            };
+            (
+                outcome
+                    .problem
+                    .as_ref()
+                    .map_or(StatusCode::OK, |p| p.status),
+                outcome,
+            )
+        }
+    };
+    Ok((status, render(session, id, &outcome).await?).into_response())
 }
 
 pub async fn move_credits(
@@ -194,21 +363,22 @@ pub async fn move_credits(
     form: Form,
 ) -> Result<Response, Problem> {
     check(&session)?;
-    let mut body = Map::new();
-    for name in ["kind", "amount", "reference", "generation"] {
-        if !form.word(name).is_empty() {
-            body.insert(name.to_owned(), json!(form.word(name)));
-        }
-    }
-    let call = session
-        .call(op::MOVE_CREDITS, &[&id])
-        .body(Value::Object(body));
-    let moved = call.answer().await;
-    let status = moved
-        .as_ref()
-        .map_or_else(|problem| problem.status, |_| StatusCode::OK);
-    let kept = if moved.is_ok() { Form::default() } else { form };
-    Ok((status, render(&session, &id, &kept, Some(moved)).await?).into_response())
+    let body = Value::Object(Described::new::<MoveRequest>().body(&form));
+    let moved = session.call(op::MOVE_CREDITS, &[&id]).body(body).answer();
+    let moved = moved.await.map(Some);
+    answer(&session, &id, form, moved).await
+}
+
+pub async fn update(
+    Path(id): Path<String>,
+    session: Session,
+    form: Form,
+) -> Result<Response, Problem> {
+    check(&session)?;
+    let body = Value::Object(Described::new::<AccountUpdate>().body(&form));
+    let changed = session.call(op::CHANGE_CUSTOMER, &[&id]).body(body).json();
+    let changed = changed.await.map(|_| None);
+    answer(&session, &id, form, changed).await
 }
 
 pub async fn suspend(
@@ -217,7 +387,7 @@ pub async fn suspend(
     form: Form,
 ) -> Result<Redirect, Problem> {
     check(&session)?;
-    let body = json!({"reason": form.word("reason")});
+    let body = Value::Object(Described::new::<SuspensionRequest>().body(&form));
     session.call(op::SUSPEND, &[&id]).body(body).json().await?;
     Ok(Redirect::to(&format!("/operator/accounts/{id}")))
 }
@@ -226,4 +396,32 @@ pub async fn resume(session: Session, Path(id): Path<String>) -> Result<Redirect
     check(&session)?;
     session.get(op::RESUME, &[&id]).await?;
     Ok(Redirect::to(&format!("/operator/accounts/{id}")))
+}
+
+pub async fn delete(
+    Path(id): Path<String>,
+    session: Session,
+    form: Form,
+) -> Result<Redirect, Problem> {
+    check(&session)?;
+    if form.word("confirmed") != "yes" {
+        return Err(Problem::bad_form("tick the box to delete the account"));
+    }
+    session.get(op::DELETE_CUSTOMER, &[&id]).await?;
+    Ok(Redirect::to(&format!("/operator/accounts/{id}")))
+}
+
+/// Leads to the overview of an account, as its owner sees it.
+pub async fn view(session: Session, Path(id): Path<String>) -> Result<Response, Problem> {
+    check(&session)?;
+    let account = session.get(op::ADMIN_ACCOUNT, &[&id]).await?;
+    let cookie = view_cookie(&session, &account["id"].to_string());
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response())
+}
+
+pub async fn end_view(session: Session) -> Result<Response, Problem> {
+    check(&session)?;
+    let cookie = view_cookie(&session, "");
+    let accounts = Redirect::to("/operator/accounts");
+    Ok(([(header::SET_COOKIE, cookie)], accounts).into_response())
 }

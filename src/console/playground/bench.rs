@@ -1,4 +1,4 @@
-//! What the form of a type is made of, and the request that it stands for.
+//! The data of a playground form, and the request that it makes.
 
 use serde_json::{Map, Value, json};
 
@@ -7,10 +7,10 @@ use super::{
     pictures,
 };
 use crate::console::{
-    client::Problem,
     form::Form,
     operations::{self as op, Operation},
     parts::{list, text},
+    problem::Problem,
     session::Session,
 };
 
@@ -24,7 +24,7 @@ pub fn operation(kind: &str) -> Result<Operation, Problem> {
     }
 }
 
-/// What the form of a type is made of.
+/// The data of the form of a type.
 pub struct Bench {
     pub kind: String,
     pub operation: Operation,
@@ -84,7 +84,7 @@ impl Bench {
         })
     }
 
-    /// The request that the form stands for.
+    /// The request that the form makes.
     pub fn body(&self) -> Value {
         let (form, mut body) = (&self.form, Map::new());
         for name in ["provider", "id"] {
@@ -139,7 +139,7 @@ impl Bench {
             .collect()
     }
 
-    /// What it would cost; `None` while there is nothing to ask for.
+    /// Estimates the cost; `None` without a prompt.
     pub async fn estimate(&self, session: &Session) -> Option<Result<Value, Problem>> {
         if self.form.word("prompt").is_empty() {
             return None;

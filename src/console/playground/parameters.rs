@@ -1,12 +1,12 @@
-//! What a model takes beside its prompt: from the catalogue to fields, and from fields to a body.
+//! Parameters of a model: from the catalogue to inputs, and from inputs to a body.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 use crate::console::{
-    client::Problem,
     form::Form,
     parts::{self, list, option, text},
+    problem::Problem,
 };
 
 /// One parameter of a model.
@@ -18,9 +18,9 @@ pub struct Parameter {
 }
 
 enum Kind {
-    /// One of these; the first, or the default, when none is chosen.
+    /// One of these; the default if none is chosen.
     Choice(Vec<String>, String),
-    /// As a choice, which may be left out.
+    /// One of these, or none.
     Optional(Vec<String>),
     Number {
         low: f64,
@@ -153,7 +153,7 @@ pub fn of(model: &Value) -> Vec<Parameter> {
 }
 
 impl Parameter {
-    /// The value that a form has of it, unless this model does not have it.
+    /// The value in a form, if this model accepts it.
     fn value<'a>(&self, form: &'a Form) -> &'a str {
         let value = form.word(&field(self.name));
         match &self.kind {
@@ -166,7 +166,7 @@ impl Parameter {
         }
     }
 
-    /// Puts it into a request's parameters, unless the form leaves it out.
+    /// Puts it into a request's parameters, unless it is empty.
     pub fn put(&self, parameters: &mut Map<String, Value>, form: &Form) {
         let value = self.value(form);
         if value.is_empty() {

@@ -18,10 +18,10 @@ use super::{again, bench::Bench};
 use crate::{
     console::{
         Console,
-        client::Problem,
         form::Form,
         guard, operations as op,
         parts::{list, option, text},
+        problem::Problem,
         session::Session,
     },
     domain::request::InputRole,

@@ -1,4 +1,4 @@
-//! What a dialogue can ask of a text model.
+//! The features of dialogues that text models support.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -14,13 +14,13 @@ use crate::domain::{
     validate::{FieldCode, FieldError},
 };
 
-/// What a dialogue can ask of a vendor's models.
+/// The features of dialogues that a vendor's models support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Dialogue {
     /// Instructions between the messages.
     pub late_instructions: bool,
-    /// `top_p` beside a temperature.
+    /// `top_p` together with a temperature.
     pub top_p_with_temperature: bool,
     /// Thoughts of earlier turns, brought back.
     pub thinking: bool,
@@ -41,9 +41,7 @@ pub struct Dialogue {
     pub alternating_roles: bool,
     /// Instructions without any other message.
     pub instructions_only: bool,
-    /// Names of functions.
     pub names: Spelling,
-    /// Ids of calls.
     pub ids: Spelling,
     /// Maximum number of stop sequences.
     pub max_stops: usize,
@@ -63,7 +61,7 @@ pub struct Dialogue {
     pub min_output_tokens: u32,
     /// The surface whose bodies the vendor takes as they are.
     pub own: Option<Surface>,
-    /// What the vendor writes to its cache, and bills, without being asked to.
+    /// Cache writes that the vendor bills without being asked.
     pub cache_writes: CacheWrites,
 }
 
@@ -95,7 +93,7 @@ impl Dialogue {
     };
 }
 
-/// What some dialects call differently.
+/// Features that dialects name differently.
 struct Names {
     format: &'static str,
     one_at_a_time: &'static str,
@@ -177,7 +175,7 @@ impl TextModel {
         }
     }
 
-    /// What the vendor may write to its cache.
+    /// The cache writes that the vendor may bill.
     pub fn dialogue_writes(&self, request: &DialogueRequest) -> CacheWrites {
         let original = request.original.as_ref();
         let asked = original.filter(|_| self.passes(request));
@@ -209,7 +207,7 @@ impl TextModel {
         if asked(top_p).is_some() && none_taken {
             errors.push(unsupported("top_p", NOT_TAKEN));
         } else if !none_taken && top_p.and(temperature).is_some() && !can.top_p_with_temperature {
-            let message = "is not supported by this model beside temperature; leave one out";
+            let message = "is not supported by this model together with temperature; leave one out";
             errors.push(unsupported("top_p", message));
         }
         let wrong = self.wrong_in_images(conversation);
@@ -224,6 +222,11 @@ impl TextModel {
                 errors.push(unsupported("thinking", message));
             }
             return errors;
+        }
+        if request.choices > 1 {
+            let message = "is supported above 1 only by models that are called by Chat \
+                           Completions; send one request for each";
+            errors.push(unsupported("n", message));
         }
         let shares = self.shares(request);
         for name in &request.others.names {
@@ -265,7 +268,7 @@ impl TextModel {
         errors
     }
 
-    /// What is wrong with the images, first of all.
+    /// Returns the first error of the images.
     fn wrong_in_images(&self, conversation: &Conversation) -> Option<Cow<'static, str>> {
         let can = self.dialogue;
         let count = conversation.images().count();
@@ -292,7 +295,7 @@ impl TextModel {
         wrong.next()
     }
 
-    /// What is wrong with the messages, first of all.
+    /// Returns the first error of the messages.
     fn wrong_in_messages(&self, messages: &[Message]) -> Option<&'static str> {
         let can = self.dialogue;
         let mut calls = HashSet::new();
@@ -328,7 +331,7 @@ impl TextModel {
         None
     }
 
-    /// What a dialogue asks that changes no answer, and that the provider is not sent.
+    /// Names the parts of a dialogue that change no answer and are not sent to the provider.
     pub fn left_out(&self, request: &DialogueRequest) -> Vec<&'static str> {
         let mut left_out = if self.passes(request) {
             let is_lost = |part: &Part| !self.takes_back(part);

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Catalogue, Model, ModelKind};
 use crate::domain::{
-    request::{GenerationRequest, InputRequest, InputRole},
+    request::{GenerationRequest, InputRequest, InputRole, MAX_INPUT_BYTES, MAX_INPUTS},
+    settings::range::Bounded,
     validate::{FieldCode, FieldError},
 };
 
+type Count = Bounded<u32, 1, MAX_INPUTS>;
+
 /// The pictures that a model takes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(from = "RawInputs")]
 pub struct InputLimits {
     /// How many of each role.
     #[schema(value_type = BTreeMap<String, u32>)]
@@ -23,6 +27,39 @@ pub struct InputLimits {
     pub max_bytes: usize,
     /// Whether the result has the shape of the source, which must be that of `parameters.size`.
     pub keeps_shape: bool,
+}
+
+/// The form in the configuration.
+#[derive(Deserialize)]
+struct RawInputs {
+    source: Option<Count>,
+    mask: Option<Count>,
+    reference: Option<Count>,
+    first_frame: Option<Count>,
+    last_frame: Option<Count>,
+    required: Option<InputRole>,
+    max_bytes: Option<Bounded<usize, 1, MAX_INPUT_BYTES>>,
+    #[serde(default)]
+    keeps_shape: bool,
+}
+
+impl From<RawInputs> for InputLimits {
+    fn from(raw: RawInputs) -> Self {
+        let counts = [
+            (InputRole::Source, raw.source),
+            (InputRole::Mask, raw.mask),
+            (InputRole::Reference, raw.reference),
+            (InputRole::FirstFrame, raw.first_frame),
+            (InputRole::LastFrame, raw.last_frame),
+        ];
+        let roles = counts.into_iter().filter_map(|(role, n)| Some((role, *n?)));
+        Self {
+            roles: roles.collect(),
+            required: raw.required,
+            max_bytes: raw.max_bytes.map_or(MAX_INPUT_BYTES, |n| *n),
+            keeps_shape: raw.keeps_shape,
+        }
+    }
 }
 
 impl Model {

@@ -1,13 +1,19 @@
 //! Image, video and speech models.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use toml::Value;
 use utoipa::ToSchema;
 
 use super::InputLimits;
 use crate::domain::{
     pricing::{ImagePrices, SpeechPrices, VideoPrices},
     request::{
-        ImageRequest, Quality, Ratio, SIZES, SpeechFormat, SpeechRequest, Style, VideoRequest,
+        ImageRequest, MAX_DURATION, Quality, Ratio, SIZES, SPEECH_PROMPT_CHARS, SpeechFormat,
+        SpeechRequest, Style, VIDEO_PROMPT_CHARS, VideoRequest,
+    },
+    settings::{
+        range::{bounded, bounded_option, span},
+        shown,
     },
     validate::{FieldCode, FieldError, too_long},
 };
@@ -18,7 +24,7 @@ use crate::domain::{
 pub enum Support {
     /// By a field of its own.
     Native,
-    /// As a sentence in the prompt.
+    /// A sentence in the prompt.
     Guided,
     /// Not at all.
     Unsupported,
@@ -53,13 +59,24 @@ pub struct ImageModel {
 }
 
 /// Limits of a video model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VideoLimits {
     /// Maximum characters of a prompt.
+    #[serde(deserialize_with = "bounded::<_, 1, VIDEO_PROMPT_CHARS, _>")]
     pub max_prompt_chars: usize,
+    /// Maximum UTF-16 code units of a prompt, where the provider counts in them. A character has
+    /// one or two.
+    #[serde(
+        default,
+        skip_serializing,
+        deserialize_with = "bounded_option::<_, 1, 10_000, _>"
+    )]
+    pub max_prompt_utf16: Option<usize>,
     /// Supported durations in seconds, ascending.
+    #[serde(deserialize_with = "durations")]
     pub durations: Vec<u32>,
     /// Duration when none is requested.
+    #[serde(deserialize_with = "bounded::<_, 1, { MAX_DURATION as usize }, _>")]
     pub default_duration: u32,
     /// Supported aspect ratios; null: any.
     pub ratios: Option<Vec<String>>,
@@ -67,18 +84,44 @@ pub struct VideoLimits {
     pub inputs: Option<InputLimits>,
 }
 
+/// Reads a list of seconds, or the shortest and the longest duration.
+fn durations<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u32>, D::Error> {
+    let value = Value::deserialize(source)?;
+    let seconds = |value: &Value| {
+        let number = u32::try_from(value.as_integer()?).ok()?;
+        (1..=MAX_DURATION).contains(&number).then_some(number)
+    };
+    let list: Option<Vec<u32>> = match &value {
+        Value::Array(items) => items.iter().map(seconds).collect(),
+        Value::Table(table) if table.len() == 2 => {
+            let bound = |key| table.get(key).and_then(seconds);
+            bound("min")
+                .zip(bound("max"))
+                .map(|(min, max)| (min..=max).collect())
+        }
+        _ => None,
+    };
+    list.filter(|list| !list.is_empty() && list.is_sorted_by(|a, b| a < b))
+        .ok_or_else(|| {
+            let bad = shown(&value);
+            D::Error::custom(format_args!(
+                "is {bad}: must be seconds from 1 to {MAX_DURATION}, \
+                 ascending such as [4, 6, 8], or {{ min = 2, max = 10 }}"
+            ))
+        })
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VideoModel {
     pub prices: VideoPrices,
     pub limits: VideoLimits,
-    /// Maximum UTF-16 code units of a prompt, where the provider counts in them.
-    pub max_prompt_utf16: Option<usize>,
 }
 
 /// Limits of a speech model.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SpeechLimits {
     /// Maximum characters of a text.
+    #[serde(deserialize_with = "bounded::<_, 1, SPEECH_PROMPT_CHARS, _>")]
     pub max_prompt_chars: usize,
     /// Supported voices; null: any voice id of the provider.
     pub voices: Option<Vec<String>>,
@@ -87,6 +130,7 @@ pub struct SpeechLimits {
     /// Supported file formats.
     pub formats: Vec<SpeechFormat>,
     /// Lowest and highest `parameters.speed`; null: 1.0 only.
+    #[serde(default, deserialize_with = "span")]
     pub speed: Option<[f64; 2]>,
 }
 
@@ -204,7 +248,7 @@ impl VideoModel {
             limits.max_prompt_chars,
         ));
         let units = request.prompt.encode_utf16().count();
-        if let Some(max) = self
+        if let Some(max) = limits
             .max_prompt_utf16
             .filter(|&max| errors.is_empty() && units > max)
         {

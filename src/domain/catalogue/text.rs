@@ -39,8 +39,8 @@ pub struct TextModel {
     /// Input tokens that the provider's chat template may add.
     pub overhead_tokens: u32,
     pub dialogue: Dialogue,
-    /// What the provider writes to its cache, and bills, without being asked to: of the body that
-    /// POST /v1/generate/text sends. Who sends another body tells of that one's.
+    /// What the provider writes to its cache, and bills, unasked, for the body that POST
+    /// /v1/generate/text sends. Bodies of SDKs have cache writes of their own.
     pub cache_writes: CacheWrites,
     /// Whether the provider refuses to switch thinking off.
     pub always_thinks: bool,
@@ -108,7 +108,7 @@ impl TextModel {
         Some(ContextOverflow::default().or(Some(maximum), estimate))
     }
 
-    /// So many input tokens, as far as the model takes them.
+    /// Limits a number of input tokens to the model's maximum.
     pub fn taken_input(&self, tokens: u64) -> u64 {
         let limit = self.limits.max_input_tokens;
         limit.map_or(tokens, |limit| tokens.min(limit.into()))

@@ -1,4 +1,4 @@
-//! What a dialogue becomes for a vendor of another dialect, which refuses what the caller's accepts.
+//! Translates a dialogue for a vendor of another dialect, which may refuse what the caller's accepts.
 
 use serde_json::{Value, json};
 

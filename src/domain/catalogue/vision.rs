@@ -131,7 +131,7 @@ impl Patch32 {
     }
 }
 
-/// Rounded up.
+/// Converts a number of tokens, rounded up.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Part, Stop, ToolCall};
+use super::{
+    Part, Stop, ToolCall,
+    choices::{Choice, enter},
+};
 use crate::domain::generation::Surface;
 
 /// A piece of an answer, in order: each belongs to the part that the last one began, or begins the
@@ -47,7 +50,7 @@ impl Visibility {
         opaque: false,
     };
 
-    /// What the writer of a surface's dialect sends. Responses sends encrypted thinking only on
+    /// The pieces that the writer of a surface's dialect sends. Responses sends encrypted thinking only on
     /// request.
     pub const fn of(surface: Surface) -> Self {
         match surface {
@@ -120,7 +123,7 @@ impl ReasoningField {
     }
 }
 
-/// What an answer says beyond its text: enough to give it once more.
+/// The parts of an answer that its text lacks, so that it can be returned again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answered {
     /// Absent where the text is all of it.
@@ -140,6 +143,7 @@ impl Delta {
             | Self::Redacted(text)
             | Self::Arguments(text) => text.len(),
             Self::ToolCall(call) => call.bytes(),
+            Self::Opaque(block) if Choice::from_block(block).is_some() => 0,
             Self::Opaque(block) => block.to_string().len(),
         }
     }
@@ -205,32 +209,34 @@ impl Delta {
             (Self::ToolCall(call), _) => parts.push(Part::ToolCall(call)),
             // Without a call there is nothing that they are of.
             (Self::Arguments(_), _) => {}
+            (Self::Opaque(block), _) if Choice::from_block(&block).is_some() => {
+                enter(parts, block);
+            }
             (Self::Opaque(block), _) => parts.push(Part::Opaque { block }),
         }
     }
 }
 
 impl Answered {
-    /// The part of an answer that must be stored beside its text and its finish reason; `None`
-    /// where these and the usage are enough to repeat it.
+    /// The part of an answer that must be stored in addition to its text and its finish reason; `None`
+    /// if these and the usage are enough to repeat it.
     pub fn beyond_text(parts: &[Part], stop: &Stop, at_limit: bool) -> Option<Self> {
         let stop = match stop {
             Stop::ContentFilter | Stop::MalformedFunctionCall | Stop::Other => {
-                &Self::told_by(at_limit)
+                &Self::default_stop(at_limit)
             }
             stop => stop,
         };
         let plain = parts.iter().all(|part| matches!(part, Part::Text { .. }));
-        let told = *stop == Self::told_by(at_limit);
-        (!plain || !told).then(|| Self {
+        let is_default = *stop == Self::default_stop(at_limit);
+        (!plain || !is_default).then(|| Self {
             parts: (!plain).then(|| parts.to_vec()),
             stop: stop.clone(),
         })
     }
 
-    /// Why an answer ended of which nothing was kept: `at_limit` where it has as many tokens as it
-    /// could have.
-    pub const fn told_by(at_limit: bool) -> Stop {
+    /// The stop of an answer for which none was stored. `at_limit`: it has the maximum number of tokens.
+    pub const fn default_stop(at_limit: bool) -> Stop {
         if at_limit { Stop::Limit } else { Stop::Done }
     }
 }

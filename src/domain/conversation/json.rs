@@ -26,7 +26,8 @@ impl Json {
 
 impl From<&Value> for Json {
     fn from(value: &Value) -> Self {
-        Self(value.to_string())
+        // Values of JSON: this cannot fail.
+        Self(serde_json::to_string(value).unwrap_or_default())
     }
 }
 

@@ -1,28 +1,27 @@
-//! Images that a model is shown: where they are, of what kind, and how large.
+//! Images in a conversation: source, type and size.
 //!
-//! Of base64 only the header is decoded. The vendor decodes the same bytes, so what the header says
-//! is what it counts.
+//! Only the header of base64 is decoded. The vendor decodes the same bytes, so it counts the size
+//! in the header.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 
 use super::base64::Base64Text;
 use crate::domain::{
+    image_header::{ImageType, ReadAt, read_header},
     named::named_enum,
     validate::{FieldCode, Refusal},
 };
 
-/// Images of a conversation: as many as a vendor takes.
+/// Images per conversation, as vendors limit them.
 pub const MAX_IMAGES: usize = 500;
-/// Bytes of one: as many as a vendor takes.
+/// Bytes per image, as vendors limit them.
 const MAX_BYTES: usize = 20 << 20;
-/// Segments of a JPEG before its frame header; a camera writes some dozens.
-const MAX_SEGMENTS: usize = 1_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     pub source: ImageSource,
-    /// Absent: the vendor's choice.
+    /// `None`: the vendor's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
 }
@@ -31,7 +30,7 @@ pub struct Image {
 #[serde(rename_all = "snake_case")]
 pub enum ImageSource {
     Base64 {
-        /// What it is, whatever it was called.
+        /// The format of the image by its bytes, not by its declared type.
         media_type: ImageType,
         /// Width and height in pixels; `None` where the header does not bound them.
         size: Option<(u32, u32)>,
@@ -41,17 +40,7 @@ pub enum ImageSource {
 }
 
 named_enum!(
-    /// What images are taken.
-    ImageType {
-        Png = "image/png",
-        Jpeg = "image/jpeg",
-        Gif = "image/gif",
-        Webp = "image/webp",
-    }
-);
-
-named_enum!(
-    /// How closely a model looks at an image.
+    /// The resolution at which a model reads an image.
     Detail {
         Auto = "auto",
         Low = "low",
@@ -80,7 +69,7 @@ impl ImageSource {
         };
         let media_type = head.split(';').next().unwrap_or_default();
         let media_type = media_type.to_ascii_lowercase();
-        // No type of its own, but many call it so.
+        // Not a registered type, but common.
         if media_type != "image/jpg" && ImageType::parse(&media_type).is_none() {
             let names: Vec<_> = ImageType::ALL.iter().map(|one| one.as_str()).collect();
             let message = format!("must be of one of the types {}", names.join(", "));
@@ -89,7 +78,7 @@ impl ImageSource {
         Self::base64(data.to_owned())
     }
 
-    /// An image in base64.
+    /// Checks base64 and reads the header.
     pub fn base64(data: String) -> Result<Self, Refusal> {
         let wrong = |message: &'static str| (FieldCode::InvalidFormat, message.into());
         if data.len() / 4 * 3 > MAX_BYTES {
@@ -102,19 +91,16 @@ impl ImageSource {
         {
             return Err(wrong("is not base64, with its padding and in one line"));
         }
-        match header(&data) {
-            Some((_, Some((0, _) | (_, 0)))) | None => Err(wrong(
-                "is no PNG, JPEG, GIF or WebP whose header can be read",
-            )),
-            Some((media_type, size)) => Ok(Self::Base64 {
-                media_type,
-                size,
-                data: Base64Text::from(data),
-            }),
-        }
+        let (media_type, size) = read_header(&Encoded(&data))
+            .ok_or_else(|| wrong("is no PNG, JPEG, GIF or WebP whose header can be read"))?;
+        Ok(Self::Base64 {
+            media_type,
+            size,
+            data: Base64Text::from(data),
+        })
     }
 
-    /// Bytes as they came.
+    /// Bytes in the request.
     pub const fn bytes(&self) -> usize {
         match self {
             Self::Base64 { data, .. } => data.len(),
@@ -123,95 +109,14 @@ impl ImageSource {
     }
 }
 
-/// The kind and the size of an image in base64.
-fn header(data: &str) -> Option<(ImageType, Option<(u32, u32)>)> {
-    let start: [u8; 12] = bytes_at(data, 0)?;
-    Some(match &start {
-        b"\x89PNG\r\n\x1a\n\0\0\0\x0d" => (ImageType::Png, Some(png(data)?)),
-        [0xff, 0xd8, 0xff, ..] => (ImageType::Jpeg, Some(jpeg(data)?)),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P'] => {
-            (ImageType::Webp, Some(webp(data)?))
-        }
-        // Its frames may be larger than its header says.
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => (ImageType::Gif, None),
-        _ => return None,
-    })
-}
+/// Base64 of which only the bytes that are asked for are decoded.
+struct Encoded<'a>(&'a str);
 
-/// The `N` bytes at `offset` of what is in base64.
-fn bytes_at<const N: usize>(data: &str, offset: usize) -> Option<[u8; N]> {
-    let groups = data.get(offset / 3 * 4..(offset + N).div_ceil(3) * 4)?;
-    let bytes = BASE64_STANDARD.decode(groups).ok()?;
-    bytes.get(offset % 3..)?.first_chunk().copied()
-}
-
-/// The header, of which there is one before the first data.
-fn png(data: &str) -> Option<(u32, u32)> {
-    let number = |offset| bytes_at(data, offset).map(u32::from_be_bytes);
-    if bytes_at(data, 12)? != *b"IHDR" {
-        return None;
-    }
-    let mut at = 33;
-    for _ in 0..MAX_SEGMENTS {
-        match &bytes_at(data, at + 4)? {
-            b"IDAT" => return Some((number(16)?, number(20)?)),
-            b"IHDR" => return None,
-            _ => at += 12 + usize::try_from(number(at)?).ok()?,
-        }
-    }
-    None
-}
-
-/// The first frame header, which comes before the first scan.
-fn jpeg(data: &str) -> Option<(u32, u32)> {
-    let mut at = 2;
-    for _ in 0..MAX_SEGMENTS {
-        let [0xff, marker] = bytes_at(data, at)? else {
-            return None;
-        };
-        match marker {
-            // A fill byte: the next one may be the marker.
-            0xff => at += 1,
-            // Markers without a payload.
-            0x01 | 0xd0..=0xd7 => at += 2,
-            // A frame header of any coding process.
-            0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
-                let side = |offset| bytes_at(data, offset).map(u16::from_be_bytes);
-                return Some((side(at + 7)?.into(), side(at + 5)?.into()));
-            }
-            // Tables, application data and comments. What decoders would skip otherwise, or as
-            // junk, could hide another header from us.
-            0xc4 | 0xcc | 0xdb..=0xdd | 0xe0..=0xef | 0xfe => {
-                at += 2 + usize::from(u16::from_be_bytes(bytes_at(data, at + 2)?));
-            }
-            _ => return None,
-        }
-    }
-    None
-}
-
-/// The first chunk of any of the three layouts.
-fn webp(data: &str) -> Option<(u32, u32)> {
-    match &bytes_at(data, 12)? {
-        b"VP8 " => {
-            let side = |offset| bytes_at(data, offset).map(u16::from_le_bytes);
-            let start: [u8; 3] = bytes_at(data, 23)?;
-            let (width, height) = (side(26)? & 0x3fff, side(28)? & 0x3fff);
-            (start == [0x9d, 0x01, 0x2a]).then(|| (width.into(), height.into()))
-        }
-        b"VP8L" => {
-            let [signature, bits @ ..]: [u8; 5] = bytes_at(data, 20)?;
-            let bits = u32::from_le_bytes(bits);
-            (signature == 0x2f).then_some(((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1))
-        }
-        b"VP8X" => {
-            let side = |offset| {
-                let [low, middle, high] = bytes_at(data, offset)?;
-                Some(u32::from_le_bytes([low, middle, high, 0]) + 1)
-            };
-            Some((side(24)?, side(27)?))
-        }
-        _ => None,
+impl ReadAt for Encoded<'_> {
+    fn read_at<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        let groups = self.0.get(offset / 3 * 4..(offset + N).div_ceil(3) * 4)?;
+        let bytes = BASE64_STANDARD.decode(groups).ok()?;
+        bytes.get(offset % 3..)?.first_chunk().copied()
     }
 }
 
@@ -276,16 +181,16 @@ mod tests {
             .concat()
         };
         assert_eq!(read(&long(3)), Some((ImageType::Jpeg, Some((20, 10)))));
-        // Not a walk of minutes.
+        // The search is bounded.
         let fill = [&plain[..2], &vec![0xff; 1 << 20], &plain[2..]].concat();
         assert_eq!(read(&fill), None);
         assert_eq!(read(&segment), None);
     }
 
     #[test]
-    fn no_second_header_hides_behind_what_decoders_skip() {
+    fn second_header_in_skipped_bytes_is_refused() {
         let jpeg = encoded(ImageFormat::Jpeg, 20, 10);
-        // A comment by its length, in which is a frame header of 1 x 1.
+        // A comment that contains a frame header of 1 x 1.
         let junk = b"\xff\x00\x00\x0b\xff\xc0\x00\x0b\x08\x00\x01\x00\x01\x01";
         assert_eq!(read(&[&jpeg[..2], junk, &jpeg[2..]].concat()), None);
         let png = encoded(ImageFormat::Png, 20, 10);
@@ -293,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_not_taken() {
+    fn bytes_without_an_image_header_are_refused() {
         let png = encoded(ImageFormat::Png, 4, 4);
         for length in 0..24 {
             assert_eq!(read(&png[..length]), None, "{length}");
@@ -321,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_of_the_web_or_have_the_image() {
+    fn only_web_and_data_urls_are_accepted() {
         let data = BASE64_STANDARD.encode(encoded(ImageFormat::Png, 4, 4));
         for head in ["image/png", "image/jpg", "IMAGE/JPEG", "image/png;name=a"] {
             let source = ImageSource::parse(&format!("Data:{head};base64,{data}")).unwrap();

@@ -1,4 +1,4 @@
-//! What a model may call, how it is to answer, and how much it is to think.
+//! Tools, the format of the answer, and reasoning effort.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,6 @@ pub struct Function {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// The model decides.
     #[default]
     Auto,
     None,
@@ -41,7 +40,6 @@ pub enum ToolChoice {
 pub enum Format {
     #[default]
     Text,
-    /// Any JSON object.
     JsonObject,
     Schema(Schema),
 }
@@ -66,9 +64,9 @@ pub struct Reasoning {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thinking {
     Off,
-    /// As little as models take that cannot do without.
+    /// The lowest effort of models that cannot switch thinking off.
     BetweenTools,
-    /// As much as the model finds right.
+    /// The model decides.
     Adaptive,
     /// At most so many tokens.
     Budget(u32),
@@ -91,7 +89,7 @@ named_enum!(
 const EFFORT_BUDGETS: [(u32, Effort); 2] = [(4_096, Effort::Low), (16_384, Effort::Medium)];
 
 impl Reasoning {
-    /// As an effort, for vendors that know no budgets.
+    /// Converts a budget to an effort, for vendors without budgets.
     pub fn as_effort(self) -> Option<Effort> {
         self.effort.or_else(|| match self.thinking? {
             Thinking::Off | Thinking::BetweenTools => Some(Effort::None),

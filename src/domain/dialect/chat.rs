@@ -2,27 +2,24 @@
 //! `openai/types/chat/completion_create_params.py`, `chat_completion.py`,
 //! `chat_completion_chunk.py`).
 //!
-//! Here: the request. Submodules: its messages ([`message`]), its tools ([`tools`]), and the bodies
-//! of answers ([`answer`]) with what writes them ([`writer`]).
+//! Here: the request. Submodules: its messages ([`message`]), its tools ([`tools`]), and what
+//! writes its answers ([`writer`]).
 
-mod answer;
 mod message;
 mod tools;
 mod writer;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{MAX_LIMIT, REFUSED, json as text_of, openai_cache_writes};
+use super::{MAX_LIMIT, REFUSED, json as text_of};
 use crate::domain::{
     conversation::{Conversation, Effort, Reasoning, Sampling},
     generation::Surface,
-    json::Members,
-    request::{DialogueRequest, MODEL_NAME, Original},
+    request::{DialogueRequest, MODEL_NAME},
     validate::{
         FieldCode, Fields, Input, List, Object, boolean, integer, number, only, sequences, words,
     },
 };
-pub use answer::{ChatCompletion, ChatCompletionChunk};
 pub use writer::ChatWriter;
 
 /// Fields whose answers have no place here.
@@ -37,8 +34,10 @@ const HINTS: &[&str] = &[
     "safety_identifier",
     "user",
 ];
-/// As many as the API takes.
+/// The limit of OpenAI's API.
 const MAX_STOPS: usize = 4;
+/// Values of `n`.
+const MAX_CHOICES: i64 = 8;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest {
@@ -89,8 +88,11 @@ impl Input for ChatRequest {
                 boolean(),
             )
         });
+        let about = "Number of choices; the output limit applies to each. Above 1 only with models \
+                     that are called by Chat Completions. Default 1.";
+        let choices = fields.optional("n", about, integer(1..=MAX_CHOICES));
         for (name, values) in fixed() {
-            fields.optional(name, "As it is anyway.", only(values));
+            fields.optional(name, "Only the default is supported.", only(values));
         }
         for name in ["frequency_penalty", "presence_penalty"] {
             fields.neutral(name, vec![json!(0)]);
@@ -110,6 +112,7 @@ impl Input for ChatRequest {
         Some(Self {
             dialogue: DialogueRequest {
                 max_tokens,
+                choices: choices.unwrap_or(1),
                 sampling,
                 stream: stream.unwrap_or(false),
                 left_out,
@@ -151,23 +154,13 @@ const TEMPERATURE: &str = "Default: the provider's. Not every model takes one.";
 const OPTIONS: (&str, &str) = ("ChatStreamOptions", "Options of a stream.");
 
 /// Fields that are taken with these values only, which change nothing.
-fn fixed() -> [(&'static str, Vec<Value>); 5] {
+fn fixed() -> [(&'static str, Vec<Value>); 4] {
     [
         ("logprobs", vec![json!(false)]),
         ("modalities", vec![json!(["text"])]),
-        ("n", vec![json!(1)]),
         ("service_tier", vec![json!("auto"), json!("default")]),
         ("store", vec![json!(false)]),
     ]
-}
-
-/// A body as it came.
-pub fn original(members: Members, values: &Map<String, Value>) -> Original {
-    Original {
-        members,
-        headers: Vec::new(),
-        cache_writes: openai_cache_writes(values),
-    }
 }
 
 #[cfg(test)]

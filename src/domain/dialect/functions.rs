@@ -10,13 +10,13 @@ use crate::domain::{
 };
 
 named_enum!(
-    /// What a tool is.
+    /// The type of a tool.
     ToolType {
         Function = "function",
     }
 );
 
-/// What a function is, whatever stands around it.
+/// Reads the members of a function, whichever object has them.
 pub(super) fn function(fields: &Fields<'_>) -> Option<Function> {
     let name = fields.required("name", "Its name.", text(usize::MAX).min(1));
     let about = "What it does, for the model.";
@@ -65,24 +65,23 @@ pub(super) fn tools(
     }
 }
 
-/// Where a choice has the name of a function.
+/// The member of `tool_choice` that has the name of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// As its `name`.
-    Beside,
-    /// As the `name` of its `function`.
+    Name,
+    /// `name` of its member `function`.
     Within,
 }
 
 impl Choice {
     /// Whether a choice of this type is one of a tool.
     fn is_tool(self, kind: Option<&Value>) -> bool {
-        kind.is_some_and(|kind| kind == "function" || self == Self::Beside && kind == "custom")
+        kind.is_some_and(|kind| kind == "function" || self == Self::Name && kind == "custom")
     }
 
     fn name(self, members: &Map<String, Value>) -> Option<&str> {
         let name = match self {
-            Self::Beside => members.get("name"),
+            Self::Name => members.get("name"),
             Self::Within => members.get("function")?.get("name"),
         };
         name?.as_str()
@@ -108,7 +107,7 @@ impl Kind for Choice {
             _ => {}
         }
         let named = match self {
-            Self::Beside => "name",
+            Self::Name => "name",
             Self::Within => "function.name",
         };
         let message =
@@ -120,7 +119,7 @@ impl Kind for Choice {
     fn schema(&self, schemas: &mut Schemas) -> Value {
         let name = json!({"type": "string"});
         let (schema, member, holder) = match self {
-            Self::Beside => ("ResponseNamedTool", "name", name),
+            Self::Name => ("ResponseNamedTool", "name", name),
             Self::Within => {
                 let holder = json!({"type": "object", "required": ["name"],
                     "properties": {"name": name}});

@@ -6,9 +6,7 @@ use std::iter::repeat;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use serde::Serialize;
 use serde_json::{Value, json};
-use utoipa::ToSchema;
 
 use crate::domain::{
     generation::Surface,
@@ -39,7 +37,7 @@ pub struct ImagesRequest {
     pub format: Option<ImageFormat>,
 }
 
-/// `None`: the default.
+/// `None` stands for the default.
 const SIZE: Parsed<Option<(u32, u32)>> = parsed(
     || {
         let sizes = SIZES.map(|(width, height)| format!("{width}x{height}"));
@@ -51,7 +49,7 @@ const SIZE: Parsed<Option<(u32, u32)>> = parsed(
     },
 );
 
-/// `None`: the default.
+/// `None` stands for the default.
 const QUALITY: Parsed<Option<Quality>> = parsed(
     || json!({"type": "string", "pattern": "^(auto|standard|low|medium|hd|high)$"}),
     |text| match text {
@@ -132,6 +130,7 @@ impl Object for EditsRequest {
         "EditsRequest",
         "Images from pictures and a prompt. Other fields of OpenAI's are refused by name.",
     );
+    const TAKES_FORMS: bool = true;
 
     fn example() -> Value {
         let pixel = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk\
@@ -166,7 +165,7 @@ impl Input for ImagesRequest {
             ("partial_images", json!(0)),
             ("stream", json!(false)),
         ] {
-            fields.optional(name, "As it is anyway.", only([value]));
+            fields.optional(name, "Only the default is supported.", only([value]));
         }
         fields.unsupported(&["input_fidelity", "user"]);
         Some(Self {
@@ -200,28 +199,4 @@ impl Object for ImagesRequest {
         json!({"model": "sandbox/sandbox-image-1", "prompt": "A lighthouse at dusk",
             "size": "512x512", "response_format": "url"})
     }
-}
-
-/// The answer of POST /openai/v1/images/generations.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ImagesAnswer {
-    /// Seconds since 1970.
-    pub created: i64,
-    /// Those that came; only they are billed.
-    pub data: Vec<ImageAnswer>,
-    /// `png`
-    pub output_format: &'static str,
-    /// Pixels, as `width x height` without the spaces.
-    pub size: String,
-}
-
-/// An image.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ImageAnswer {
-    /// A link to the stored file, good for 24 hours.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
-    /// The file in base64.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub b64_json: Option<String>,
 }

@@ -2,37 +2,31 @@
 //! `anthropic/types/message_create_params.py`, `message.py`, `raw_message_stream_event.py`).
 //!
 //! Here: the requests. Submodules: the blocks of messages ([`block`]), tools and the form of the
-//! answer ([`tools`]), and the bodies of answers ([`answer`]) with what writes them ([`writer`]).
+//! answer ([`tools`]), and what writes answers ([`writer`]).
 
-mod answer;
 mod block;
 mod tools;
 mod writer;
 
 use std::cell::RefCell;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, leading, marked_writes};
+use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, leading};
 use crate::domain::{
     conversation::{Conversation, Sampling},
     generation::Surface,
-    json::Members,
-    request::{DialogueRequest, MODEL_NAME, Original},
+    request::{DialogueRequest, MODEL_NAME},
     validate::{
         FieldCode, Fields, Input, List, Object, Others, boolean, integer, number, only, sequences,
     },
 };
-pub use answer::{Message, MessageEvent, TokenCount};
 pub use writer::MessagesWriter;
 
 /// Fields that change no answer, or make the input smaller: where a provider does not know them
 /// they are left out, and the answer says so.
 const HINTS: &[&str] = &["context_management", "diagnostics", "metadata"];
 const MAX_STOPS: usize = 100;
-/// What a signature of Gemini's thoughts begins with in this dialect, whose own signatures look
-/// otherwise: so that each comes back to its vendor.
-const GEMINI: &str = "gemini:";
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct MessagesRequest(pub DialogueRequest);
@@ -41,7 +35,7 @@ pub struct MessagesRequest(pub DialogueRequest);
 #[derive(Debug, Clone, PartialEq)]
 pub struct CountRequest(pub DialogueRequest);
 
-/// What is found in messages and tools.
+/// Hints and tool names found in messages and tools.
 #[derive(Default)]
 struct Noted {
     /// The hints, each once.
@@ -59,7 +53,7 @@ fn note(noted: &Noted, found: Vec<&'static str>) {
     }
 }
 
-/// What both bodies have.
+/// Reads the fields that both bodies have.
 fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
     let noted = Noted::default();
     fields.keep_others();
@@ -89,7 +83,11 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
         let message = "is supported with edits that clear tool uses or thinking only";
         fields.error("context_management", FieldCode::NotSupported, message);
     }
-    fields.optional("speed", "As it is anyway.", only([json!("standard")]));
+    fields.optional(
+        "speed",
+        "Only the default is supported.",
+        only([json!("standard")]),
+    );
     fields.unsupported(REFUSED);
     let (reasoning, format) = reasoning;
     let (mut messages, mut system) = (messages?, system.unwrap_or_default());
@@ -141,7 +139,7 @@ impl Input for MessagesRequest {
         let about = "The text ends before one.";
         let stop = fields.optional("stop_sequences", about, sequences(MAX_STOPS, false));
         let tiers = only([json!("auto"), json!("standard_only")]);
-        fields.optional("service_tier", "As it is anyway.", tiers);
+        fields.optional("service_tier", "Only the default is supported.", tiers);
         let about = "Whether the answer is an event stream.";
         let stream = fields.optional("stream", about, boolean());
         let dialogue = with_others(fields, dialogue?);
@@ -187,19 +185,6 @@ impl Object for CountRequest {
     fn example() -> Value {
         json!({"model": "sandbox/sandbox-text-1",
             "messages": [{"role": "user", "content": "A haiku about exactness"}]})
-    }
-}
-
-/// A body as it came, with the headers that belong to it. Only what is marked is cached.
-pub fn original(
-    members: Members,
-    values: &Map<String, Value>,
-    headers: Vec<(&'static str, String)>,
-) -> Original {
-    Original {
-        members,
-        headers,
-        cache_writes: marked_writes(values),
     }
 }
 

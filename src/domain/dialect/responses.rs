@@ -3,36 +3,31 @@
 //! without state: nothing of a response is kept for the next one to refer to, but for the items of
 //! an answer (`item_reference`).
 //!
-//! Here: the request. Submodules: its items ([`item`]), its tools ([`tools`]), those of them that only
-//! this dialect has ([`own`]), and the bodies of answers ([`answer`]) with what writes them
-//! ([`writer`]).
+//! Here: the request. Submodules: its items ([`item`]), its tools ([`tools`]), what only this dialect
+//! has ([`mapping`]), and the bodies of answers ([`answer`]) with what writes them ([`writer`]).
 
 mod answer;
 mod item;
-mod own;
-mod secret;
+mod mapping;
 mod tools;
 mod writer;
 
-use serde::Serialize;
-use serde_json::{Map, Value, json};
-use utoipa::ToSchema;
+use serde_json::{Value, json};
 
-use super::{MAX_LIMIT, REFUSED, json as text_of, openai_cache_writes};
+use super::{MAX_LIMIT, REFUSED, json as text_of};
 use crate::domain::{
     conversation::{Conversation, Effort, Message, Part, Reasoning, Role, Sampling, Visibility},
     generation::Surface,
-    json::Members,
     named::named_enum,
-    request::{DialogueRequest, MODEL_NAME, Original},
+    request::{DialogueRequest, MODEL_NAME},
     validate::{
         FieldCode, Fields, Input, List, Object, boolean, integer, number, only, text, words,
     },
 };
 
-pub use answer::{ResponseBody, ResponseEvent, referenced};
+pub use answer::referenced;
 use item::Item;
-pub use secret::is_encrypted_by_openai;
+pub use mapping::is_encrypted_by_openai;
 pub use writer::{Echo, ResponsesWriter};
 
 /// Fields that ask for what is not served here, or that keep state at a vendor.
@@ -68,7 +63,7 @@ pub struct ResponsesRequest {
 pub struct InputTokensRequest(pub DialogueRequest);
 
 named_enum!(
-    /// How thoughts are told.
+    /// How detailed a summary of the reasoning is.
     Summary {
         Auto = "auto",
         Concise = "concise",
@@ -76,7 +71,7 @@ named_enum!(
     }
 );
 
-/// What both requests have.
+/// Reads the fields that both requests have.
 fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
     fields.keep_others();
     let about = "`provider/model` of GET /openai/v1/models, or just `model`.";
@@ -112,17 +107,17 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
     let (effort, has_context) = fields.object("reasoning", "Thinking.", schema, |reasoning| {
         let about = "How much. Default: the provider's.";
         let effort = reasoning.optional("effort", about, words::<Effort>());
-        // What the model tells of its thoughts is answered anyway.
+        // Summaries are part of the answer whether or not they are requested.
         for name in ["summary", "generate_summary"] {
-            let about = "Thoughts are answered as far as the model tells them.";
+            let about = "Accepted and ignored: the answer has the summaries that the model writes.";
             reasoning.optional(name, about, words::<Summary>());
         }
         reasoning.unsupported(&["mode"]);
         (effort, !reasoning.hints(&["context"]).is_empty())
     });
-    let about = "As it is anyway.";
+    let about = "Only the default is supported.";
     fields.optional("truncation", about, only([json!("disabled")]));
-    // Of which turns the thoughts are kept, which is decided by who is sent them.
+    // The provider decides from which turns it keeps reasoning.
     let left_out = has_context.then_some("reasoning.context");
     let (system, messages) = item::sorted(instructions.clone(), item::messages(input?));
     let conversation = Conversation {
@@ -170,7 +165,7 @@ impl Input for ResponsesRequest {
             ("store", vec![json!(false)]),
             ("top_logprobs", vec![json!(0)]),
         ] {
-            fields.optional(name, "As it is anyway.", only(values));
+            fields.optional(name, "Only the default is supported.", only(values));
         }
         let mut left_out = fields.hints(HINTS);
         let others = fields.others();
@@ -232,33 +227,6 @@ impl Object for InputTokensRequest {
 
     fn example() -> Value {
         json!({"model": "sandbox/sandbox-text-1", "input": "A haiku about exactness"})
-    }
-}
-
-/// How many tokens an input has.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ResponseInputTokens {
-    /// `response.input_tokens`
-    object: &'static str,
-    /// An upper bound.
-    input_tokens: u64,
-}
-
-impl ResponseInputTokens {
-    pub const fn new(input_tokens: u64) -> Self {
-        Self {
-            object: "response.input_tokens",
-            input_tokens,
-        }
-    }
-}
-
-/// A body as it came.
-pub fn original(members: Members, values: &Map<String, Value>) -> Original {
-    Original {
-        members,
-        headers: Vec::new(),
-        cache_writes: openai_cache_writes(values),
     }
 }
 

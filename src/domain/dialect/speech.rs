@@ -24,7 +24,7 @@ impl Input for SpokenRequest {
         let format = fields.optional("response_format", about, words::<SpeechFormat>());
         let about = "Playback rate. Default 1.0. Not every model takes one.";
         let speed = fields.optional("speed", about, number(SPEED[0]..=SPEED[1]));
-        let about = "As it is anyway.";
+        let about = "Only the default is supported.";
         fields.optional("stream_format", about, only([json!("audio")]));
         fields.optional("instructions", about, only([json!("")]));
         Some(Self(SpeechRequest {

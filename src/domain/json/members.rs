@@ -28,9 +28,19 @@ impl Members {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Bytes of all values.
+    /// Memory of all members.
     pub fn bytes(&self) -> usize {
-        self.0.iter().map(|(_, value)| value.len()).sum()
+        self.index_bytes() + self.0.iter().map(|(_, value)| value.len()).sum::<usize>()
+    }
+
+    /// Memory of all members without their values, which are parts of the body.
+    pub fn index_bytes(&self) -> usize {
+        let names = self.0.iter().map(|(name, _)| name);
+        names.map(|name| Self::entry_bytes(name)).sum()
+    }
+
+    pub(super) const fn entry_bytes(name: &str) -> usize {
+        size_of::<(String, Bytes)>() + name.len()
     }
 
     /// The JSON of a member.
@@ -57,6 +67,12 @@ impl Members {
 
     pub fn retain(&mut self, keep: impl Fn(&str, &Bytes) -> bool) {
         self.0.retain(|(name, value)| keep(name, value));
+    }
+}
+
+impl From<Vec<(String, Bytes)>> for Members {
+    fn from(members: Vec<(String, Bytes)>) -> Self {
+        Self(members)
     }
 }
 

@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::largest;
+use super::{largest, text::PER_MILLION};
 use crate::domain::credits::Credits;
 
 /// Speech prices are per this many characters.
-const PER_THOUSAND: u64 = 1_000;
-/// Token prices are per this many tokens.
-const PER_MILLION: u64 = 1_000_000;
+pub(super) const PER_THOUSAND: u64 = 1_000;
 
 /// Prices of the quality tiers of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -86,7 +84,7 @@ pub struct InputCeiling {
 }
 
 impl InputCeiling {
-    /// `None` on overflow.
+    /// Returns `None` on overflow.
     pub fn price(&self) -> Option<Credits> {
         Credits::pro_rata(&[(self.per_image, self.images.into())], 1)
     }
@@ -109,9 +107,7 @@ pub struct ImageCeiling {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VideoCeiling {
-    /// Credits per second.
     pub per_second: Credits,
-    /// Requested duration.
     pub seconds: u32,
     /// Durations that the model supports, in seconds, ascending.
     pub durations: Vec<u32>,
@@ -127,12 +123,12 @@ pub struct SpeechCeiling {
 }
 
 impl ImageCeiling {
-    /// Of `n` images and all inputs. `None` on overflow.
+    /// The price of `n` images and all inputs. Returns `None` on overflow.
     pub fn price(&self, n: u32) -> Option<Credits> {
         self.images(n)?.checked_add(self.inputs.price()?)
     }
 
-    /// Of `n` images alone. `None` on overflow.
+    /// The price of `n` images alone. Returns `None` on overflow.
     pub fn images(&self, n: u32) -> Option<Credits> {
         Credits::pro_rata(&[(self.per_image, n.into())], 1)
     }
@@ -144,7 +140,7 @@ impl ImageCeiling {
 }
 
 impl VideoCeiling {
-    /// `None` on overflow.
+    /// Returns `None` on overflow.
     pub fn price(&self, seconds: u32) -> Option<Credits> {
         let video = Credits::pro_rata(&[(self.per_second, seconds.into())], 1)?;
         video.checked_add(self.inputs.price()?)
@@ -161,7 +157,7 @@ impl VideoCeiling {
 }
 
 impl SpeechCeiling {
-    /// `None` on overflow.
+    /// Returns `None` on overflow.
     pub fn price(&self, characters: u64) -> Option<Credits> {
         Credits::pro_rata(&[(self.per_1000_characters, characters)], PER_THOUSAND)
     }

@@ -2,7 +2,15 @@
 
 use std::fmt;
 
-use crate::domain::credits::Credits;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use toml::Value;
+
+use crate::domain::{credits::Credits, settings::shown};
+
+/// The lowest factor: without a price, no service.
+const MIN: Credits = Credits::from_micros(1);
+/// The highest factor.
+const MAX: Credits = Credits::from_micros(1_000_000_000);
 
 /// A factor on the catalogue's prices, in millionths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +35,30 @@ impl Markup {
             *price = Credits::pro_rata(&[(*price, self.millionths)], 1_000_000)
                 .unwrap_or(Credits::from_micros(i64::MAX));
         }
+    }
+}
+
+/// Reads a number or text with at most as many digits as credits have.
+impl<'de> Deserialize<'de> for Markup {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(source)?;
+        let text = match &value {
+            Value::String(text) => text.trim().to_owned(),
+            Value::Integer(number) => number.to_string(),
+            Value::Float(number) => number.to_string(),
+            _ => String::new(),
+        };
+        let factor = text.parse::<Credits>().ok();
+        factor
+            .filter(|factor| (MIN..=MAX).contains(factor))
+            .map(|factor| Self::from_millionths(factor.micros().cast_unsigned()))
+            .ok_or_else(|| {
+                D::Error::custom(format_args!(
+                    "is {}: must be a factor from {MIN} to {MAX} with at most six digits after \
+                     the point, such as 1.2",
+                    shown(&value)
+                ))
+            })
     }
 }
 

@@ -4,7 +4,7 @@ mod ceiling;
 #[cfg(test)]
 mod tests;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use ceiling::{CacheWrites, TextCeiling};
@@ -12,7 +12,7 @@ pub use ceiling::{CacheWrites, TextCeiling};
 use crate::domain::{credits::Credits, usage::TextUsage};
 
 /// Text prices are per this many tokens.
-const PER_MILLION: u64 = 1_000_000;
+pub(super) const PER_MILLION: u64 = 1_000_000;
 
 /// Prices of a text model, in credits per 1,000,000 tokens.
 ///
@@ -24,18 +24,18 @@ const PER_MILLION: u64 = 1_000_000;
 /// that is absent is 0. The sum is rounded up once to a millionth of a credit, and is at most
 /// `credits.estimated`. The prices are those of the last tier whose `above_input_tokens` is below
 /// `input_tokens`, cached ones included; where there is none, the model's.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TextPrices {
     #[serde(flatten)]
     pub base: TokenPrices,
     /// Prices of requests with more input, ascending. The last one that applies is that of the
     /// whole request.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<PriceTier>,
 }
 
 /// Prices of requests with much input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PriceTier {
     /// Applies to requests with more input tokens than this, cached ones included.
     pub above_input_tokens: u64,
@@ -44,7 +44,7 @@ pub struct PriceTier {
 }
 
 /// Prices of each kind of token, in credits per 1,000,000.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenPrices {
     /// Input tokens.
     pub input_per_million: Credits,
@@ -62,36 +62,57 @@ pub struct TokenPrices {
 }
 
 impl TextPrices {
-    /// The prices of a request with this much input.
-    fn at(&self, input_tokens: u64) -> &TokenPrices {
+    /// The tier of a request with this much input; `None` where the base prices apply.
+    pub(super) fn tier(&self, input_tokens: u64) -> Option<&PriceTier> {
         let applies = |tier: &&PriceTier| input_tokens > tier.above_input_tokens;
-        let tier = self.tiers.iter().rev().find(applies);
+        self.tiers.iter().rev().find(applies)
+    }
+
+    fn at(&self, input_tokens: u64) -> &TokenPrices {
+        let tier = self.tier(input_tokens);
         tier.map_or(&self.base, |tier| &tier.prices)
     }
 
-    /// Rounded up once. `None` on overflow.
-    pub fn cost(&self, usage: &TextUsage) -> Option<Credits> {
+    /// Each kind of token, its price and its count.
+    pub(super) fn parts(&self, usage: &TextUsage) -> [(&'static str, Credits, u64); 5] {
         let prices = self.at(usage.input_tokens);
         let cached = usage.cached_input_tokens.unwrap_or(0);
         let written = usage.cache_write_tokens.unwrap_or(0);
         let long = usage.cache_write_long_tokens.unwrap_or(0);
         let input = prices.input_per_million;
+        let or_input = |price: Option<Credits>| price.unwrap_or(input);
         let plain = usage
             .input_tokens
             .saturating_sub(cached.saturating_add(written));
-        Credits::pro_rata(
-            &[
-                (input, plain),
-                (prices.cached_input_per_million.unwrap_or(input), cached),
-                (
-                    prices.cache_write_per_million.unwrap_or(input),
-                    written.saturating_sub(long),
-                ),
-                (prices.cache_write_long_per_million.unwrap_or(input), long),
-                (prices.output_per_million, usage.output_tokens),
-            ],
-            PER_MILLION,
-        )
+        [
+            ("Input tokens", input, plain),
+            (
+                "Cached input tokens",
+                or_input(prices.cached_input_per_million),
+                cached,
+            ),
+            (
+                "Tokens written to the cache",
+                or_input(prices.cache_write_per_million),
+                written.saturating_sub(long),
+            ),
+            (
+                "Tokens written to the cache for long",
+                or_input(prices.cache_write_long_per_million),
+                long,
+            ),
+            (
+                "Output tokens",
+                prices.output_per_million,
+                usage.output_tokens,
+            ),
+        ]
+    }
+
+    /// Rounded up once. `None` on overflow.
+    pub fn cost(&self, usage: &TextUsage) -> Option<Credits> {
+        let parts = self.parts(usage);
+        Credits::pro_rata(&parts.map(|(_, price, count)| (price, count)), PER_MILLION)
     }
 
     /// The charge for `usage`: its price, capped at the hold. The second value is the excess, which

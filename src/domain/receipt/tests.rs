@@ -2,6 +2,8 @@
 
 mod edits;
 
+use serde_json::json;
+
 use super::*;
 
 fn keys(body: &Value) -> Vec<Uuid> {

@@ -1,5 +1,5 @@
-//! What an account's own people and systems ask for, beside generations: to log in, API keys,
-//! webhooks, templates, settings.
+//! Requests of an account's users and programs, except generations: login, API keys, webhooks,
+//! templates, settings.
 
 use std::collections::BTreeSet;
 
@@ -120,7 +120,7 @@ impl Input for KeyRequest {
         );
         let spend_period = fields.optional(
             "spend_period",
-            "When the sum begins anew, in UTC; only with a `spend_limit`. Default: never.",
+            "The period after which the sum restarts, in UTC; only with a `spend_limit`. Default: never.",
             words().or_say("must be day, month or null"),
         );
         let message = "is the period of a spend_limit, which is missing";
@@ -137,7 +137,7 @@ impl Input for KeyRequest {
 }
 
 impl Object for KeyRequest {
-    const SCHEMA: (&'static str, &'static str) = ("KeyCreationRequest", "An API key to be made.");
+    const SCHEMA: (&'static str, &'static str) = ("KeyCreationRequest", "The API key to create.");
 
     fn example() -> Value {
         json!({"name": "backend", "abilities": ["generate:text", "read:history"]})
@@ -147,7 +147,7 @@ impl Object for KeyRequest {
 /// A webhook to be made. Where its URL leads is not looked at here.
 #[derive(Debug, Clone)]
 pub struct WebhookRequest {
-    /// As it was given, and as it was read.
+    /// The text of the request, and the time that it denotes.
     pub url: (String, Url),
     pub events: Vec<WebhookEvent>,
 }
@@ -206,14 +206,14 @@ impl Input for WebhookRequest {
 
 impl Object for WebhookRequest {
     const SCHEMA: (&'static str, &'static str) =
-        ("WebhookCreationRequest", "A webhook to be made.");
+        ("WebhookCreationRequest", "The webhook to create.");
 
     fn example() -> Value {
         json!({"url": "https://example.com/hooks/gensvc", "events": ["generation.completed"]})
     }
 }
 
-/// What a prompt template says.
+/// The texts of a prompt template.
 #[derive(Debug, Clone)]
 pub struct TemplateText {
     pub name: String,
@@ -243,7 +243,6 @@ fn source(source: &str) -> Result<Source, Refusal> {
 /// A template to be tried, and what it is rendered with.
 #[derive(Debug, Clone)]
 pub struct TemplatePreview {
-    /// Without a name.
     pub text: TemplateText,
     pub values: Map<String, Value>,
     /// The prompt of the request that would use it.
@@ -341,7 +340,7 @@ impl Object for TemplatePreview {
     }
 }
 
-/// What is to be changed of an account.
+/// Changes to the settings of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountChange {
     /// Default providers and models; `None` where one is to be cleared.

@@ -14,21 +14,23 @@ pub struct DialogueRequest {
     /// `provider/model`, or just `model`.
     pub model: String,
     pub conversation: Conversation,
-    /// What the record shows: the text of the last user message, up to its limit.
+    /// The prompt in the record: the text of the last user message, up to its limit.
     pub prompt: String,
     /// Without it: what the account can pay for.
     pub max_tokens: Option<u32>,
+    /// Answers to choose from, each with this limit.
+    pub choices: u32,
     pub sampling: Sampling,
     pub stream: bool,
     /// The pieces of an answer that the caller is sent.
     pub visibility: Visibility,
     /// Fields that change no answer and that the provider is not sent.
     pub left_out: Vec<&'static str>,
-    /// What only the dialect's own vendors know.
+    /// Fields that only the vendors of the dialect know.
     pub others: Others,
-    /// As it came, for them.
+    /// The unchanged body, for these vendors.
     pub original: Option<Box<Original>>,
-    /// What its beginnings are known by.
+    /// Digests of the beginnings of the dialogue.
     pub prefixes: Option<Prefixes>,
 }
 
@@ -42,6 +44,7 @@ impl DialogueRequest {
             prompt: prompt.chars().take(TEXT_PROMPT_CHARS).collect(),
             conversation,
             max_tokens: None,
+            choices: 1,
             sampling: Sampling::default(),
             stream: false,
             visibility: Visibility::of(surface),

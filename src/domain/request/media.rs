@@ -103,11 +103,9 @@ pub struct ImageRequest {
     pub negative_prompt: Option<String>,
     pub inputs: Vec<InputRequest>,
     pub target: Target,
-    /// One of [`SIZES`].
     pub size: Option<(u32, u32)>,
     pub quality: Option<Quality>,
     pub style: Option<Style>,
-    /// How many.
     pub n: Option<u32>,
     /// The hold must not be above it.
     pub max_cost: Option<Credits>,
@@ -118,7 +116,7 @@ pub struct VideoRequest {
     pub prompt: String,
     pub inputs: Vec<InputRequest>,
     pub target: Target,
-    /// Seconds.
+    /// Whole seconds of video.
     pub duration: Option<u32>,
     pub ratio: Option<Ratio>,
     /// The hold must not be above it.
@@ -132,14 +130,13 @@ pub struct SpeechRequest {
     pub prompt: String,
     pub target: Target,
     pub voice: Option<String>,
-    /// Playback rate.
     pub speed: Option<f64>,
     pub format: Option<SpeechFormat>,
     /// The hold must not be above it.
     pub max_cost: Option<Credits>,
 }
 
-/// Those of [`SIZES`], between `separator`s.
+/// Lists [`SIZES`] with `separator` between them.
 fn sizes(separator: &str) -> String {
     SIZES
         .map(|(width, height)| format!("{width}x{height}"))
@@ -232,6 +229,7 @@ impl Input for ImageRequest {
 
 impl Object for ImageRequest {
     const SCHEMA: (&'static str, &'static str) = ("ImageGenerationRequest", "An image generation.");
+    const HAS_PICTURES: bool = true;
 
     fn example() -> Value {
         json!({"prompt": "A lighthouse at dusk", "parameters": {"size": "512x512"}})
@@ -267,6 +265,7 @@ impl Input for VideoRequest {
 
 impl Object for VideoRequest {
     const SCHEMA: (&'static str, &'static str) = ("VideoGenerationRequest", "A video generation.");
+    const HAS_PICTURES: bool = true;
 
     fn example() -> Value {
         json!({"prompt": "Waves on a pebble beach", "parameters": {"duration": 4, "ratio": "16:9"}})

@@ -1,4 +1,4 @@
-//! What the operator asks for.
+//! Requests of operators.
 
 use std::fmt;
 
@@ -58,11 +58,11 @@ pub(super) const PASSWORD: Text = text(PASSWORD_CHARS)
     .min(8)
     .not_blank_by(FieldCode::NotAllowed);
 const NAME: Text = text(100).not_blank_by(FieldCode::OutOfRange);
-/// What makes a movement happen once.
+/// The reference that deduplicates a movement of credits.
 const REFERENCE: Text = text(255).not_blank();
 
 impl AccountRequest {
-    /// What is wrong with one that was not read from a body.
+    /// Validates a value that was not read from a body.
     pub fn violations(&self) -> Vec<FieldError> {
         let negative = self.credits < Credits::ZERO;
         let refused = [
@@ -85,7 +85,7 @@ impl AccountRequest {
     }
 }
 
-/// What is wrong with a password that was not read from a body.
+/// Validates a password that was not read from a body.
 pub fn password_violations(password: &str) -> Vec<FieldError> {
     violations([("password", PASSWORD.check(password))])
 }
@@ -120,12 +120,55 @@ impl Input for AccountRequest {
 impl Object for AccountRequest {
     const SCHEMA: (&'static str, &'static str) = (
         "AccountCreationRequest",
-        "An account to be made, with its first user.",
+        "The account to create, with its first user.",
     );
 
     fn example() -> Value {
         json!({"email": "ann@example.com", "password": "correct horse", "name": "Ann's shop",
             "credits": "500"})
+    }
+}
+
+/// What is to be changed of an account by the operator.
+#[derive(Debug, Clone)]
+pub struct AccountUpdate {
+    /// Of its first user.
+    pub email: Option<String>,
+    pub name: Option<String>,
+}
+
+impl AccountUpdate {
+    /// What is wrong with one that was not read from a body.
+    pub fn violations(&self) -> Vec<FieldError> {
+        let check = |text: &Option<String>, check: fn(&str) -> Result<(), Refusal>| {
+            text.as_deref().map_or(Ok(()), check)
+        };
+        violations([
+            ("email", check(&self.email, |email| EMAIL.check(email))),
+            ("name", check(&self.name, |name| NAME.check(name))),
+        ])
+    }
+}
+
+impl Input for AccountUpdate {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let email = "The first user's: one `@`; unique without case. Default: as before.";
+        let name = "The account's. Default: as before.";
+        Some(Self {
+            email: fields.optional("email", email, EMAIL),
+            name: fields.optional("name", name, NAME),
+        })
+    }
+}
+
+impl Object for AccountUpdate {
+    const SCHEMA: (&'static str, &'static str) = (
+        "AccountUpdateRequest",
+        "What is to be changed of an account by the operator.",
+    );
+
+    fn example() -> Value {
+        json!({"name": "Ann's other shop"})
     }
 }
 
@@ -138,7 +181,7 @@ named_enum!(
     }
 );
 
-/// What an operator moves.
+/// The kind of a movement of credits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
     /// Bought or given credits; positive.
@@ -206,7 +249,7 @@ impl Move {
         }
     }
 
-    /// What is wrong with one that was not read from a body.
+    /// Validates a value that was not read from a body.
     pub fn violations(self, reference: Option<&str>) -> Vec<FieldError> {
         let reference = reference.map_or(Ok(()), |reference| REFERENCE.check(reference));
         violations([("amount", self.check()), ("reference", reference)])
@@ -260,7 +303,7 @@ pub struct SuspensionRequest {
 
 impl Input for SuspensionRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let reason = "Why, for the operator; the account is not told.";
+        let reason = "The reason, which only the operator can see.";
         Some(Self {
             reason: fields.optional("reason", reason, REFERENCE),
         })

@@ -1,7 +1,12 @@
 //! A body as it came, for a vendor that speaks its dialect.
 
-use serde::de::IgnoredAny;
-use serde_json::Value;
+use std::borrow::Cow;
+
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
 
 use crate::domain::{
     conversation::{ReplacedNames, Spelling, complete_schema},
@@ -16,7 +21,7 @@ pub struct Original {
     pub members: Members,
     /// Headers that belong to it, by their names.
     pub headers: Vec<(&'static str, String)>,
-    /// What its cache markers may have written.
+    /// Cache writes that its cache markers allow.
     pub cache_writes: CacheWrites,
 }
 
@@ -63,24 +68,34 @@ impl Original {
     /// Removes the ids of items of earlier answers from a Responses body: `OpenAI` refuses encrypted
     /// reasoning under another id than its own.
     pub fn leave_out_own_ids(&mut self) {
-        let Some(Ok(mut input)) = self
-            .members
-            .get("input")
-            .map(|json| serde_json::from_slice(json))
-        else {
+        /// The only member that is read, also of items with large images.
+        #[derive(Deserialize)]
+        struct Identified<'a> {
+            #[serde(borrow)]
+            id: Option<Cow<'a, str>>,
+        }
+        let input = self.members.get("input").cloned().unwrap_or_default();
+        let Ok(items) = serde_json::from_slice::<Vec<&RawValue>>(&input) else {
             return;
         };
         let mut is_changed = false;
-        for item in items(Some(&mut input)) {
-            if item["id"].as_str().and_then(referenced).is_some()
-                && let Value::Object(item) = item
+        let items = items.into_iter().map(|item| {
+            let found = serde_json::from_str::<Identified<'_>>(item.get());
+            let id = found.ok().and_then(|found| found.id);
+            if id.as_deref().and_then(referenced).is_some()
+                && let Ok(Value::Object(mut members)) = serde_json::from_str(item.get())
+                && members.shift_remove("id").is_some()
+                && let Ok(without) = to_raw_value(&members)
             {
-                item.shift_remove("id");
                 is_changed = true;
+                Cow::Owned(without)
+            } else {
+                Cow::Borrowed(item)
             }
-        }
+        });
+        let items: Vec<Cow<'_, RawValue>> = items.collect();
         if is_changed {
-            self.members.set("input", &input);
+            self.members.set("input", &items);
         }
     }
 

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{MAX_TOKENS, SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, Target, TemplateUse, max_cost};
+use super::{
+    MAX_TOKENS, SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, Target, TemplateRequest, max_cost,
+};
 use crate::domain::{
     credits::Credits,
     validate::{Fields, Input, Object, any_object, boolean, integer, number, text},
@@ -13,7 +15,7 @@ pub struct TextRequest {
     pub prompt: String,
     pub system_prompt: Option<String>,
     pub target: Target,
-    pub template: Option<TemplateUse>,
+    pub template: Option<TemplateRequest>,
     pub max_tokens: Option<u32>,
     pub temperature: Option<f64>,
     pub stream: bool,
@@ -32,7 +34,7 @@ impl Input for TextRequest {
             text(SYSTEM_PROMPT_CHARS),
         );
         let target = Target::read(fields);
-        let template = TemplateUse::read(fields);
+        let template = TemplateRequest::read(fields);
         let max_cost = max_cost(fields);
         let stream = fields.optional(
             "stream",
@@ -75,7 +77,7 @@ impl Object for TextRequest {
     }
 }
 
-impl TemplateUse {
+impl TemplateRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let id = fields.optional(
             "template_id",

@@ -8,7 +8,7 @@ use crate::domain::{
     validate::{FieldCode, Fields, Input, Parsed, parsed, query_timestamp},
 };
 
-/// What a usage report is asked for.
+/// The parameters of a usage report.
 #[derive(Debug, Clone, Default)]
 pub struct UsageRequest {
     /// Inclusive; 30 days before the end by default.
@@ -18,7 +18,7 @@ pub struct UsageRequest {
     pub group_by: Vec<UsageGroup>,
 }
 
-/// What a report is grouped by: names with commas between.
+/// The groups of a report: names separated by commas.
 pub const GROUPS: Parsed<Vec<UsageGroup>> = parsed(
     || {
         let names = UsageGroup::ALL.iter().map(|group| group.as_str());

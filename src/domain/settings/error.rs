@@ -5,6 +5,8 @@ use toml::Value;
 
 /// Characters of an invalid value that an error repeats.
 const SHOWN: usize = 80;
+/// The problem of a required key that is absent.
+pub const MISSING: &str = "is missing: add it";
 
 /// A configuration error: one sentence that names the key (or the variable that set it), the
 /// invalid value unless it is a secret, and the fix.
@@ -13,7 +15,7 @@ const SHOWN: usize = 80;
 pub struct ConfigError {
     /// The key with its tables.
     pub key: String,
-    /// What is wrong; continues the sentence after the key.
+    /// The problem; it continues the sentence after the key.
     pub problem: String,
 }
 
@@ -60,7 +62,7 @@ impl de::Error for ConfigError {
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::new(field, "is missing: add it")
+        Self::new(field, MISSING)
     }
 }
 

@@ -41,11 +41,35 @@ pub fn bounded<'de, T: TryFrom<usize>, const MIN: usize, const MAX: usize, D: De
         })
 }
 
+/// As [`bounded`], for a setting that may be absent.
+pub fn bounded_option<
+    'de,
+    T: TryFrom<usize>,
+    const MIN: usize,
+    const MAX: usize,
+    D: Deserializer<'de>,
+>(
+    source: D,
+) -> Result<Option<T>, D::Error> {
+    bounded::<_, MIN, MAX, _>(source).map(Some)
+}
+
 impl<'de, T: TryFrom<usize>, const MIN: usize, const MAX: usize> Deserialize<'de>
     for Bounded<T, MIN, MAX>
 {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         bounded::<_, MIN, MAX, _>(source).map(Self)
+    }
+}
+
+/// A list of the lowest and the highest value; an empty one is `None`.
+pub fn span<'de, D: Deserializer<'de>>(source: D) -> Result<Option<[f64; 2]>, D::Error> {
+    match Vec::deserialize(source)?[..] {
+        [] => Ok(None),
+        [low, high] => Ok(Some([low, high])),
+        ref range => Err(D::Error::custom(format_args!(
+            "is {range:?}: must be the lowest and the highest value"
+        ))),
     }
 }
 

@@ -1,7 +1,8 @@
 //! A serde deserializer for TOML values.
 //!
 //! It is strict, since accepting 3.7 for 4 or 1 for `true` is a trap where money and timeouts are
-//! configured; it parses text where another type is expected, and adds the location to errors.
+//! configured; it refuses unknown keys of a struct, parses text where another type is expected, and
+//! adds the location to errors.
 //! Which values a setting accepts is not decided here.
 
 use std::iter::{Enumerate, Peekable};
@@ -118,9 +119,13 @@ impl<'de> Deserializer<'de> for Reader {
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _name: &'static str,
-        _fields: &'static [&'static str],
+        fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ConfigError> {
+        let mut keys = self.0.as_table().into_iter().flat_map(Table::keys);
+        if let Some(key) = keys.find(|key| !fields.contains(&key.as_str())) {
+            return Err(ConfigError::unknown_field(key, fields));
+        }
         self.deserialize_map(visitor)
     }
 

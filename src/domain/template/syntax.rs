@@ -24,7 +24,7 @@ const RESERVED: [&str; 10] = [
 /// The variables that a template reads.
 #[derive(Debug, Default)]
 pub(super) struct Reads<'a> {
-    /// With their lines.
+    /// Each with its line number.
     pub names: Vec<(usize, &'a str)>,
     /// Those that the template tests for (`default`, `is defined`).
     pub optional: BTreeSet<&'a str>,

@@ -51,7 +51,7 @@ fn without_sign(text: &str) -> &str {
     text.strip_prefix(['-', '+']).unwrap_or(text)
 }
 
-/// What follows a statement that is just `name`.
+/// Returns the text after a statement that consists of `name` only.
 fn bare_tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let trim = |text: &'a str| text.trim_start_matches(|c: char| c.is_ascii_whitespace());
     without_sign(trim(trim(text).strip_prefix(name)?)).strip_prefix("%}")

@@ -1,4 +1,4 @@
-//! What a description of fields becomes: a JSON schema, or the parameters of a query.
+//! Builds the JSON schema of a body, or the parameters of a query, from the description of fields.
 
 use serde_json::{Map, Value, json};
 
@@ -20,7 +20,7 @@ pub(super) struct Property {
     pub name: &'static str,
     pub about: &'static str,
     pub required: bool,
-    /// Of a value that is there.
+    /// The schema of a value that is present.
     pub schema: Value,
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with a request.
+//! The errors of a request's fields.
 
 use std::{borrow::Cow, cell::RefCell};
 
@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 /// Failing fields that one answer names at most.
 pub const MAX_ERRORS: usize = 100;
 
-/// What is wrong with a field.
+/// An error of one field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FieldCode {
@@ -43,9 +43,9 @@ pub enum FieldCode {
 pub struct FieldError {
     /// Path of the field, such as `parameters.max_tokens`.
     pub param: String,
-    /// What is wrong, for programs.
+    /// The error's code, for programs.
     pub code: FieldCode,
-    /// What is wrong, for people; reads on after the path.
+    /// The error's message, for people; it continues the sentence after the path.
     pub message: String,
 }
 
@@ -59,13 +59,12 @@ impl FieldError {
     }
 }
 
-/// Where the errors of a whole request come together.
+/// Collects the errors of a whole request.
 #[derive(Debug, Default)]
 pub struct Errors(RefCell<Vec<FieldError>>);
 
 impl Errors {
-    /// Adds one. Beyond [`MAX_ERRORS`] they are dropped: nobody mends more at once, and an
-    /// answer must not be many times larger than what it answers.
+    /// Adds an error, up to [`MAX_ERRORS`]: an answer must not be many times larger than its request.
     pub fn add(&self, param: impl Into<String>, code: FieldCode, message: impl Into<String>) {
         let mut errors = self.0.borrow_mut();
         if errors.len() < MAX_ERRORS {

@@ -28,11 +28,11 @@ pub struct Fields<'a> {
     pub(super) unsupported: RefCell<Vec<&'static str>>,
     pub(super) errors: &'a Errors,
     pub(super) is_query: bool,
-    /// Where members that nobody asks for are no mistake: they are kept here.
+    /// Collects unknown members, if they are allowed.
     pub(super) others: RefCell<Option<Rc<RefCell<Others>>>>,
     /// Whether unknown members are absent if they are null: SDKs send every field that they know.
     pub(super) takes_nulls: Cell<bool>,
-    /// Where the fields are described instead of read.
+    /// Collects the description of the fields, if they are described instead of read.
     pub(super) description: Option<RefCell<Description>>,
 }
 
@@ -48,7 +48,7 @@ pub struct Others {
 }
 
 impl Others {
-    /// What a provider is not sent that does not know of cache markers.
+    /// Cache markers, which are not sent to providers that do not know them.
     pub fn marker(&self) -> Option<&'static str> {
         self.has_markers.then_some(MARKER)
     }
@@ -81,7 +81,7 @@ impl Field<'_> {
         self.fields.error(self.name, code, message);
     }
 
-    /// What is wrong with an item of an array.
+    /// Reports an error of an item of an array.
     pub fn item_error(&self, at: usize, code: FieldCode, message: impl Into<String>) {
         let name = format!("{}[{at}]", self.name);
         self.fields.error(&name, code, message);
@@ -129,7 +129,7 @@ impl<'a> Fields<'a> {
         self.required_or(name, about, kind, "is required")
     }
 
-    /// As [`Self::required`], with what to say where it is missing.
+    /// Like [`Self::required`], with the message for a missing value.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "a kind is made where it is used"
@@ -272,11 +272,11 @@ impl<'a> Fields<'a> {
         self.takes_nulls.set(true);
     }
 
-    /// What was kept, when all fields have been asked for.
+    /// Returns the unknown members, after all known fields were read.
     pub fn others(&self) -> Others {
         self.finish();
         let others = self.others.borrow_mut().take();
-        // So that the end of the whole reports nothing.
+        // The end of the whole body must not report them as unknown.
         *self.others.borrow_mut() = Some(Rc::default());
         others.map_or_else(Others::default, |others| others.borrow().clone())
     }
@@ -298,7 +298,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Of fields that change no answer: those that are there.
+    /// Returns the fields of `names` that are present. They change no answer.
     pub fn hints(&self, names: &[&'static str]) -> Vec<&'static str> {
         self.unsupported.borrow_mut().extend(names);
         let given = names.iter().copied().filter(|name| self.has(name));

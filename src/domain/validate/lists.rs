@@ -11,12 +11,12 @@ pub struct List<T> {
     /// Name and description of an object's schema.
     pub schema: (&'static str, &'static str),
     pub required: bool,
-    /// What a string instead of the array stands for, where one may.
+    /// Converts a string that is allowed instead of the array.
     pub short: Option<fn(&str) -> T>,
 }
 
 impl<T> List<T> {
-    /// As [`Self::read`], where an array of none is as good as none.
+    /// Like [`Self::read`], but an empty array counts as absent.
     pub fn read_any(
         &self,
         fields: &Fields<'_>,

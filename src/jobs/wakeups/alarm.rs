@@ -1,4 +1,4 @@
-//! When to look for due work.
+//! An alarm with several times.
 
 use std::{
     collections::BTreeSet,
@@ -11,17 +11,15 @@ use tokio::{sync::Notify, time::timeout};
 
 use crate::domain::clock::SharedClock;
 
-/// Wakes the one who takes due work.
+/// Wakes a task at given times.
 #[derive(Debug, Default)]
 pub struct Alarm {
-    /// When it rings.
     times: Mutex<BTreeSet<DateTime<Utc>>>,
-    /// The first of them has changed.
+    /// Notified when the first time changes.
     changed: Notify,
 }
 
 impl Alarm {
-    /// Rings now.
     pub fn ring(&self) {
         self.ring_at(DateTime::<Utc>::MIN_UTC);
     }
@@ -34,14 +32,14 @@ impl Alarm {
         }
     }
 
-    /// Waits until it rings. What rings meanwhile, or before, rings once.
+    /// Waits until it rings. Several times that are due ring once.
     pub async fn rung(&self, clock: &SharedClock) {
         while let Some(wait) = self.wait(clock.now()) {
             let _changed = timeout(wait, self.changed.notified()).await;
         }
     }
 
-    /// How long nothing rings; `None`: it rings.
+    /// Returns the time until it rings; `None` if it rings now.
     fn wait(&self, now: DateTime<Utc>) -> Option<Duration> {
         let mut times = self.times();
         let mut rings = false;

@@ -1,4 +1,4 @@
-//! Who waits for what: the end of a generation, or that an account's holds become less.
+//! Waiters by key: the end of a generation, or a settlement of an account.
 
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ type All<K> = Arc<Mutex<HashMap<K, Vec<Arc<Notify>>>>>;
 #[derive(Debug)]
 pub struct Waiters<K>(All<K>);
 
-/// One who waits. A wake-up that comes between two waits is kept for the next.
+/// A wake-up between two waits is kept for the next wait.
 #[derive(Debug)]
 pub struct Waiter<K: Copy + Eq + Hash> {
     id: K,
@@ -53,7 +53,7 @@ impl<K: Copy + Eq + Hash> Waiters<K> {
 }
 
 impl<K: Copy + Eq + Hash> Waiter<K> {
-    /// Waits for the next wake-up. What is waited for may not have come.
+    /// Waits for the next wake-up, which may be spurious.
     pub async fn woken(&self) {
         self.woken.notified().await;
     }

@@ -1,9 +1,8 @@
-//! How many attempts may run at once, and whose turn it is.
+//! Limits of concurrent attempts.
 //!
-//! A receiver that does not answer holds each attempt for its whole time, and an account may
-//! have many such receivers. So every webhook and every account has a limit of its own, and
-//! those that were found unresponsive have narrow ones, also all together: the others always
-//! find room.
+//! A receiver that does not answer occupies each attempt until its timeout, and an account may have
+//! many such receivers. So each webhook and each account has a limit, and unresponsive webhooks have
+//! a lower one, alone and together: the others always find permits.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -18,11 +17,11 @@ use crate::{
     store::outbox::Queue,
 };
 
-/// Attempts that run at once in this process.
+/// Maximum concurrent attempts of this process.
 const TOTAL: usize = 128;
 const PER_ACCOUNT: usize = 16;
 const PER_WEBHOOK: usize = 4;
-/// To all webhooks whose last attempt got no answer in time; each of them has one.
+/// Maximum for all webhooks whose last attempt timed out; each has one.
 const UNRESPONSIVE: usize = 32;
 
 /// Cheap to clone.
@@ -30,11 +29,10 @@ const UNRESPONSIVE: usize = 32;
 pub struct DeliveryLimits {
     accounts: Limiter<AccountId>,
     webhooks: Limiter<WebhookId>,
-    /// Webhooks whose last attempt here got no answer in time.
+    /// Webhooks whose last attempt in this process timed out.
     unresponsive: Arc<Mutex<HashSet<WebhookId>>>,
 }
 
-/// One attempt, while it runs.
 #[derive(Debug)]
 pub struct DeliveryPermit {
     webhook: Permit<WebhookId>,
@@ -43,7 +41,7 @@ pub struct DeliveryPermit {
     unresponsive: Arc<Mutex<HashSet<WebhookId>>>,
 }
 
-/// Who may begin how many attempts.
+/// The attempts that each webhook may start.
 #[derive(Debug, Default)]
 pub struct Allotment {
     /// None is empty.
@@ -63,7 +61,7 @@ impl Default for DeliveryLimits {
 }
 
 impl DeliveryLimits {
-    /// Gives `queues` what is free, in their order. One call at a time.
+    /// Distributes the free permits to `queues`, in their order. One call at a time.
     pub fn allot(&self, queues: &[Queue]) -> Allotment {
         let mut allotment = Allotment::default();
         for queue in queues {
@@ -110,7 +108,6 @@ impl DeliveryLimits {
 }
 
 impl Allotment {
-    /// How many attempts each webhook may begin.
     pub fn counts(&self) -> Vec<(WebhookId, i64)> {
         let counts = self.permits.iter();
         counts
@@ -118,14 +115,13 @@ impl Allotment {
             .collect()
     }
 
-    /// A permit for an attempt that begins.
     pub fn permit(&mut self, webhook: WebhookId) -> Option<DeliveryPermit> {
         self.permits.get_mut(&webhook)?.pop()
     }
 }
 
 impl DeliveryPermit {
-    /// Remembers whether the receiver let the attempt run out of time.
+    /// Stores whether the attempt timed out.
     pub fn timed_out(&self, timed_out: bool) {
         let mut unresponsive = lock(&self.unresponsive);
         if timed_out {

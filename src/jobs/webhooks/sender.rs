@@ -1,8 +1,8 @@
-//! The client that posts to receivers: to public addresses only, signed, in bounded time.
+//! The HTTP client for receivers: only public addresses, signed, with timeouts.
 //!
-//! A receiver's URL is untrusted, as a file's is: the addresses of a name are checked when a
-//! webhook is made, and again for every connection, which goes only to what was checked. No
-//! redirects, no proxies of the environment, no cookies.
+//! A receiver's URL is untrusted: the addresses of its name are checked when the webhook is created
+//! and for each connection, which uses only the checked addresses. No redirects, no proxies of the
+//! environment, no cookies.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,33 +19,31 @@ use crate::{
     resource::Resource,
 };
 
-/// The longest time for a connection.
+/// Timeout of a connection attempt.
 const CONNECT_AT_MOST: Duration = Duration::from_secs(5);
-/// The longest time for a name, when a webhook is made.
+/// Timeout of the lookup of a name when a webhook is created.
 const RESOLVE_AT_MOST: Duration = Duration::from_secs(5);
-/// Names that are looked up at once for deliveries: as many as there are deliveries at once.
+/// Maximum concurrent lookups for deliveries: as many as concurrent deliveries.
 const DELIVERY_LOOKUPS: usize = 128;
-/// The same, when webhooks are made, and those that wait.
+/// Maximum concurrent lookups for new webhooks, and maximum waiting ones.
 const CHECK_LOOKUPS: (usize, usize) = (16, 64);
-/// How long one waits.
+/// Maximum wait of a lookup.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
-/// How long a connection is kept for the next delivery.
+/// How long an idle connection is kept.
 const KEEP_IDLE: Duration = Duration::from_secs(30);
-/// Bytes of an answer that are read, so that its connection can be used again.
+/// Maximum bytes of a response that are read to reuse its connection.
 const READ_AT_MOST: usize = 64 << 10;
-/// How long that may take.
 const READ_FOR: Duration = Duration::from_secs(1);
 
-/// How deliveries are sent.
 #[derive(Debug, Clone, Copy)]
 pub struct SenderSettings {
-    /// Takes private addresses too.
+    /// Whether private addresses are allowed.
     pub allow_private: bool,
-    /// The longest time for an attempt, from the first connection to the answer's head.
+    /// Timeout of an attempt, from the first connection to the head of the response.
     pub timeout: Duration,
 }
 
-/// Posts to receivers. Holds a connection pool: make one and share it. Cheap to clone.
+/// Has a connection pool. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Sender {
     client: Client,
@@ -54,42 +52,38 @@ pub struct Sender {
     settings: SenderSettings,
 }
 
-/// Why a webhook cannot go to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressRefusal {
-    /// It has no public address.
     Private,
     /// The name has no address at all, or its name server does not answer.
     Unresolvable,
-    /// Too many names are looked up already, or the account's share of them.
+    /// There are too many lookups, in all or of the account.
     Busy,
 }
 
-/// Why an attempt got no answer, in words that the owner may read: nothing of what a name
-/// server or an address inside the operator's network has said.
+/// Reason for an attempt without a response, as the owner may see it: it contains nothing from name
+/// servers or addresses in the operator's network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// Never made by the API.
     #[error("the URL cannot be used")]
     BadUrl,
-    /// What it is about is gone, or unreadable.
+    /// The generation was deleted, or cannot be read.
     #[error("the generation cannot be read any more")]
     Unreadable,
-    /// Its name had a public address once.
+    /// Its name no longer has a public address.
     #[error("the host has no public address")]
     Private,
-    /// No connection, or no answer, in time.
     #[error("there was no answer in time")]
     Timeout,
-    /// Refused, unresolvable, or not to be trusted.
+    /// Refused, unresolvable, or with an untrusted certificate.
     #[error("no connection could be made")]
     Unreachable,
-    /// The connection broke off, or what came is no HTTP.
+    /// The connection broke off, or the response is not HTTP.
     #[error("the connection broke off before an answer")]
     Cut,
 }
 
-/// One delivery as it goes out.
 #[derive(Debug)]
 pub struct Message<'a> {
     /// The same for every attempt.
@@ -139,12 +133,11 @@ impl Sender {
         })
     }
 
-    /// The longest time for an attempt.
     pub fn timeout(&self) -> Duration {
         self.settings.timeout
     }
 
-    /// Whether a webhook may go to `url`, as its name resolves now.
+    /// Checks that `url` currently resolves to an allowed address.
     pub async fn check(&self, account: AccountId, url: &Url) -> Result<(), AddressRefusal> {
         if self.settings.allow_private {
             return Ok(());
@@ -155,7 +148,7 @@ impl Sender {
         let Some(url::Host::Domain(name)) = url.host() else {
             return Ok(());
         };
-        // Apart from deliveries: names that lead nowhere must not keep those waiting.
+        // Separate from deliveries, which unresolvable names must not delay.
         let permit = self.checks.acquire(account).await;
         let permit = permit.ok_or(AddressRefusal::Busy)?;
         let resolving = tokio::time::timeout(RESOLVE_AT_MOST, self.gate.resolve(name, permit));
@@ -166,7 +159,7 @@ impl Sender {
         }
     }
 
-    /// Posts a message and answers the status, whatever it is.
+    /// Posts a message. Returns the status, whatever it is.
     pub async fn send(
         &self,
         url: &str,
@@ -190,8 +183,7 @@ impl Sender {
             .map_err(|_elapsed| SendError::Timeout)?
             .map_err(|error| SendError::of(&error))?;
         let status = response.status().as_u16();
-        // The status is the answer; the rest is only read so that the connection can serve
-        // again.
+        // The body is only read to reuse the connection.
         let _ = tokio::time::timeout(READ_FOR, read(response)).await;
         Ok(status)
     }

@@ -65,7 +65,7 @@ fn another_shape_is_refused() {
 
 #[test]
 fn what_cannot_be_seen_does_not_bleed() {
-    // Red that is seen, beside green that is not.
+    // Red that is seen, next to green that is not.
     let image = RgbaImage::from_fn(40, 40, |x, _| {
         if x < 20 {
             Rgba([255, 0, 0, 255])

@@ -1,4 +1,4 @@
-//! Stored files are this user's alone: what customers made is nobody else's on the machine.
+//! Restricts stored files to the server's user.
 
 use std::{
     fs::{self, DirBuilder, Permissions},
@@ -7,8 +7,8 @@ use std::{
     path::Path,
 };
 
-/// Makes `root`, and the folder `last` in it, private. So is made what lies there already, from a
-/// version that let others read it: once, since `last` is closed when all the rest is.
+/// Makes `root` and everything in it private. Files of a version that let others read them are
+/// changed once: the folder `last` is closed after all others.
 pub(super) async fn ensure(root: &Path, last: &'static str) -> io::Result<()> {
     let root = root.to_owned();
     let ensured = tokio::task::spawn_blocking(move || {
@@ -29,16 +29,16 @@ pub(super) async fn ensure(root: &Path, last: &'static str) -> io::Result<()> {
 }
 
 fn close_all(root: &Path, last: &Path) -> io::Result<()> {
-    // At once: nobody else passes it from now on, however much there is in it.
+    // First, so that others lose access at once.
     close(root)?;
     if !is_open(last)? {
         return Ok(());
     }
-    tracing::info!(path = %root.display(), "taking stored files from other users' eyes");
+    tracing::info!(path = %root.display(), "making stored files private");
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         let entries = match fs::read_dir(folder) {
-            // Removed meanwhile, as generations and uploads are.
+            // A generation or an upload that was removed meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             entries => entries?,
         };

@@ -239,7 +239,7 @@ fn thinking(reasoning: Reasoning, settings: &AnthropicModel) -> (Option<Value>, 
 }
 
 /// Whether the model may think. It shows a summary of that at most, and nothing with `display:
-/// omitted`, while all of it is billed. Models that have a setting think unless they are told not to.
+/// omitted`, while all of it is billed. Models that have the setting think unless it is disabled.
 pub fn may_think(call: &TextCall, settings: &AnthropicModel) -> bool {
     let sent: Option<Value> = match &call.original {
         Some(original) => original

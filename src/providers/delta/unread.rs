@@ -1,14 +1,17 @@
 //! The pieces of a stream that its client has not read.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::{
-    domain::conversation::{Delta, Part, ReasoningField, Visibility},
+    domain::conversation::{Delta, Part, ReasoningField, Visibility, choices},
     memory::{self, Reservation},
 };
 
@@ -74,9 +77,9 @@ pub struct Deltas {
     unread: Arc<Unread>,
     visibility: Visibility,
     /// All pieces that were read.
-    read: Read,
+    read: Progress,
     /// Those of them that the caller is sent.
-    visible: Read,
+    visible: Progress,
 }
 
 impl Deltas {
@@ -89,8 +92,8 @@ impl Deltas {
             receiver,
             unread,
             visibility,
-            read: Read::default(),
-            visible: Read::default(),
+            read: Progress::default(),
+            visible: Progress::default(),
         }
     }
 
@@ -120,7 +123,7 @@ impl Deltas {
     fn note(&mut self, piece: &Delta) {
         self.unread.remove(piece);
         self.read.add(piece);
-        if self.visibility.shows(piece) {
+        if piece.choice().is_some() || self.visibility.shows(piece) {
             self.visible.add(piece);
         }
     }
@@ -143,7 +146,7 @@ impl Deltas {
     /// As [`Self::rest`] of a client that is sent texts only.
     pub fn rest_of_text<'a>(&self, text: &'a str) -> Option<&'a str> {
         let is_complete = !self.unread.has_overflowed.load(Ordering::Acquire);
-        let rest = text.get(self.read.all_text..).filter(|_| !is_complete);
+        let rest = text.get(self.read.all_text()..).filter(|_| !is_complete);
         rest.filter(|rest| !rest.is_empty())
     }
 
@@ -154,7 +157,41 @@ impl Deltas {
     }
 }
 
-/// How much of an answer was read, in the parts that [`Delta::add_to`] makes of the pieces.
+/// How much of each choice was read.
+#[derive(Debug, Default)]
+struct Progress {
+    choices: BTreeMap<u32, Read>,
+    /// The choice of the last piece.
+    current: u32,
+}
+
+impl Progress {
+    fn add(&mut self, piece: &Delta) {
+        match piece.choice() {
+            Some(choice) => self.current = choice.index,
+            None => self.choices.entry(self.current).or_default().add(piece),
+        }
+    }
+
+    /// Bytes of all texts of an answer with one choice.
+    fn all_text(&self) -> usize {
+        self.choices.get(&0).map_or(0, |read| read.all_text)
+    }
+
+    fn rest(&self, answer: &[Part]) -> Vec<Delta> {
+        let is_marked = answer.iter().any(|part| part.choice().is_some());
+        let unread = Read::default();
+        let rest = choices(answer).into_iter().flat_map(|(choice, parts)| {
+            let rest = self.choices.get(&choice.index).unwrap_or(&unread);
+            let rest = rest.rest(parts);
+            let marker = (is_marked && !rest.is_empty()).then(|| Delta::from(choice));
+            marker.into_iter().chain(rest)
+        });
+        rest.collect()
+    }
+}
+
+/// How much of a choice was read, in the parts that [`Delta::add_to`] makes of the pieces.
 #[derive(Debug, Default)]
 struct Read {
     /// Bytes of all texts.
@@ -302,7 +339,7 @@ mod tests {
             let mut answer = Vec::new();
             add(&mut answer, &pieces);
             let known = &pieces[..read.min(pieces.len())];
-            let mut progress = Read::default();
+            let mut progress = Progress::default();
             for piece in known {
                 progress.add(piece);
             }

@@ -2,7 +2,7 @@
 //! list of fields, sometimes it is a bare string.
 //!
 //! Source: elevenlabs/elevenlabs-docs `developer-guides/error-messages.mdx`. Newer bodies may
-//! have `code` and `type` beside `status`.
+//! have `code` and `type` in addition to `status`.
 
 use serde_json::Value;
 

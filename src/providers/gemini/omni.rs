@@ -189,11 +189,9 @@ impl VideoProvider for GeminiOmni {
             timeout: self.timeout,
         };
         let answer = self.http.post_json(post).await?;
-        if !answer.head().is_success() {
-            let (head, body) = answer.error_json().await;
-            let error_info = errors::error_info(body.as_ref());
-            return Err(classify::answered(&self.name, &head, &error_info));
-        }
+        let answer = answer
+            .error_for_status(&self.name, errors::error_info)
+            .await?;
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
         if errors::is_error(&root) {

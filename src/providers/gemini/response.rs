@@ -203,7 +203,7 @@ pub fn is_policy(reason: &str) -> bool {
 }
 
 /// Thoughts are billed as output and not included in the candidates' count. Zero counts are
-/// omitted, so a missing one means zero beside a prompt count, unless there is text.
+/// omitted, so a missing one means zero if there is a prompt count, unless there is text.
 fn reported(usage: &Map<String, Value>, no_text: bool) -> TokenCounts {
     let field = |name: &str| usage.get(name).filter(|value| !value.is_null());
     let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).and_then(|(a, b)| a.checked_add(b));

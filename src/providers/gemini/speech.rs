@@ -216,11 +216,9 @@ impl SpeechProvider for GeminiSpeech {
             timeout: self.timeout,
         };
         let answer = self.http.post_json(post).await?;
-        if !answer.head().is_success() {
-            let (head, body) = answer.error_json().await;
-            let error_info = errors::error_info(body.as_ref());
-            return Err(classify::answered(&self.name, &head, &error_info));
-        }
+        let answer = answer
+            .error_for_status(&self.name, errors::error_info)
+            .await?;
         let (provider, model) = (self.name.clone(), call.model.clone());
         let read = move |head: &Head, root| read(&provider, &model, head, &root);
         answer.json_files(BODY_CAP, read).await

@@ -188,7 +188,8 @@ impl Calls {
 
     fn wait(&mut self, bytes: usize, answer: &AnswerBuilder<'_>) -> Result<(), ProviderError> {
         self.waiting += bytes;
-        if self.waiting > TEXT_CAP {
+        // All choices together have the cap of an answer.
+        if self.waiting > TEXT_CAP / answer.choices() as usize {
             return Err(answer.head.failed("text over the cap"));
         }
         Ok(())

@@ -250,11 +250,9 @@ impl ImageProvider for OpenAiImages {
             let posting = self.http.post_form(url, headers, form, self.timeout);
             posting.await?
         };
-        if !answer.head().is_success() {
-            let (head, body) = answer.error_json().await;
-            let error_info = errors::error_info(body.as_ref());
-            return Err(classify::answered(&self.name, &head, &error_info));
-        }
+        let answer = answer
+            .error_for_status(&self.name, errors::error_info)
+            .await?;
         let (provider, most) = (self.name.clone(), call.n as usize);
         let read = move |head: &Head, root| read(&provider, most, head, root);
         answer.json_files(IMAGES_BODY_CAP, read).await

@@ -11,7 +11,7 @@ use crate::domain::conversation::{
 };
 
 /// The name of a schema that has none.
-pub(super) const SCHEMA_NAME: &str = "answer";
+const SCHEMA_NAME: &str = "answer";
 
 #[derive(Serialize)]
 pub struct WireMessage<'a> {
@@ -110,7 +110,7 @@ pub fn messages<'a>(
     all
 }
 
-/// The result of a tool is a message of its own. Nothing tells of a failure but the text.
+/// The result of a tool is a message of its own. Only its text can report a failure.
 fn result(part: &Part) -> Option<WireMessage<'_>> {
     let Part::ToolResult(ToolResult {
         call_id,
@@ -250,23 +250,24 @@ pub struct WireSchema<'a> {
     strict: Option<bool>,
 }
 
+impl<'a> From<&'a Schema> for WireSchema<'a> {
+    fn from(schema: &'a Schema) -> Self {
+        Self {
+            name: schema.name.as_deref().unwrap_or(SCHEMA_NAME),
+            description: schema.description.as_deref(),
+            schema: &schema.schema,
+            strict: schema.strict,
+        }
+    }
+}
+
 /// `None`: the default.
 pub fn format(format: &Format) -> Option<WireFormat<'_>> {
     match format {
         Format::Text => None,
         Format::JsonObject => Some(WireFormat::JsonObject),
-        Format::Schema(Schema {
-            name,
-            description,
-            schema,
-            strict,
-        }) => Some(WireFormat::JsonSchema {
-            json_schema: WireSchema {
-                name: name.as_deref().unwrap_or(SCHEMA_NAME),
-                description: description.as_deref(),
-                schema,
-                strict: *strict,
-            },
+        Format::Schema(schema) => Some(WireFormat::JsonSchema {
+            json_schema: schema.into(),
         }),
     }
 }

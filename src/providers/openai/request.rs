@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{
     super::{ProviderError, TextCall, http::RequestJson},
     message::{self, WireFormat, WireMessage, WireTool},
+    responses,
 };
 use crate::domain::{
     catalogue::Dialogue,
@@ -225,11 +226,19 @@ pub fn json(
         return RequestJson::of_members(&passed(members, call, settings, streaming));
     }
     let conversation = call.conversation.get();
-    let body = body(call, &conversation, settings, streaming);
-    RequestJson::sharing(&body, &conversation.buffers())
+    let buffers = conversation.buffers();
+    match settings.api {
+        Api::Chat => {
+            RequestJson::sharing(&body(call, &conversation, settings, streaming), &buffers)
+        }
+        Api::Responses => {
+            let body = responses::request::body(call, &conversation, settings, streaming);
+            RequestJson::sharing(&body, &buffers)
+        }
+    }
 }
 
-/// The caller's body with our model and limit, at the price that is held, and with its usage.
+/// The caller's body with our model, limit and service tier, with its usage, and not stored.
 fn passed(
     mut members: Members,
     call: &TextCall,
@@ -237,17 +246,21 @@ fn passed(
     streaming: bool,
 ) -> Members {
     members.set("model", &call.model);
+    let is_chat = settings.api == Api::Chat;
     let (field, other) = match settings.token_field {
-        TokenField::MaxTokens => ("max_tokens", "max_completion_tokens"),
-        TokenField::MaxCompletionTokens => ("max_completion_tokens", "max_tokens"),
+        _ if !is_chat => ("max_output_tokens", None),
+        TokenField::MaxTokens => ("max_tokens", Some("max_completion_tokens")),
+        TokenField::MaxCompletionTokens => ("max_completion_tokens", Some("max_tokens")),
     };
-    members.remove(other);
+    if let Some(other) = other {
+        members.remove(other);
+    }
     members.set(field, &call.max_tokens);
     if let Some(tier) = &settings.service_tier {
         members.set("service_tier", tier);
     }
-    // Only OpenAI knows it, as the padding below.
-    if settings.no_obfuscation {
+    // Of the servers with Chat Completions only OpenAI knows it, like the padding below.
+    if !is_chat || settings.no_obfuscation {
         members.set("store", &false);
     }
     if !streaming {
@@ -256,13 +269,16 @@ fn passed(
         return members;
     }
     members.set("stream", &true);
+    if !is_chat && !settings.no_obfuscation {
+        return members;
+    }
     let given = members
         .get("stream_options")
         .and_then(|options| Members::parse(options).ok());
     let mut options = given.unwrap_or_default();
-    if settings.stream_usage {
+    if is_chat && settings.stream_usage {
         options.set("include_usage", &true);
-    } else {
+    } else if is_chat {
         options.remove("include_usage");
     }
     if settings.no_obfuscation {

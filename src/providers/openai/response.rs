@@ -5,6 +5,8 @@
 //! truncated stream, an unknown reason of the end, and a refusal before any text are failures. Source: openai 3.51.0 (`PyPI`)
 //! `chat_completion.py`, `chat_completion_chunk.py`, `completion_usage.py`.
 
+use std::mem::take;
+
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -19,7 +21,7 @@ use super::{
     errors, usage,
 };
 use crate::domain::{
-    conversation::{Delta, ReasoningField, Stop},
+    conversation::{Delta, ReasoningField, Stop, ended},
     usage::TokenCounts,
 };
 
@@ -34,19 +36,31 @@ enum Place {
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
-    stop: Option<Stop>,
     usage: Map<String, Value>,
+    /// As many as were asked for.
+    choices: Vec<Choice>,
+    /// Whether the stream said that it is complete.
+    is_done: bool,
+}
+
+#[derive(Debug, Default)]
+struct Choice {
+    stop: Option<Stop>,
+    is_refused: bool,
+    /// Whether any of it has come.
+    is_begun: bool,
     /// The calls of a stream.
     calls: Calls,
 }
 
 impl<'a> TextParser<'a> for ResponseParser<'a> {
     fn new(answer: AnswerBuilder<'a>) -> Self {
+        let choices = (0..answer.choices()).map(|_| Choice::default()).collect();
         Self {
             answer,
-            stop: None,
             usage: Map::new(),
-            calls: Calls::default(),
+            choices,
+            is_done: false,
         }
     }
 
@@ -60,6 +74,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
 
     fn event(&mut self, event: &Event) -> Result<bool, ProviderError> {
         if event.data.trim() == "[DONE]" {
+            self.is_done = true;
             return Ok(true);
         }
         let root = self.answer.json(event)?;
@@ -71,13 +86,43 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     }
 
     fn end(mut self, streamed: bool) -> Result<TextAnswer, ProviderError> {
-        if streamed && self.stop.is_none() {
+        let choices = (0..).zip(take(&mut self.choices));
+        let mut choices: Vec<(u32, Choice)> = choices.collect();
+        // A server that ignores `n` sends one choice. The caller has read it, so it is charged.
+        if streamed && self.is_done && self.answer.has_delivered() {
+            choices.retain(|(_, choice)| choice.is_begun);
+        }
+        if streamed && choices.iter().any(|(_, choice)| choice.stop.is_none()) {
             return Err(self.answer.head.failed("stream was cut"));
         }
-        // Some compatible servers leave the reason out of a whole answer.
-        let stop = self.stop.unwrap_or_default();
-        self.calls.end(&mut self.answer)?;
-        self.answer.finish(usage::counts(&self.usage), stop)
+        if choices.iter().any(|(_, choice)| !choice.is_begun) {
+            return Err(self.answer.head.failed("fewer choices than requested"));
+        }
+        let mut stops = Vec::new();
+        for (at, mut choice) in choices {
+            self.enter(at);
+            choice.calls.end(&mut self.answer)?;
+            let stop = match choice.stop {
+                _ if choice.is_refused => Stop::ContentFilter,
+                // Some compatible servers leave the reason out of a whole answer.
+                stop => stop.unwrap_or_default(),
+            };
+            stops.push((at, stop));
+        }
+        let counts = usage::counts(&self.usage);
+        let (_, first) = stops.first().cloned().unwrap_or_default();
+        if self.answer.choices() == 1 {
+            return self.answer.finish(counts, first);
+        }
+        let is_refused = stops.iter().all(|(_, stop)| *stop == Stop::ContentFilter);
+        if is_refused && self.answer.is_empty() && !self.answer.has_delivered() {
+            return Err(self.answer.head.refused(None));
+        }
+        let answer = self.answer.finish(counts, first)?;
+        Ok(TextAnswer {
+            parts: ended(&answer.parts, stops),
+            ..answer
+        })
     }
 }
 
@@ -108,16 +153,29 @@ impl ResponseParser<'_> {
             return Err(self.answer.head.failed("answer is no object"));
         };
         self.answer.identify(fields.get("id"), fields.get("model"));
-        let choice = match fields.get("choices") {
-            None | Some(Value::Null) => None,
-            Some(Value::Array(choices)) => choices.first(),
+        let choices = match fields.get("choices") {
+            None | Some(Value::Null) => &[][..],
+            Some(Value::Array(choices)) => choices,
             Some(_) => return Err(self.answer.head.failed("choices are no array")),
         };
-        match choice {
-            // The usage chunk has no choices.
-            None if place == Place::Delta => {}
-            None => return Err(self.answer.head.failed("no choices")),
-            Some(choice) => self.choice(choice, place)?,
+        // The usage chunk has no choices.
+        if choices.is_empty() && place == Place::Message {
+            return Err(self.answer.head.failed("no choices"));
+        }
+        // If one choice was requested, the first is used, whatever its index.
+        let is_one = self.choices.len() == 1;
+        let read = if is_one { 1 } else { choices.len() };
+        for (at, choice) in choices.iter().take(read).enumerate() {
+            let index = choice.get("index").filter(|_| !is_one);
+            let index = index.map_or(Some(at as u64), Value::as_u64);
+            let index = index.and_then(|index| usize::try_from(index).ok());
+            match index.filter(|&index| index < self.choices.len()) {
+                Some(index) if place == Place::Message && self.choices[index].is_begun => {
+                    return Err(self.answer.head.failed("a choice came twice"));
+                }
+                Some(index) => self.choice(index, choice, place)?,
+                None => return Err(self.answer.head.failed("a choice that was not requested")),
+            }
         }
         let counts = usage::find(root).map(|usage| self.count(usage));
         self.answer.note(counts);
@@ -135,15 +193,22 @@ impl ResponseParser<'_> {
         }
     }
 
-    fn choice(&mut self, choice: &Value, place: Place) -> Result<(), ProviderError> {
-        // Beside text, too: OpenRouter.
+    /// Pieces that follow are of this choice, if there are several.
+    fn enter(&mut self, at: u32) {
+        if self.answer.choices() > 1 {
+            self.answer.enter(at);
+        }
+    }
+
+    fn choice(&mut self, at: usize, choice: &Value, place: Place) -> Result<(), ProviderError> {
+        // OpenRouter sends it together with text.
         if errors::is_error(choice) {
             return Err(self.answer.error(&errors::error_info(Some(choice))));
         }
         match choice.get("finish_reason") {
             None | Some(Value::Null) => {}
             Some(Value::String(reason)) if reason.is_empty() => {}
-            reason => self.finish(reason.and_then(Value::as_str))?,
+            reason => self.finish(at, reason.and_then(Value::as_str))?,
         }
         let body = match place {
             Place::Message => choice.get("message"),
@@ -154,30 +219,31 @@ impl ResponseParser<'_> {
             None | Some(Value::Null) if place == Place::Delta => return Ok(()),
             _ => return Err(self.answer.head.failed("choice without a message")),
         };
+        self.enter(u32::try_from(at).unwrap_or_default());
+        self.choices[at].is_begun = true;
         // Text in `refusal` instead of the content: the model declined.
         let refusal = body.get("refusal").and_then(Value::as_str);
         if refusal.is_some_and(|text| !text.is_empty()) {
-            let refused = self.answer.head.refused(None);
-            self.answer.end_early(Stop::ContentFilter, refused)?;
+            self.refused(at, None)?;
         }
         for field in ReasoningField::ALL {
             // Some servers report the same in both.
             if let Some(text) = body.get(field.as_str()).and_then(Value::as_str)
                 && !text.is_empty()
             {
-                self.push(Delta::Reasoning(field, text.to_owned()))?;
+                self.push(at, Delta::Reasoning(field, text.to_owned()))?;
                 break;
             }
         }
         match body.get("content") {
             None | Some(Value::Null) => {}
-            Some(Value::String(text)) => self.push(Delta::Text(text.clone()))?,
+            Some(Value::String(text)) => self.push(at, Delta::Text(text.clone()))?,
             // Mistral's reasoning models answer in parts; those of type `text` are visible.
             Some(Value::Array(parts)) => {
                 for part in parts {
                     if part.get("type").and_then(Value::as_str) == Some("text") {
                         let text = part.get("text").and_then(Value::as_str);
-                        self.push(Delta::Text(text.unwrap_or_default().to_owned()))?;
+                        self.push(at, Delta::Text(text.unwrap_or_default().to_owned()))?;
                     }
                 }
             }
@@ -187,7 +253,7 @@ impl ResponseParser<'_> {
             None | Some(Value::Null) => {}
             Some(Value::Array(calls)) => {
                 for call in calls {
-                    self.call(call, place)?;
+                    self.call(at, call, place)?;
                 }
             }
             Some(_) => return Err(self.answer.head.failed("tool calls are no array")),
@@ -195,30 +261,44 @@ impl ResponseParser<'_> {
         match body.get("function_call") {
             None | Some(Value::Null) => Ok(()),
             // The older form of a single call.
-            Some(function) => self.call(&json!({"index": 0, "function": function}), place),
+            Some(function) => {
+                let call = json!({"index": 0, "function": function});
+                self.call(at, &call, place)
+            }
         }
     }
 
     /// Reads the reason of the end. Only those of [`stop_of`] are no failure.
-    fn finish(&mut self, reason: Option<&str>) -> Result<(), ProviderError> {
+    fn finish(&mut self, at: usize, reason: Option<&str>) -> Result<(), ProviderError> {
         let Some(stop) = reason.and_then(stop_of) else {
             return Err(self.answer.head.failed("generation ended in an error"));
         };
         if stop == Stop::ContentFilter {
-            let refused = self.answer.head.refused(reason);
-            self.answer.end_early(Stop::ContentFilter, refused)?;
+            self.refused(at, reason)?;
         }
-        self.stop = Some(stop);
+        let choice = &mut self.choices[at];
+        choice.is_begun = true;
+        choice.stop = Some(stop);
         Ok(())
     }
 
-    fn push(&mut self, piece: Delta) -> Result<(), ProviderError> {
-        self.calls.push(piece, &mut self.answer)
+    /// Ends the answer, or only this choice if several were requested.
+    fn refused(&mut self, at: usize, reason: Option<&str>) -> Result<(), ProviderError> {
+        if self.choices.len() > 1 {
+            self.choices[at].is_refused = true;
+            return Ok(());
+        }
+        let refused = self.answer.head.refused(reason);
+        self.answer.end_early(Stop::ContentFilter, refused)
     }
 
-    fn call(&mut self, call: &Value, place: Place) -> Result<(), ProviderError> {
+    fn push(&mut self, at: usize, piece: Delta) -> Result<(), ProviderError> {
+        self.choices[at].calls.push(piece, &mut self.answer)
+    }
+
+    fn call(&mut self, at: usize, call: &Value, place: Place) -> Result<(), ProviderError> {
         match place {
-            Place::Delta => self.calls.read(call, &mut self.answer),
+            Place::Delta => self.choices[at].calls.read(call, &mut self.answer),
             Place::Message => {
                 let call = calls::whole(call).map_err(|detail| self.answer.head.failed(detail))?;
                 self.answer.call(call)

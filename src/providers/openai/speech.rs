@@ -19,7 +19,6 @@ use super::{
         http::{
             HttpClient, JsonPost, RequestJson, SPEECH_CAP, SetupError,
             base_url::{VersionPath, endpoint},
-            classify,
         },
         setup::Setup,
     },
@@ -119,11 +118,9 @@ impl OpenAiSpeech {
             timeout: self.timeout,
         };
         let answer = self.http.post_json(post).await?;
-        if !answer.head().is_success() {
-            let (head, body) = answer.error_json().await;
-            let error_info = errors::error_info(body.as_ref());
-            return Err(classify::answered(&self.name, &head, &error_info));
-        }
+        let answer = answer
+            .error_for_status(&self.name, errors::error_info)
+            .await?;
         let request_id = answer.head().request_id.clone();
         Ok((answer.file(cap).await?, request_id))
     }

@@ -11,7 +11,7 @@ use image::{
 
 use crate::{
     domain::request::InputRole,
-    providers::{InputPicture, picture::of_role},
+    providers::{InputPicture, ProviderError, picture::of_role},
 };
 
 /// Memory for decoding: 40 million pixels of RGBA, and some more.
@@ -47,14 +47,19 @@ pub(super) fn edited(inputs: &[InputPicture], mut drawn: RgbImage) -> Result<Rgb
     Ok(drawn)
 }
 
-/// What a video of these inputs begins with: the first frame, with the others as small pictures.
-pub(super) fn opening(inputs: &[InputPicture], size: (u32, u32)) -> Result<RgbImage, ImageError> {
+/// What a video begins with: its first frame, or else `drawn`, with the other inputs as small
+/// pictures.
+pub(super) fn opening(inputs: &[InputPicture], drawn: RgbImage) -> Result<RgbImage, ImageError> {
     let mut opening = match of_role(inputs, InputRole::FirstFrame).next() {
-        Some(first) => filling(first, size)?.into_rgb8(),
-        None => RgbImage::new(size.0, size.1),
+        Some(first) => filling(first, drawn.dimensions())?.into_rgb8(),
+        None => drawn,
     };
     add_small(inputs, &mut opening)?;
     Ok(opening)
+}
+
+pub(super) fn undecodable(_: ImageError) -> ProviderError {
+    ProviderError::rejected("an input cannot be decoded")
 }
 
 /// Adds references and the last frame at the lower edge.

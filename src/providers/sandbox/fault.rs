@@ -1,12 +1,12 @@
-//! What a prompt can request, like test card numbers: `[[fail]]`, `[[reject]]`, `[[timeout]]`,
-//! `[[rate_limit]]`, `[[slow:SECONDS]]`, and of a text `[[cached:TOKENS]]`, `[[tool]]` and
-//! `[[tool:NAME]]`, anywhere in it.
+//! Markers with which a prompt requests faults, like test card numbers: `[[fail]]`, `[[reject]]`,
+//! `[[timeout]]`, `[[rate_limit]]`, `[[slow:SECONDS]]`, and for text `[[cached:TOKENS]]`,
+//! `[[tool]]` and `[[tool:NAME]]`, anywhere in it.
 
 use std::time::Duration;
 
 use super::super::{ProviderError, ProviderErrorKind};
 
-/// Longest `[[slow:SECONDS]]`.
+/// Maximum of `[[slow:SECONDS]]`.
 const SLOWEST_SECONDS: f64 = 600.0;
 /// The duration of a simulated timeout, short enough for tests.
 const TIMEOUT_WAIT: Duration = Duration::from_millis(200);
@@ -28,11 +28,11 @@ pub enum Fault {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Faults {
     pub fault: Option<Fault>,
-    /// Wait before everything else, 0 to 600 s.
+    /// Delay before anything else, 0 to 600 s.
     pub slow: Duration,
-    /// Input tokens that are said to come from a cache.
+    /// Input tokens reported as cached.
     pub cached: Option<u64>,
-    /// Functions that are to be called, by their names; an empty one: any.
+    /// Names of functions to call; an empty one: any function.
     pub tools: Vec<String>,
     /// The prompt without its markers.
     pub rest: String,
@@ -57,6 +57,17 @@ impl Faults {
         }
         found.rest.push_str(tail);
         found
+    }
+
+    /// Waits, then fails if the prompt requests it.
+    pub async fn happen(&self) -> Result<(), ProviderError> {
+        if !self.slow.is_zero() {
+            tokio::time::sleep(self.slow).await;
+        }
+        match self.fault {
+            Some(fault) => Err(fault.happen().await),
+            None => Ok(()),
+        }
     }
 
     fn take(&mut self, word: &str) -> bool {
@@ -100,7 +111,7 @@ impl Fault {
         matches!(self, Self::Fail | Self::Timeout)
     }
 
-    /// The error, after the time that its kind takes.
+    /// Waits as long as this fault takes, and returns its error.
     pub async fn happen(self) -> ProviderError {
         match self {
             Self::Fail => ProviderError::new(ProviderErrorKind::Failed, "sandbox fault: fail"),

@@ -1,155 +1,135 @@
-//! Makes an MP4 (H.264 baseline, 4:2:0, the index in front) of moving waves.
+//! Makes an MP4 that begins with a given picture and moves it from side to side.
 //!
-//! The animation is a loop of four seconds; only one is encoded, and the file repeats it. Each
-//! repetition begins with a key frame.
-
-use std::num::NonZeroU32;
+//! It needs no encoder: H.264 can store a picture as it is (macroblocks of the type `I_PCM`), and
+//! can show it shifted in a few bits per macroblock (ITU-T H.264, 7.3). The file therefore begins
+//! with exactly the given pixels, which a prepared file could not.
 
 use bytes::Bytes;
-use image::RgbImage;
-use openh264::{
-    OpenH264API,
-    encoder::{
-        Complexity, Encoder, EncoderConfig, FrameRate, Profile, RateControlMode, UsageType,
-        VuiConfig,
-    },
-    formats::YUVSlices,
-};
-use shiguredo_mp4::{
-    TrackKind,
-    bitstream::h264::{
-        H264NalUnitType, H264SampleEntryConfig, LengthSize, build_avc1_box_from_annexb,
-        parse_annexb_nal_units,
-    },
-    boxes::SampleEntry,
-    mux::{Mp4FileMuxer, Mp4FileMuxerOptions, MuxError, Sample, estimate_maximum_moov_box_size},
-};
-use tokio_util::sync::CancellationToken;
-
-use super::{
-    art::{Field, Mood, palette},
-    edit::opening,
-    seed::{Seed, broken},
-};
-use crate::providers::{ProviderError, VideoCall};
+use image::{Rgb, RgbImage};
 
 /// Frames per second.
 const RATE: u32 = 24;
-/// Frames of the loop.
+/// Frames from one key frame to the next.
 const PERIOD: u32 = 4 * RATE;
-/// The short side, in pixels, where the long one allows it. Small, because debug builds draw too.
+/// The short side of a film, in pixels, unless the long side would exceed [`LONG_SIDE`].
 const SHORT_SIDE: u32 = 180;
-/// The longest long side.
 const LONG_SIDE: u32 = 640;
-/// The shortest short side: less than a macroblock is too small for some decoders.
+/// Less than a macroblock is too small for some decoders.
 const LEAST_SIDE: u32 = 16;
 
-pub(super) fn make(
-    call: &VideoCall,
-    prompt: &str,
-    abandoned: &CancellationToken,
-) -> Result<Bytes, ProviderError> {
-    let size = size(call.ratio);
-    let total = call.duration.max(1).saturating_mul(RATE);
-    let seed = Seed::of(&[call.model.as_bytes(), prompt.as_bytes()]);
-    let opening = if call.inputs.is_empty() {
-        None
-    } else {
-        // Frames are drawn at half the size.
-        let opening = opening(&call.inputs, (size.0 / 2, size.1 / 2));
-        Some(opening.map_err(|_| ProviderError::rejected("an input cannot be decoded"))?)
-    };
-    let frames = encode(&seed, size, total.min(PERIOD), opening.as_ref(), abandoned);
-    let frames = frames.map_err(|error| broken(&error))?;
-    mux(&frames, total).map_err(|error| broken(&error))
-}
-
-/// Width and height of `ratio`, both even.
-fn size(ratio: (u32, u32)) -> (u32, u32) {
-    let (width, height) = (ratio.0.max(1), ratio.1.max(1));
+/// The size of a film of this ratio; both sides are even.
+pub(super) fn size((width, height): (u32, u32)) -> (u32, u32) {
+    let (width, height) = (u64::from(width.max(1)), u64::from(height.max(1)));
     let (more, less) = (width.max(height), width.min(height));
-    let even = |side: u64| u32::try_from(side.div_ceil(2) * 2).unwrap_or(LONG_SIDE);
-    let share =
-        |of: u32, part: u32, whole: u32| even(u64::from(of) * u64::from(part) / u64::from(whole));
-    let long = share(SHORT_SIDE, more, less);
-    let (long, short) = if long <= LONG_SIDE {
-        (long, SHORT_SIDE)
-    } else {
-        (LONG_SIDE, share(LONG_SIDE, less, more).max(LEAST_SIDE))
+    let long = (u64::from(SHORT_SIDE) * more / less).min(LONG_SIDE.into());
+    let side = |part| {
+        let pixels = u32::try_from(long * part / more).unwrap_or(LONG_SIDE);
+        pixels.max(LEAST_SIDE).next_multiple_of(2)
     };
-    if width >= height {
-        (long, short)
-    } else {
-        (short, long)
-    }
+    (side(width), side(height))
 }
 
-/// `count` frames, those of the first second as `opening`, the first a key frame, each as an Annex B access unit; fewer once cancelled.
-pub(super) fn encode(
-    seed: &Seed,
-    size: (u32, u32),
-    count: u32,
-    opening: Option<&RgbImage>,
-    abandoned: &CancellationToken,
-) -> Result<Vec<Vec<u8>>, openh264::Error> {
-    // Drawn at half the size, at which chroma is stored; luma is doubled.
-    let (width, height) = (size.0 / 2, size.1 / 2);
-    let (columns, rows) = (
-        usize::try_from(width).unwrap_or_default(),
-        usize::try_from(height).unwrap_or_default(),
+/// An MP4 of `picture`, whose sides are even, with the index in front.
+pub(super) fn make(picture: &RgbImage, seconds: u32) -> Bytes {
+    let (columns, rows) = (picture.width().div_ceil(16), picture.height().div_ceil(16));
+    let units: Vec<Vec<u8>> = (0..PERIOD)
+        .map(|frame| match frame {
+            0 => key_frame(picture),
+            _ => shifted_frame(frame, columns * rows),
+        })
+        .map(|unit| [&length(unit.len())[..], &unit].concat())
+        .collect();
+    let count = (seconds * RATE) as usize;
+    let samples = || units.iter().cycle().take(count);
+    let sizes: Vec<u32> = samples().map(|unit| word(unit.len())).collect();
+    let start = boxed(*b"ftyp", &[b"isom\0\0\x02\0isomavc1"]);
+    // The position of the samples does not change the index's size.
+    let offset = start.len() + index(picture, &sizes, 0).len() + 8;
+    let mut file = start;
+    file.extend(index(picture, &sizes, word(offset)));
+    file.extend(length(8 + samples().map(Vec::len).sum::<usize>()));
+    file.extend(b"mdat");
+    samples().for_each(|unit| file.extend(unit));
+    file.into()
+}
+
+/// The sequence parameter set: baseline profile, level 3, one reference frame, cropped to the size.
+fn sequence_parameters(picture: &RgbImage) -> Vec<u8> {
+    let (columns, rows) = (picture.width().div_ceil(16), picture.height().div_ceil(16));
+    let crop = |blocks, pixels| code((blocks * 16 - pixels) / 2);
+    let bits = format!(
+        "1{}{}{}{}0{}{}1111{}1{}01",
+        code(0),
+        code(0),
+        code(5),
+        code(1),
+        code(columns - 1),
+        code(rows - 1),
+        crop(columns, picture.width()),
+        crop(rows, picture.height()),
     );
-    let field = Field::new(seed, (width, height), 3, PERIOD);
-    let colours = palette(seed, Mood::Plain).map(yuv);
-    let config = EncoderConfig::new()
-        .profile(Profile::Baseline)
-        .usage_type(UsageType::CameraVideoRealTime)
-        .max_frame_rate(FrameRate::from_hz(24.0))
-        .rate_control_mode(RateControlMode::Off)
-        .complexity(Complexity::Low)
-        .skip_frames(false)
-        .scene_change_detect(false)
-        .num_threads(1)
-        .vui(VuiConfig::bt601());
-    let mut encoder = Encoder::with_api_config(OpenH264API::from_source(), config)?;
-    let mut y_plane = vec![0; columns * rows * 4];
-    let mut u_plane = vec![0; columns * rows];
-    let mut v_plane = u_plane.clone();
-    let (mut sums, mut indices) = (Vec::new(), vec![0; columns]);
-    let mut frames = Vec::new();
-    for frame in (0..count).take_while(|_| !abandoned.is_cancelled()) {
-        let chroma = u_plane
-            .chunks_exact_mut(columns)
-            .zip(v_plane.chunks_exact_mut(columns));
-        let planes = y_plane.chunks_exact_mut(columns * 4).zip(chroma);
-        for (y, (luma, (u_row, v_row))) in (0..).zip(planes) {
-            field.row(y, frame, &mut sums, &mut indices);
-            let (upper, lower) = luma.split_at_mut(columns * 2);
-            for (x, (index, ((pair, u), v))) in (0..).zip(
-                indices
-                    .iter()
-                    .zip(upper.chunks_exact_mut(2).zip(u_row).zip(v_row)),
-            ) {
-                let [bright, blue, red] = match opening.filter(|_| frame < RATE) {
-                    Some(opening) => yuv(opening.get_pixel(x, y).0),
-                    None => colours[usize::from(*index)],
-                };
-                pair.fill(bright);
-                (*u, *v) = (blue, red);
-            }
-            lower.copy_from_slice(upper);
-        }
-        let picture = YUVSlices::new(
-            (&y_plane, &u_plane, &v_plane),
-            (columns * 2, rows * 2),
-            (columns * 2, columns, columns),
-        );
-        frames.push(encoder.encode(&picture)?.to_vec());
-    }
-    Ok(frames)
+    [&[0x67, 66, 0xc0, 30][..], &pack(&bits)].concat()
 }
 
-/// ITU-R BT.601, limited range: what players assume for small videos.
-fn yuv(rgb: [u8; 3]) -> [u8; 3] {
+/// The picture parameter set: all defaults.
+const PICTURE_PARAMETERS: [u8; 4] = [0x68, 0xce, 0x38, 0x80];
+
+/// Every macroblock as its samples. None of them is 0, so that no two bytes are, and no start code
+/// needs to be escaped.
+fn key_frame(picture: &RgbImage) -> Vec<u8> {
+    // The slice header and the first macroblock's type, `I_PCM`.
+    let mut unit = vec![0x65];
+    unit.extend(pack("10001000100001000000000001000011010"));
+    let (width, height) = picture.dimensions();
+    for top in (0..height).step_by(16) {
+        for left in (0..width).step_by(16) {
+            if (top, left) != (0, 0) {
+                unit.extend([0x0d, 0x00]);
+            }
+            let mut plane = |channel: usize, step: usize| {
+                for y in (top..top + 16).step_by(step) {
+                    for x in (left..left + 16).step_by(step) {
+                        let pixel = picture.get_pixel(x.min(width - 1), y.min(height - 1));
+                        unit.push(yuv(*pixel)[channel]);
+                    }
+                }
+            };
+            plane(0, 1);
+            plane(1, 2);
+            plane(2, 2);
+        }
+    }
+    unit.push(0x80);
+    unit
+}
+
+/// The key frame, shifted by up to 12 pixels. Not a reference, so shifts do not add up.
+fn shifted_frame(frame: u32, blocks: u32) -> Vec<u8> {
+    // In quarters of a pixel; the code of a positive number is odd.
+    let shift = code(frame.min(PERIOD - frame) * 2 - 1);
+    // The other macroblocks inherit the motion of the first one.
+    let others = "11111".repeat(blocks as usize - 1);
+    let bits = format!("10011010001{:09b}00111{shift}11{others}1", frame * 2);
+    [&[0x01][..], &pack(&bits)].concat()
+}
+
+/// The Exp-Golomb code of a number, as binary digits.
+fn code(number: u32) -> String {
+    let digits = format!("{:b}", number + 1);
+    "0".repeat(digits.len() - 1) + &digits
+}
+
+/// Binary digits as bytes, the last one filled with zeros.
+fn pack(digits: &str) -> Vec<u8> {
+    let byte = |digits: &[u8]| digits.iter().fold(0, |byte, digit| byte << 1 | (digit & 1));
+    let bytes = digits.as_bytes().chunks(8);
+    bytes
+        .map(|digits| byte(digits) << (8 - digits.len()))
+        .collect()
+}
+
+/// ITU-R BT.601 in limited range, which players assume for small videos.
+fn yuv(Rgb(rgb): Rgb<u8>) -> [u8; 3] {
     let [red, green, blue] = rgb.map(i32::from);
     [
         (66 * red + 129 * green + 25 * blue + 128) / 256 + 16,
@@ -159,65 +139,79 @@ fn yuv(rgb: [u8; 3]) -> [u8; 3] {
     .map(|value| u8::try_from(value).unwrap_or(u8::MAX))
 }
 
-/// `total` frames, repeating those of `round`.
-fn mux(round: &[Vec<u8>], total: u32) -> Result<Bytes, MuxError> {
-    let head = round.first().map(Vec::as_slice).unwrap_or_default();
-    let config = H264SampleEntryConfig {
-        length_size: LengthSize::FourBytes,
-    };
-    let entry = build_avc1_box_from_annexb(head, &config)?;
-    let samples = round
-        .iter()
-        .map(|unit| slices(unit))
-        .collect::<Result<Vec<_>, _>>()?;
-    let count = usize::try_from(total).unwrap_or_default();
-    let mut muxer = Mp4FileMuxer::with_options(Mp4FileMuxerOptions {
-        reserved_moov_box_size: estimate_maximum_moov_box_size(&[count]),
-        ..Mp4FileMuxerOptions::default()
-    })?;
-    let mut file = muxer.initial_boxes_bytes().to_vec();
-    let mut entry = Some(SampleEntry::Avc1(entry));
-    for (index, sample) in samples.iter().enumerate().cycle().take(count) {
-        muxer.append_sample(&Sample {
-            track_kind: TrackKind::Video,
-            sample_entry: entry.take(),
-            keyframe: index == 0,
-            timescale: NonZeroU32::new(RATE).unwrap_or(NonZeroU32::MIN),
-            duration: 1,
-            composition_time_offset: None,
-            data_offset: u64::try_from(file.len()).unwrap_or(u64::MAX),
-            data_size: sample.len(),
-        })?;
-        file.extend_from_slice(sample);
-    }
-    for (offset, bytes) in muxer.finalize()?.offset_and_bytes_pairs() {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        if let Some(place) = file
-            .get_mut(start..)
-            .and_then(|rest| rest.get_mut(..bytes.len()))
-        {
-            place.copy_from_slice(bytes);
-        }
-    }
-    Ok(file.into())
+/// The `moov` box (ISO/IEC 14496-12) of one track with samples of these sizes from `offset` on.
+fn index(picture: &RgbImage, sizes: &[u32], offset: u32) -> Vec<u8> {
+    const MATRIX: [u32; 9] = [0x1_0000, 0, 0, 0, 0x1_0000, 0, 0, 0, 0x4000_0000];
+    let (width, height) = picture.dimensions();
+    let count = word(sizes.len());
+    let sequence = sequence_parameters(picture);
+    let sequence_length = sequence.len().to_le_bytes()[0];
+    let settings = [
+        &[1, 66, 0xc0, 30, 0xff, 0xe1, 0, sequence_length][..],
+        &sequence,
+        &[1, 0, 4],
+        &PICTURE_PARAMETERS,
+    ];
+    let settings = boxed(*b"avcC", &settings);
+    let keys: Vec<u32> = (1..=count).step_by(PERIOD as usize).collect();
+
+    let shape = width << 16 | height;
+    let entry = [0, 1, 0, 0, 0, 0, shape, 0x48_0000, 0x48_0000, 0, 0x1_0000];
+    let entry = words(&[&entry[..], &[0; 7], &[0x18]].concat());
+    let entry = boxed(*b"avc1", &[&entry, &[0xff, 0xff], &settings]);
+    let table = boxed(
+        *b"stbl",
+        &[
+            &boxed(*b"stsd", &[&words(&[0, 1]), &entry]),
+            &boxed(*b"stts", &[&words(&[0, 1, count, 1])]),
+            &boxed(*b"stsc", &[&words(&[0, 1, 1, count, 1])]),
+            &boxed(*b"stsz", &[&words(&[0, 0, count]), &words(sizes)]),
+            &boxed(*b"stco", &[&words(&[0, 1, offset])]),
+            &boxed(*b"stss", &[&words(&[0, word(keys.len())]), &words(&keys)]),
+        ],
+    );
+    let source = boxed(
+        *b"dref",
+        &[&words(&[0, 1]), &boxed(*b"url ", &[&words(&[1])])],
+    );
+    let information = boxed(
+        *b"minf",
+        &[
+            &boxed(*b"vmhd", &[&words(&[1, 0, 0])]),
+            &boxed(*b"dinf", &[&source]),
+            &table,
+        ],
+    );
+    let media = boxed(
+        *b"mdia",
+        &[
+            &boxed(*b"mdhd", &[&words(&[0, 0, 0, RATE, count, 0x55c4_0000])]),
+            &boxed(*b"hdlr", &[&words(&[0, 0]), b"vide", &[0; 13]]),
+            &information,
+        ],
+    );
+    let track = [3, 0, 0, 1, 0, count, 0, 0, 0, 0];
+    let track = words(&[&track[..], &MATRIX, &[width << 16, height << 16]].concat());
+    let track = boxed(*b"trak", &[&boxed(*b"tkhd", &[&track]), &media]);
+    let movie = [0, 0, 0, RATE, count, 0x1_0000, 0x100_0000, 0, 0];
+    let movie = words(&[&movie[..], &MATRIX, &[0; 6], &[2]].concat());
+    boxed(*b"moov", &[&boxed(*b"mvhd", &[&movie]), &track])
 }
 
-/// The slices of an access unit, each prefixed by its length. The parameter sets are in the file's
-/// index instead.
-fn slices(unit: &[u8]) -> Result<Vec<u8>, shiguredo_mp4::Error> {
-    let mut sample = Vec::with_capacity(unit.len());
-    for nal in parse_annexb_nal_units(unit)? {
-        if matches!(
-            nal.nal_unit_type,
-            H264NalUnitType::IdrSlice | H264NalUnitType::NonIdrSlice
-        ) {
-            sample.extend(
-                u32::try_from(nal.data.len())
-                    .unwrap_or_default()
-                    .to_be_bytes(),
-            );
-            sample.extend_from_slice(nal.data);
-        }
-    }
-    Ok(sample)
+fn boxed(name: [u8; 4], parts: &[&[u8]]) -> Vec<u8> {
+    let content = parts.concat();
+    [&length(content.len() + 8)[..], &name, &content].concat()
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+/// A film has a few megabytes.
+fn word(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn length(bytes: usize) -> [u8; 4] {
+    word(bytes).to_be_bytes()
 }

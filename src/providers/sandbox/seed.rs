@@ -1,10 +1,14 @@
 //! Pseudo-random choices from a digest of a call, so that the same call gets the same answer.
 
+use std::fmt::Display;
+
 use sha2::{Digest, Sha256};
-use tokio_util::sync::CancellationToken;
 use uuid::Builder;
 
-use crate::providers::{ProviderError, ProviderErrorKind};
+use crate::{
+    offload::offload,
+    providers::{ProviderError, ProviderErrorKind},
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seed([u8; 32]);
@@ -20,12 +24,12 @@ impl Seed {
         Self(hash.finalize().into())
     }
 
-    /// A choice below `bound`, the `index`-th of 32; `bound` is at least 1.
+    /// The choice number `index`, of 32 that repeat: 0 to `bound` - 1.
     pub(super) fn choice(&self, index: usize, bound: u8) -> u8 {
-        self.0[index % self.0.len()] % bound.max(1)
+        self.0[index % self.0.len()] % bound
     }
 
-    /// Four bytes from the `index`-th on.
+    /// Four choices as one number.
     pub(super) fn word(&self, index: usize) -> u32 {
         u32::from_le_bytes([0, 1, 2, 3].map(|step| self.choice(index + step, u8::MAX)))
     }
@@ -38,19 +42,14 @@ impl Seed {
     }
 }
 
-/// Runs CPU-bound `work` on a blocking thread. Its token is cancelled when this future is dropped,
-/// so that a cancelled generation or a shutdown does not leave it computing.
-pub(super) async fn away<T: Send + 'static>(
-    work: impl FnOnce(&CancellationToken) -> Result<T, ProviderError> + Send + 'static,
+/// Runs CPU-bound work on a blocking thread.
+pub(super) async fn offloaded<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ProviderError> {
-    let abandoned = CancellationToken::new();
-    let _guard = abandoned.clone().drop_guard();
-    tokio::task::spawn_blocking(move || work(&abandoned))
-        .await
-        .unwrap_or_else(|error| Err(broken(&error)))
+    offload(work).await.ok_or_else(|| failed("a panic"))
 }
 
 /// Should not happen: a library that refuses the sandbox's input.
-pub(super) fn broken(error: &dyn std::error::Error) -> ProviderError {
+pub(super) fn failed(error: impl Display) -> ProviderError {
     ProviderError::new(ProviderErrorKind::Failed, format!("sandbox: {error}"))
 }

@@ -1,39 +1,29 @@
-//! Speech of the sandbox: a hummed melody whose length follows the text.
-
-use std::time::Duration;
+//! Speech of the sandbox: a melody whose length follows the text and whose notes follow the call.
+//!
+//! The notes are prepared files, cut to length; `assets/make.sh` makes them.
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rusty_mp3::{Mp3Encoder, Mp3EncoderConfig};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Faults,
-    seed::{Seed, away, broken},
-    voice::sing,
+    seed::{Seed, offloaded},
 };
 use crate::{
     domain::request::SpeechFormat,
     providers::{ProviderError, SpeechAnswer, SpeechCall, SpeechProvider},
 };
 
+/// Six notes at 48 kbit/s and 24 kHz.
+const MP3: &[u8] = include_bytes!("assets/notes.mp3");
+/// The same notes, behind a header of 44 bytes.
+const WAV: &[u8] = include_bytes!("assets/notes.wav");
+const NOTES: u8 = 6;
 /// Characters per second at speed 1.0.
 const PACE: f64 = 15.0;
-/// The shortest file, in seconds.
-const SHORTEST: f64 = 0.3;
-/// Samples per second.
-const RATE: u32 = 24_000;
-/// Beyond this many seconds [`LONG_RATE`] is used: 10,000 characters at speed 0.25 are 44
-/// minutes, and a WAV of them at [`RATE`] would be above the limit of 100 MiB.
-const LONG: Duration = Duration::from_mins(30);
-/// Samples per second of long recordings.
-const LONG_RATE: u32 = 16_000;
-/// Of MP3, in kbit/s.
-const BITRATE: u32 = 48;
-/// Samples that are encoded between two checks for cancellation.
-const PIECE: usize = 1 << 16;
+/// The shortest and the longest file, in seconds. A longer WAV would exceed the limit of 100 MiB.
+const LENGTHS: (f64, f64) = (0.3, 1_800.0);
 
-/// The sandbox's speech adapter.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SandboxSpeech;
 
@@ -41,102 +31,54 @@ pub struct SandboxSpeech;
 impl SpeechProvider for SandboxSpeech {
     async fn generate(&self, call: &SpeechCall) -> Result<SpeechAnswer, ProviderError> {
         let faults = Faults::of(&call.text);
-        if !faults.slow.is_zero() {
-            tokio::time::sleep(faults.slow).await;
-        }
-        if let Some(fault) = faults.fault {
-            return Err(fault.happen().await);
-        }
-        let voice = Seed::of(&[call.model.as_bytes(), call.voice.as_bytes()]);
-        let request = Seed::of(&[
+        faults.happen().await?;
+        let seed = Seed::of(&[
             call.model.as_bytes(),
             call.voice.as_bytes(),
-            call.text.as_bytes(),
+            faults.rest.as_bytes(),
             &call.speed.to_le_bytes(),
         ]);
-        let (speed, format, text) = (call.speed, call.format, faults.rest);
-        let file = away(move |abandoned| speak(&text, &voice, speed, format, abandoned)).await?;
+        let request_id = Some(seed.request_id());
+        let (seconds, format) = (seconds(&faults.rest, call.speed), call.format);
+        let file = offloaded(move || play(&seed, seconds, format)).await?;
         Ok(SpeechAnswer {
             parts: vec![file],
-            request_id: Some(request.request_id()),
+            request_id,
         })
     }
 }
 
-fn speak(
-    text: &str,
-    voice: &Seed,
-    speed: f64,
-    format: SpeechFormat,
-    abandoned: &CancellationToken,
-) -> Result<Bytes, ProviderError> {
-    let length = length(text, speed);
-    let rate = if length > LONG { LONG_RATE } else { RATE };
-    let count = (length.as_nanos() * u128::from(rate) + 500_000_000) / 1_000_000_000;
-    let samples = sing(
-        text,
-        voice,
-        rate,
-        usize::try_from(count).unwrap_or_default(),
-    );
-    match format {
-        SpeechFormat::Wav => Ok(wav(&samples, rate)),
-        SpeechFormat::Mp3 => mp3(&samples, rate, abandoned).map_err(|error| broken(&error)),
-    }
-}
-
-fn length(text: &str, speed: f64) -> Duration {
+fn seconds(text: &str, speed: f64) -> f64 {
     let letters = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
-    let seconds = (f64::from(letters) / PACE / speed).max(SHORTEST);
-    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+    (f64::from(letters) / PACE / speed).clamp(LENGTHS.0, LENGTHS.1)
 }
 
-/// Ends early when cancelled.
-fn mp3(
-    samples: &[i16],
-    rate: u32,
-    abandoned: &CancellationToken,
-) -> Result<Bytes, rusty_mp3::Error> {
-    let mut encoder = Mp3Encoder::new(Mp3EncoderConfig {
-        bitrate_kbps: BITRATE,
-        vbr_quality: None,
-    });
-    let pieces = samples.chunks(PIECE);
-    for piece in pieces.take_while(|_| !abandoned.is_cancelled()) {
-        encoder.push_pcm_s16(piece, 1, rate)?;
-    }
-    encoder.finish();
-    let mut file = Vec::new();
-    loop {
-        match encoder.next_packet() {
-            Ok(packet) => file.extend_from_slice(&packet),
-            Err(rusty_mp3::Error::Again | rusty_mp3::Error::Eof) => return Ok(file.into()),
-            Err(error) => return Err(error),
+fn play(seed: &Seed, seconds: f64, format: SpeechFormat) -> Bytes {
+    // A unit is a frame of 24 ms or a sample.
+    let (header, notes, unit, units_per_second) = match format {
+        SpeechFormat::Mp3 => (&[][..], MP3, 144, 1_000.0 / 24.0),
+        SpeechFormat::Wav => {
+            let (header, notes) = WAV.split_at(44);
+            (header, notes, 2, 24_000.0)
         }
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the seconds are bounded"
+    )]
+    let length = (seconds * units_per_second).ceil() as usize * unit;
+    let note = notes.len() / usize::from(NOTES);
+    let mut file = header.to_vec();
+    for place in 0..length.div_ceil(note) {
+        let start = usize::from(seed.choice(place, NOTES)) * note;
+        file.extend(&notes[start..start + note]);
     }
-}
-
-/// 16-bit mono with a 44-byte header.
-fn wav(samples: &[i16], rate: u32) -> Bytes {
-    let bytes = u32::try_from(samples.len() * 2).unwrap_or(u32::MAX);
-    let mut file = Vec::with_capacity(samples.len() * 2 + 44);
-    file.extend_from_slice(b"RIFF");
-    file.extend_from_slice(&bytes.saturating_add(36).to_le_bytes());
-    file.extend_from_slice(b"WAVEfmt ");
-    file.extend_from_slice(&16_u32.to_le_bytes());
-    for half in [1_u16, 1] {
-        file.extend_from_slice(&half.to_le_bytes());
-    }
-    for word in [rate, rate * 2] {
-        file.extend_from_slice(&word.to_le_bytes());
-    }
-    for half in [2_u16, 16] {
-        file.extend_from_slice(&half.to_le_bytes());
-    }
-    file.extend_from_slice(b"data");
-    file.extend_from_slice(&bytes.to_le_bytes());
-    for sample in samples {
-        file.extend_from_slice(&sample.to_le_bytes());
+    file.truncate(header.len() + length);
+    if format == SpeechFormat::Wav {
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        file[4..8].copy_from_slice(&(length + 36).to_le_bytes());
+        file[40..44].copy_from_slice(&length.to_le_bytes());
     }
     file.into()
 }

@@ -1,6 +1,6 @@
 //! Text of the sandbox: the same call always gets the same few sentences.
 //!
-//! A word is a token here, and so is a piece of a call. Streaming sends word by word.
+//! A token is a word, or a piece of a tool call's arguments. Streams send word by word.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ use crate::{
 
 /// Words before `[[fail]]` and `[[timeout]]` end a stream.
 const WORDS_BEFORE_FAULT: usize = 5;
-/// Characters of a piece of a call's arguments.
+/// Characters per piece of a tool call's arguments.
 const PIECE_CHARS: usize = 8;
-/// How much of the prompt is quoted, in words and in characters.
+/// Limits of the quote from the prompt.
 const TOPIC_WORDS: usize = 12;
 const TOPIC_CHARS: usize = 100;
 
@@ -51,7 +51,6 @@ const ENDINGS: [&str; 4] = [
     "Configure a provider to replace this sandbox text with a real one.",
 ];
 
-/// The sandbox's text adapter.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SandboxText {
     word_delay: Duration,
@@ -150,7 +149,7 @@ impl TextProvider for SandboxText {
     }
 }
 
-/// Word by word. The limit may cut after any word, and an answer does not end in a space.
+/// Splits an answer into words. The limit may cut after any of them; the last one has no space.
 fn words(text: &str) -> Vec<Delta> {
     let words = text.split_inclusive(' ').enumerate().map(|(index, word)| {
         let bare = word.trim_end();
@@ -163,7 +162,7 @@ fn words(text: &str) -> Vec<Delta> {
     words.collect()
 }
 
-/// A call, and its arguments piece by piece.
+/// Splits a tool call into its start and pieces of its arguments.
 fn pieces(call: ToolCall) -> Vec<Delta> {
     let arguments: Vec<char> = call.arguments.chars().collect();
     let begin = Delta::ToolCall(ToolCall {
@@ -175,7 +174,7 @@ fn pieces(call: ToolCall) -> Vec<Delta> {
     [begin].into_iter().chain(rest).collect()
 }
 
-/// What the last message brings back from tools: their names and results.
+/// Names and results of the tools in the last message.
 fn last_result(conversation: &Conversation) -> Option<String> {
     let calls = conversation.calls();
     let parts = conversation
@@ -196,7 +195,7 @@ fn last_result(conversation: &Conversation) -> Option<String> {
     (!results.is_empty()).then(|| results.join(", "))
 }
 
-/// The images that it was shown, and of those that came with the request the sizes.
+/// A sentence about the images, with the sizes of those in the request.
 fn seen(conversation: &Conversation) -> Option<String> {
     let images = conversation.images().map(|image| match &image.source {
         ImageSource::Url(_) => "one by its URL".to_owned(),
@@ -218,13 +217,13 @@ fn seen(conversation: &Conversation) -> Option<String> {
     })
 }
 
-/// A quarter of the bytes, rounded up, and the images: close to real tokenizers, and always below
-/// the ceiling of a hold.
+/// A quarter of the bytes, rounded up, and the images: close to real tokenizers, and never above
+/// the hold's estimate.
 fn input_tokens(call: &TextCall) -> u64 {
     (call.conversation.get().bytes().div_ceil(4) + call.image_tokens) as u64
 }
 
-/// The seed of everything that may change the answer.
+/// Contains everything that may change the answer.
 fn seed(call: &TextCall) -> Seed {
     let sampling =
         [call.sampling.temperature, call.sampling.top_p].map(|v| v.map(f64::to_le_bytes));
@@ -259,7 +258,7 @@ fn seed(call: &TextCall) -> Seed {
     Seed::of(&fields)
 }
 
-/// Four to six sentences, chosen by the seed, around the first words of the prompt.
+/// Four to six sentences, chosen by the seed, that quote the start of the prompt.
 fn compose(prompt: &str, seed: &Seed) -> String {
     let topic = prompt
         .split_whitespace()

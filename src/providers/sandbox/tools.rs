@@ -1,4 +1,4 @@
-//! Calls and structured answers of the sandbox: what a JSON schema asks for, the same every time.
+//! Tool calls and structured answers of the sandbox: the same instance of a JSON schema every time.
 
 use std::cell::Cell;
 
@@ -7,16 +7,14 @@ use serde_json::{Map, Value, json};
 use super::seed::Seed;
 use crate::domain::conversation::{Conversation, Format, Function, Json, ToolCall, ToolChoice};
 
-/// Schemas within schemas that are followed; beyond, optional items are left out.
+/// Nesting of schemas. Deeper ones get no optional items.
 const MAX_DEPTH: usize = 16;
-/// Bytes of all values of an answer: a small schema can ask for any number of them. Beyond, they are
-/// null.
+/// Bytes of all values of an answer, since a small schema can require any number of them. Further
+/// values are null.
 const MAX_BYTES: usize = 1 << 20;
-/// Calls of an answer.
 const MAX_CALLS: usize = 64;
 
-/// The calls that a prompt asks for by its markers, where an empty name is of any function, or that
-/// the request forces.
+/// The calls that the prompt's markers request (an empty name: any function) or the request forces.
 pub fn calls(conversation: &Conversation, markers: &[String], seed: &Seed) -> Vec<ToolCall> {
     let tools = &conversation.tools;
     let forced = match &tools.choice {
@@ -59,7 +57,7 @@ fn call(function: &Function, at: usize, seed: &Seed, left: &Cell<usize>) -> Tool
     }
 }
 
-/// The answer in the form that is asked for, where that is no plain text.
+/// The answer in the requested format; `None` for plain text.
 pub fn structured(format: &Format, text: &str) -> Option<String> {
     match format {
         Format::Text => None,
@@ -71,15 +69,15 @@ pub fn structured(format: &Format, text: &str) -> Option<String> {
     }
 }
 
-/// A value that fits a schema: all required properties, of the right type, the first of an enum.
+/// A minimal instance of a schema: required properties only, the first value of an enum.
 fn instance(schema: &Value, left: &Cell<usize>) -> Value {
     value(schema, schema, 0, left)
 }
 
-/// Takes the value's bytes from those that are left.
+/// Subtracts the value's bytes from the rest of [`MAX_BYTES`].
 fn paid(value: Value, left: &Cell<usize>) -> Value {
     let bytes = match &value {
-        // Their members are paid.
+        // Their members are counted already.
         Value::Array(_) | Value::Object(_) => 2,
         value => value.to_string().len(),
     };
@@ -92,7 +90,7 @@ fn paid(value: Value, left: &Cell<usize>) -> Value {
     }
 }
 
-/// A value that stands in the schema.
+/// A value that the schema contains.
 fn copied(value: &Value, left: &Cell<usize>) -> Value {
     match left.get().checked_sub(value.to_string().len()) {
         Some(rest) => {
@@ -176,7 +174,7 @@ fn object(schema: &Value, left: &Cell<usize>, within: impl Fn(&Value) -> Value) 
     let names = required.into_iter().flatten().filter_map(Value::as_str);
     let properties = schema.get("properties");
     let any = json!({});
-    // Not one null for each of a million names.
+    // Stops before a million required names become nulls.
     let members = names.take_while(|_| left.get() > 0).map(|name| {
         let property = properties.and_then(|properties| properties.get(name));
         (name.to_owned(), within(property.unwrap_or(&any)))
@@ -232,7 +230,7 @@ fn text(schema: &Value) -> Value {
     )
 }
 
-/// 1, or what is nearest to it within the bounds.
+/// 1, or the nearest number within the bounds.
 fn number(schema: &Value) -> f64 {
     let bound = |name| schema.get(name).and_then(Value::as_f64);
     let step = bound("multipleOf").filter(|step| *step > 0.0);
@@ -256,7 +254,7 @@ fn number(schema: &Value) -> f64 {
     step.map_or(number, |step| (number / step).ceil() * step)
 }
 
-/// Without the point that JSON has no need of.
+/// Writes whole numbers without a decimal point.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "it is whole, and bounds saturate"
@@ -282,7 +280,7 @@ mod tests {
         let tree = json!({"type": "object", "required": branches, "properties": tree});
         for schema in [many, tree] {
             let made = instance(&schema, &Cell::new(MAX_BYTES)).to_string();
-            // Nulls, commas and names come on top.
+            // Nulls, commas and names are not counted.
             assert!(made.len() < 16 * MAX_BYTES, "{}", made.len());
         }
     }

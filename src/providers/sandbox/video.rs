@@ -9,22 +9,29 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use uuid::{Builder, Uuid, Variant, Version};
 
-use super::{Faults, fault::Fault, film, seed::away};
+use super::{
+    Faults,
+    edit::{opening, undecodable},
+    fault::Fault,
+    film,
+    picture::draw,
+    seed::{Seed, failed, offloaded},
+};
 use crate::{
     domain::{
         clock::SharedClock,
+        request::Quality,
         token::{self, RandomError},
     },
     providers::{ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus},
 };
 
-/// How long a task takes by default.
+/// How long a task takes without `[[slow:SECONDS]]`.
 pub const USUAL_WORK: Duration = Duration::from_secs(1);
 
-/// A poll costs nothing here, and who tries things out should not wait for it.
+/// Polls cost nothing here, so that a result is not waited for long.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The sandbox's video adapter.
 #[derive(Clone)]
 pub struct SandboxVideo {
     clock: SharedClock,
@@ -38,14 +45,14 @@ impl SandboxVideo {
     }
 }
 
-/// A parsed task id. It is a UUID of version 8 (custom): milliseconds since 1970 in the
-/// first six bytes, the fault in the low half of the seventh, how long it takes in the tenth to
-/// thirteenth, and randomness in the rest.
+/// A parsed task id. It is a UUID of version 8 (custom): the time of submission in the first six
+/// bytes, the fault in the low half of the seventh, the duration in the tenth to thirteenth, and
+/// random bytes in the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Task {
-    /// Time of submission, in milliseconds since 1970.
+    /// Submission, in milliseconds since 1970.
     at: u64,
-    /// Duration, in milliseconds.
+    /// In milliseconds.
     takes: u32,
     fault: Option<BadEnd>,
 }
@@ -120,7 +127,7 @@ impl VideoProvider for SandboxVideo {
             takes: u32::try_from(takes).unwrap_or(u32::MAX),
             fault,
         };
-        task.id().map_err(|error| super::seed::broken(&error))
+        task.id().map_err(failed)
     }
 
     async fn poll(&self, task: &str, call: &VideoCall) -> Result<VideoStatus, ProviderError> {
@@ -139,10 +146,15 @@ impl VideoProvider for SandboxVideo {
             };
             return Ok(VideoStatus::Failed(fault.happen().await));
         }
-        let call = call.clone();
-        let file =
-            away(move |abandoned| film::make(&call, &Faults::of(&call.prompt).rest, abandoned))
-                .await?;
+        let prompt = Faults::of(&call.prompt).rest;
+        let seed = Seed::of(&[call.model.as_bytes(), prompt.as_bytes()]);
+        let (size, seconds) = (film::size(call.ratio), call.duration);
+        let inputs = call.inputs.clone();
+        let file = offloaded(move || {
+            let drawn = draw(&seed, size, Quality::Standard, None);
+            opening(&inputs, drawn).map(|picture| film::make(&picture, seconds))
+        });
+        let file = file.await?.map_err(undecodable)?;
         Ok(VideoStatus::Done(VideoOutput::Bytes(file)))
     }
 

@@ -1,8 +1,8 @@
-//! Dialogues: how much they may write, and how much they read.
+//! Plans of dialogues: bounds of their input and output.
 
 use std::sync::Arc;
 
-use super::plan::{Plan, PlannedInput, plan_call};
+use super::plan::{Plan, PlannedInput, check_context, plan_call};
 use crate::{
     domain::{
         catalogue::{Model, ModelKind, TextModel},
@@ -10,18 +10,18 @@ use crate::{
         credits::Credits,
         generation::{Modality, Surface},
         json::Members,
-        pricing::{Ceiling, TextCeiling},
+        pricing::TextCeiling,
         receipt::Blank,
         request::DialogueRequest,
     },
-    jobs::Call,
+    jobs::{Call, TextWork},
     memory,
     providers::{DeltaSink, Released, TextCall},
     service::{Service, ServiceError, auth::Caller},
     store::generations::SpendLimit,
 };
 
-/// Output tokens that a dialogue without a limit is worth beginning for.
+/// Minimum output tokens that a dialogue without a limit must be able to pay for.
 const LEAST_OUTPUT: u32 = 256;
 
 impl Service {
@@ -54,9 +54,10 @@ impl Service {
             prices: Arc::clone(&text.prices),
             input_tokens,
             max_tokens: text.limits.max_output_tokens,
+            choices: request.choices,
             cache_writes: text.dialogue_writes(&request),
         };
-        // Some SDKs send the model's maximum where nobody has set a limit.
+        // Some SDKs send the model's maximum if no limit was set.
         let asked = request.max_tokens.filter(|&n| n < ceiling.max_tokens);
         let max_tokens = match asked {
             Some(asked) => asked.max(text.dialogue.min_output_tokens),
@@ -92,6 +93,7 @@ impl Service {
             image_tokens,
             conversation: conversation.into(),
             max_tokens,
+            n: request.choices,
             max_input_tokens: text.limits.max_input_tokens,
             sampling: taken(request.sampling, text),
             replaced_names,
@@ -107,31 +109,25 @@ impl Service {
         Ok(plan)
     }
 
-    /// The limit of a dialogue that has none, as it is now. `false`: holds leave too little for it
-    /// still.
-    pub(super) async fn replan(
+    /// Updates the limit of a dialogue that has none to the credits of now. `false`: holds still
+    /// leave too little for it.
+    pub(super) async fn replan_text(
         &self,
         caller: &Caller,
-        plan: &mut Plan<'_>,
+        text: &TextModel,
+        ceiling: &mut TextCeiling,
+        work: &mut TextWork,
     ) -> Result<bool, ServiceError> {
-        if let (true, ModelKind::Text(text), Ceiling::Text(ceiling), Some(Call::Text(work))) = (
-            plan.unlimited,
-            &plan.model.kind,
-            &mut plan.ceiling,
-            &mut plan.call,
-        ) {
-            ceiling.max_tokens = text.limits.max_output_tokens;
-            let (spendable, held) = self.spendable(caller).await?;
-            let least = least_output(text, work.call.sampling.reasoning);
-            let (most, fits) = most_output(ceiling, least, spendable);
-            ceiling.max_tokens = most;
-            work.call.max_tokens = most;
-            return Ok(fits || held == Credits::ZERO);
-        }
-        Ok(true)
+        ceiling.max_tokens = text.limits.max_output_tokens;
+        let (spendable, held) = self.spendable(caller).await?;
+        let least = least_output(text, work.call.sampling.reasoning);
+        let (most, fits) = most_output(ceiling, least, spendable);
+        ceiling.max_tokens = most;
+        work.call.max_tokens = most;
+        Ok(fits || held == Credits::ZERO)
     }
 
-    /// What the caller could have held now, and what the account holds.
+    /// Returns the credits that the caller could hold now, and those that the account holds.
     async fn spendable(&self, caller: &Caller) -> Result<(Credits, Credits), ServiceError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let reading = store.spendable_balance(caller.account_id, caller.credential, now);
@@ -235,17 +231,6 @@ impl Service {
     }
 }
 
-/// Refuses what cannot fit the model's context, however its tokens are counted.
-pub(super) fn check_context(
-    text: &TextModel,
-    conversation: &Conversation,
-) -> Result<(), ServiceError> {
-    match text.overflow(conversation) {
-        Some(overflow) => Err(ServiceError::ContextLength(overflow)),
-        None => Ok(()),
-    }
-}
-
 /// A budget of thinking is a part of the output, and Anthropic refuses it without room for more.
 fn least_output(text: &TextModel, reasoning: Reasoning) -> u32 {
     match reasoning.thinking {
@@ -256,8 +241,8 @@ fn least_output(text: &TextModel, reasoning: Reasoning) -> u32 {
     }
 }
 
-/// Output tokens that these credits pay for, at most those of the ceiling, and whether they are
-/// worth beginning for; if not, the least that are.
+/// Returns the output tokens that these credits pay for, up to the ceiling's, and `true`; or the
+/// minimum and `false` if fewer are affordable.
 fn most_output(ceiling: &TextCeiling, least: u32, spendable: Credits) -> (u32, bool) {
     let most = ceiling.affordable(spendable);
     let most = most.and_then(|most| u32::try_from(most).ok()).unwrap_or(0);

@@ -17,7 +17,6 @@ pub struct Estimate {
     pub provider: String,
     pub model: String,
     pub hold: Credits,
-    /// Whether it could be held now.
     pub sufficient: bool,
     pub prices: Prices,
     pub inputs: Vec<EstimatedInput>,

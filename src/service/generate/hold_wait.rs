@@ -1,6 +1,6 @@
 //! Requests of SDKs that wait for credits on hold, in the order of [`WaitQueue`].
 //!
-//! A request that waits has given back every permit that others need.
+//! A waiting request holds no permit that others need.
 
 use std::{
     collections::HashMap,
@@ -18,10 +18,10 @@ use crate::{
     store::generations::Credential,
 };
 
-/// How often a waiting request looks at the queue when nothing wakes it.
+/// Interval at which a waiting request checks the queue when nothing wakes it.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The accounts whose requests wait.
+/// Queues of the accounts whose requests wait.
 #[derive(Debug, Default)]
 pub struct HoldQueues(Mutex<HashMap<AccountId, Weak<AccountQueue>>>);
 
@@ -63,9 +63,9 @@ pub(super) struct HoldWait<'a, F> {
     until: Instant,
     /// Called before it waits.
     waiting: F,
-    /// Its place among those that wait.
+    /// The permit to wait.
     pub place: Option<WaitPlace>,
-    /// The hold that it needs, if that does not depend on what is free.
+    /// The required hold, unless it depends on the free credits.
     required: Option<Credits>,
     ticket: Option<Ticket>,
 }
@@ -84,7 +84,6 @@ impl Drop for Ticket {
 }
 
 impl<'a, F: Fn() + Send> HoldWait<'a, F> {
-    /// For a request, which waits at most as long as the settings say.
     pub fn new(service: &'a Service, caller: &'a Caller, waiting: F) -> Self {
         Self {
             service,
@@ -97,7 +96,7 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
         }
     }
 
-    /// Takes a place among those that wait, if it has none.
+    /// Takes a permit to wait, if it has none.
     pub fn take_place(&mut self) -> bool {
         let waits = &self.service.0.waits;
         if self.place.is_none() {
@@ -106,8 +105,8 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
         self.place.is_some()
     }
 
-    /// Waits before the first try if others go first. Returns whether it has waited. `required`: the
-    /// hold that it needs, if that does not depend on what is free.
+    /// Waits before the first try if other requests come first. Returns whether it has waited.
+    /// `required`: the required hold, unless it depends on the free credits.
     pub async fn enter(&mut self, required: Option<Credits>) -> Result<bool, ServiceError> {
         self.required = required;
         let account = self.service.0.hold_queues.get(self.caller.account_id);
@@ -121,7 +120,7 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
         Ok(is_queued)
     }
 
-    /// Waits until another try may succeed. `false`: it may not, or the time is over.
+    /// Waits until another try may succeed. `false`: it cannot, or the time is over.
     pub async fn may_try_again(&mut self, short: &CreditsShort) -> Result<bool, ServiceError> {
         let of_account = match short.of {
             ShortOf::Holds => true,
@@ -145,7 +144,7 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
     /// Waits for its turn to try.
     async fn wait(&mut self) -> Result<bool, ServiceError> {
         let inner = &self.service.0;
-        if self.caller.is_open() {
+        if self.caller.is_unconfirmed() {
             // The key may have been revoked, or be over its rate limit.
             return Err(ServiceError::NotAsPresumed);
         }

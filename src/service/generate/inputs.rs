@@ -1,10 +1,12 @@
 //! The inputs of a request: found and checked before the hold, and kept until the generation no
 //! longer needs them.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use chrono::TimeDelta;
 
-use super::plan::Plan;
+use super::Prepared;
 use crate::{
     domain::ability::Ability,
     domain::{
@@ -172,22 +174,21 @@ impl Service {
     pub(super) async fn keep_inputs(
         &self,
         caller: &Caller,
-        plan: &mut Plan<'_>,
+        plan: &mut Prepared<'_>,
     ) -> Result<(), ServiceError> {
-        if plan.inputs.is_empty() {
-            return Ok(());
-        }
-        let inputs = std::mem::take(&mut plan.inputs);
-        let mut stored = Vec::with_capacity(inputs.len());
-        for input in &inputs {
+        let mut stored = Vec::with_capacity(plan.inputs.len());
+        for input in &plan.inputs {
             stored.push(self.keep_input(caller, input).await?);
         }
         // From here on they are read from their files, within a budget of their own.
-        drop(inputs);
+        plan.inputs = Vec::new();
         memory::release();
-        plan.parameters[INPUTS] = serde_json::json!(stored);
-        if let Some(Call::Image(work)) = &mut plan.call {
-            work.inputs = stored;
+        let work = Arc::get_mut(&mut plan.work);
+        let work =
+            work.ok_or_else(|| ServiceError::Internal("an unplaced hold is in use".to_owned()))?;
+        work.new.parameters[INPUTS] = serde_json::json!(stored);
+        if let Some(Call::Image(image)) = &mut work.call {
+            image.inputs = stored;
         }
         Ok(())
     }

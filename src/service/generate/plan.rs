@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{dialogue::check_context, inputs::FoundInput, template::RenderedPrompt};
+use super::{inputs::FoundInput, template::RenderedPrompt};
 use crate::{
     domain::{
         catalogue::{ImageModel, Model, ModelKind, SpeechModel, Support, TextModel, VideoModel},
@@ -45,7 +45,7 @@ pub(super) struct Plan<'a> {
     /// What this process runs immediately; `None`: a job, for which the row has everything.
     pub call: Option<Call>,
     pub inputs: Vec<FoundInput>,
-    /// Whether nobody waits for it, so that it counts as a job.
+    /// Whether it counts as a job: its caller does not wait.
     pub job: bool,
     /// Whether it may write what the caller can pay for.
     pub unlimited: bool,
@@ -77,7 +77,7 @@ impl Service {
     ) -> Result<&Model, Vec<FieldError>> {
         let modality = request.modality();
         let account = caller.account_default(modality);
-        let model = request.resolve(&self.0.catalogue, &account);
+        let model = self.0.catalogue.model_of(request, &account);
         let model = model.map_err(|error| vec![error])?;
         match model.violations(request, chars) {
             none if none.is_empty() => match self.0.catalogue.input_violations(model, request) {
@@ -216,6 +216,9 @@ pub(super) fn plan_call<'a>(
     if !stop.is_empty() {
         parameters["stop"] = json!(stop);
     }
+    if call.choices() > 1 {
+        parameters["n"] = json!(call.choices());
+    }
     Plan {
         model,
         prompt,
@@ -227,6 +230,7 @@ pub(super) fn plan_call<'a>(
             prices: Arc::clone(&text.prices),
             input_tokens: input.tokens,
             max_tokens: call.max_tokens,
+            choices: call.choices(),
             cache_writes: input.cache_writes,
         }),
         max_cost: None,
@@ -240,6 +244,17 @@ pub(super) fn plan_call<'a>(
         }))),
         job: false,
         unlimited: false,
+    }
+}
+
+/// Refuses what cannot fit the model's context, however its tokens are counted.
+pub(super) fn check_context(
+    text: &TextModel,
+    conversation: &Conversation,
+) -> Result<(), ServiceError> {
+    match text.overflow(conversation) {
+        Some(overflow) => Err(ServiceError::ContextLength(overflow)),
+        None => Ok(()),
     }
 }
 

@@ -1,14 +1,14 @@
-//! Why a request is refused, in the documented order.
+//! Reasons for the refusal of a request, in the documented order.
 
-use super::{IdempotentRequest, Submitted, plan::Plan};
+use super::{IdempotentRequest, Prepared, Submitted};
 use crate::{
-    domain::{generation::Surface, pricing::Ceiling, share::ShareReached},
+    domain::share::ShareReached,
     service::{Service, ServiceError, TokenRefusal, auth::Caller, explain},
     store::generations::HoldOutcome,
 };
 
 impl Service {
-    /// The account is at its share of synchronous work.
+    /// Refuses a request of an account at its limit of synchronous work.
     pub(super) async fn at_share(
         &self,
         caller: &Caller,
@@ -23,25 +23,35 @@ impl Service {
         before.ok_or(ServiceError::TooManyRequests(reached))
     }
 
-    /// The provider is at its concurrency limit. A caller who could not pay is told that instead,
-    /// since waiting would not help.
+    /// Refuses a request whose provider is at its concurrency limit. If the caller could not pay, the
+    /// error says that instead, since waiting would not help.
     pub(super) async fn provider_busy(
         &self,
         caller: &Caller,
-        surface: Surface,
-        plan: &Plan<'_>,
+        plan: &Prepared<'_>,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<Submitted, ServiceError> {
         // A concurrent request with the same key may have been first.
         if let Some(before) = self.submitted_before(caller, idempotent).await? {
             return Ok(before);
         }
+        self.check_spendable(caller, plan).await?;
+        self.0.refusals.log(caller.account_id.into());
+        Err(ServiceError::ProviderBusy(plan.model.provider.clone()))
+    }
+
+    /// Refuses a request whose hold or job the account has no room for now.
+    pub(super) async fn check_spendable(
+        &self,
+        caller: &Caller,
+        plan: &Prepared<'_>,
+    ) -> Result<(), ServiceError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let (_, jobs) = store.balance_and_jobs(caller.account_id).await?;
         self.check_jobs(plan, jobs)?;
         let spendable = store.spendable_balance(caller.account_id, caller.credential, now);
         let (balance, cap) = spendable.await?;
-        let hold = plan.ceiling.hold();
+        let (hold, surface) = (plan.ceiling.hold(), plan.work.new.surface);
         let short = match cap {
             Some(cap) if cap.left() < hold => {
                 explain::above_spend_limit(hold, cap, balance, &plan.ceiling, surface)
@@ -49,17 +59,14 @@ impl Service {
             _ if balance.available() < hold => {
                 explain::above_available(hold, balance, &plan.ceiling)
             }
-            _ => {
-                self.0.refusals.log(caller.account_id.into());
-                return Err(ServiceError::ProviderBusy(plan.model.provider.clone()));
-            }
+            _ => return Ok(()),
         };
         Err(ServiceError::CreditsShort(Box::new(short)))
     }
 
-    pub(super) fn check_jobs(&self, plan: &Plan<'_>, jobs: i32) -> Result<(), ServiceError> {
+    pub(super) fn check_jobs(&self, plan: &Prepared<'_>, jobs: i32) -> Result<(), ServiceError> {
         let most = self.0.settings.max_jobs_per_account;
-        if plan.job && jobs >= most {
+        if plan.work.new.job && jobs >= most {
             return Err(ServiceError::TooManyJobs(most));
         }
         Ok(())
@@ -68,12 +75,12 @@ impl Service {
     pub(super) async fn refused(
         &self,
         caller: &Caller,
-        surface: Surface,
-        refused: HoldOutcome,
-        ceiling: &Ceiling,
+        plan: &Prepared<'_>,
+        why: HoldOutcome,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<Submitted, ServiceError> {
-        let short = match refused {
+        let (ceiling, surface) = (&plan.ceiling, plan.work.new.surface);
+        let short = match why {
             HoldOutcome::SpendLimit(cap, balance) => {
                 explain::above_spend_limit(ceiling.hold(), cap, balance, ceiling, surface)
             }
@@ -93,7 +100,7 @@ impl Service {
             }
             HoldOutcome::NotAsPresumed => return Err(ServiceError::NotAsPresumed),
             HoldOutcome::RateLimited(rate) => {
-                self.forget_presumed(caller);
+                caller.forget_key();
                 return Err(ServiceError::RateLimited(rate));
             }
             HoldOutcome::CredentialEnded => {

@@ -65,7 +65,7 @@ impl Service {
         }))
     }
 
-    /// What a template becomes, which need not be one that is kept. Nothing is stored.
+    /// Renders a template, which need not be stored.
     pub async fn preview_template(
         &self,
         caller: &Caller,
@@ -105,7 +105,7 @@ impl Service {
     }
 }
 
-/// What a template is applied to.
+/// The input of a template.
 struct Asked {
     values: Map<String, Value>,
     prompt: String,
@@ -140,7 +140,7 @@ fn apply(text: &TemplateText, request: &Asked) -> Result<RenderedPrompt, Vec<Fie
     let parse = |source| Template::parse(source);
     let (prompt, system) = match (parse(&text.prompt), system_source.map(parse).transpose()) {
         (Ok(prompt), Ok(system)) => (prompt, system),
-        // It was valid when it was saved, by the rules of that day.
+        // It was valid by the rules of the day when it was saved.
         (Err(error), _) | (_, Err(error)) => {
             let message = format!("is no longer a valid template: {error}");
             errors.add("template_id", FieldCode::InvalidFormat, message);

@@ -1,4 +1,4 @@
-//! What keys of callers, and retries of SDKs, are bound to.
+//! Idempotency keys of callers and of SDK retries, and the generations bound to them.
 
 use chrono::{DateTime, Utc};
 use sqlx::PgExecutor;
@@ -9,12 +9,11 @@ use crate::{
     store::exactly_one,
 };
 
-/// What a key is bound to.
 #[derive(Debug)]
 pub struct Bound {
     pub fingerprint: Vec<u8>,
     pub generation: GenerationId,
-    /// Whether it runs, or was completed by its provider and is not deleted.
+    /// Whether it runs, or was completed and is not deleted.
     pub answers: bool,
 }
 
@@ -24,12 +23,11 @@ pub struct Joinable {
     pub generation: GenerationId,
     /// Retries that have joined it.
     joined: i32,
-    /// Whether there is another.
     has_others: bool,
 }
 
-/// Finds the attempt at a request that a retry most likely repeats: that as many retries have joined
-/// as there were before this one; of several, one that runs, then the oldest.
+/// Finds the attempt that a retry most likely repeats: the one that as many retries have joined as
+/// preceded this one; of several, a running one, then the oldest.
 pub(super) async fn find_attempt(
     executor: impl PgExecutor<'_>,
     account: AccountId,
@@ -77,8 +75,8 @@ impl Store {
         find_attempt(executor, account, fingerprint, retries_before, now).await
     }
 
-    /// Counts a retry that is answered with a generation. `false`: another retry came first, and
-    /// what is left may be meant for this one.
+    /// Counts a retry that joins a generation. `false`: another retry joined first, so the choice
+    /// must be made again.
     pub async fn join(&self, account: AccountId, attempt: &Joinable) -> Result<bool, StoreError> {
         let expected = attempt.has_others.then_some(attempt.joined);
         let rows = self.count_joined(account, attempt.generation, expected);
@@ -88,7 +86,7 @@ impl Store {
         }
     }
 
-    /// What a key is bound to. An expired binding is deleted, so that the key can be used again.
+    /// Finds a key's binding. Deletes an expired one, so that the key can be used again.
     pub async fn bound_key(
         &self,
         account: AccountId,
@@ -123,7 +121,7 @@ impl Store {
         }
     }
 
-    /// Frees a key, unless it is bound to another generation by now.
+    /// Deletes a key's binding, unless it is bound to another generation by now.
     pub async fn unbind_key(
         &self,
         account: AccountId,
@@ -142,7 +140,7 @@ impl Store {
         Ok(())
     }
 
-    /// Counts a retry; only if so many are counted, where that is `expected`.
+    /// Counts a retry; with `expected`, only if the count so far is equal.
     async fn count_joined(
         &self,
         account: AccountId,
@@ -160,7 +158,7 @@ impl Store {
         if counting.await?.rows_affected() == 1 {
             return Ok(1);
         }
-        // A statement of its own, which sees the end that the first may have waited for.
+        // A second statement, which sees the end for which the first may have waited.
         let counting = sqlx::query!(
             "update finished_generations set joined = coalesce(joined, 0) + 1
              where account_id = $1 and id = $2 and coalesce(joined, 0) = coalesce($3, joined, 0)",

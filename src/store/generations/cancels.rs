@@ -1,4 +1,4 @@
-//! Cancels of texts that are streamed by another server.
+//! Cancels of texts that another server streams.
 
 use super::{Store, StoreError};
 use crate::domain::ids::{AccountId, GenerationId, InstanceId};

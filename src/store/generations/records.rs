@@ -1,6 +1,6 @@
 //! Records of generations as the statements leave them, without reading them again.
 
-use super::{Credential, NewGeneration, Outcome, Settled, Settlement};
+use super::{Credential, NewGeneration, Outcome, SettledRow, Settlement};
 use crate::domain::{
     credits::Credits,
     generation::{Generation, Status},
@@ -44,7 +44,7 @@ impl NewGeneration {
     }
 
     /// The record once it is settled.
-    pub fn settled_record(&self, settlement: Settlement, settled: Settled) -> Generation {
+    pub fn settled_record(&self, settlement: Settlement, settled: SettledRow) -> Generation {
         let record = Generation {
             estimated: settled.estimated,
             attempts: settled.attempts,

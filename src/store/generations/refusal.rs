@@ -14,9 +14,8 @@ use crate::{
     store::{exactly_one, pool::Transaction},
 };
 
-/// Decides about holds of one account, whose lock the transaction has: all of them together, or where
-/// they do not fit or there are retries, as many as do, in their order. `retries_until`: that of the
-/// account.
+/// Places holds of one account, whose row the transaction has locked: all together, or, if they do
+/// not fit or there are retries, one by one in order. `retries_until` is the account's.
 pub(super) async fn decide(
     tx: &mut Transaction,
     holds: &[&Hold],
@@ -58,7 +57,7 @@ pub(super) async fn decide(
         }
         let mut held = verdicts.next().flatten();
         if held.is_none() && (has_retries || wanted.len() > 1) {
-            // Those before it in this transaction may be attempts at the same request.
+            // Earlier ones of this transaction may be attempts at the same request.
             if has_retries && is_replaced(tx, &hold.terms, Some(DateTime::<Utc>::MAX_UTC)).await? {
                 outcomes.push(HoldOutcome::KeyBound);
                 continue;
@@ -80,7 +79,7 @@ pub(super) async fn decide(
     Ok(outcomes)
 }
 
-/// Whether another attempt makes this one superfluous: of a retry, any that it can join; of a first
+/// Whether another attempt replaces this one: for a retry, any that it can join; for a first
 /// attempt, a retry that arrived later.
 async fn is_replaced(
     tx: &mut Transaction,
@@ -175,7 +174,7 @@ pub(super) async fn explain_refusal(
     } else if row.suspended {
         Some(HoldOutcome::Suspended)
     } else if row.bound {
-        // A concurrent request with the same key came first and took what was available.
+        // A concurrent request with the same key was first and used the available credits.
         Some(HoldOutcome::KeyBound)
     } else if terms.job && row.jobs >= terms.max_jobs {
         Some(HoldOutcome::TooManyJobs)

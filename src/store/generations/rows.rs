@@ -71,8 +71,8 @@ impl Store {
         self.read_generation(account, id, false).await
     }
 
-    /// Passes the answers of these generations to `read`, one at a time; those that the account
-    /// does not have, or that have no answer, are skipped.
+    /// Passes the answers of these generations to `read`, one at a time. Skips generations of other
+    /// accounts or without an answer.
     pub async fn each_answer(
         &self,
         account: AccountId,
@@ -80,7 +80,7 @@ impl Store {
         mut read: impl FnMut(GenerationId, Answer) + Send,
     ) -> Result<(), StoreError> {
         let query = sqlx::query(
-            // Row by row: the planner could read all generations of the account.
+            // One lookup per row: the planner could read all generations of the account.
             "select g.* from unnest($2::uuid[]) wanted (id) cross join lateral (
                  select id, usage, result, answer,
                      (parameters ->> 'max_tokens')::bigint as max_tokens,
@@ -107,7 +107,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// What is left of a generation, also when its owner has deleted it.
+    /// A generation, even if its owner has deleted it.
     pub async fn generation_including_deleted(
         &self,
         account: AccountId,
@@ -146,7 +146,7 @@ impl Store {
         Ok(reading.await?.map(Generation::from))
     }
 
-    /// Deletes the text and files of a finished generation for good; its numbers stay. `false`: not
+    /// Deletes the text and files of a finished generation; its numbers stay. `false`: not
     /// finished, or not found.
     pub async fn delete_generation(
         &self,

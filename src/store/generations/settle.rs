@@ -8,7 +8,7 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::{
-    Outcome, Settled, Settlement, Store, StoreError,
+    Outcome, SettledRow, Settlement, Store, StoreError,
     writer::{Grouped, Verdicts, Write},
 };
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
         credits::Credits,
         generation::{FinishReason, Modality},
         ids::AccountId,
+        receipt::Receipt,
     },
     store::{group_rows, pool::statement_span},
 };
@@ -24,6 +25,7 @@ use crate::{
 pub struct Settle {
     row: Row,
     account: AccountId,
+    receipt: Option<(Uuid, Receipt)>,
 }
 
 /// What is written of an end.
@@ -50,7 +52,7 @@ group_rows::composite!(Row, "settlement_row");
 impl Store {
     /// Ends a generation and settles it: its row, the account and the ledger entry, all of them or
     /// none. `None`: it had ended already, or another instance owns it, and nothing was changed.
-    pub async fn settle(&self, settlement: &Settlement) -> Result<Option<Settled>, StoreError> {
+    pub async fn settle(&self, settlement: &Settlement) -> Result<Option<SettledRow>, StoreError> {
         let (waiter, settled) = oneshot::channel();
         let settle = Settle::new(settlement);
         let settling = async {
@@ -92,6 +94,7 @@ impl Settle {
         Self {
             row,
             account: settlement.account_id,
+            receipt: completion.and_then(|completion| completion.receipt),
         }
     }
 
@@ -105,8 +108,8 @@ impl Settle {
 
 impl Grouped for Settle {
     const STATEMENT: &'static str = "settle";
-    type Written = Settled;
-    type Outcome = Option<Settled>;
+    type Written = SettledRow;
+    type Outcome = Option<SettledRow>;
 
     fn account(&self) -> AccountId {
         self.account
@@ -116,16 +119,43 @@ impl Grouped for Settle {
     fn write<'a>(
         items: &'a [&'a Self],
         executor: impl PgExecutor<'a> + 'a,
-    ) -> Verdicts<'a, Settled> {
+    ) -> Verdicts<'a, SettledRow> {
         Box::pin(write(items, executor))
     }
 
-    fn outcome(written: Option<Settled>) -> Option<Settled> {
+    fn outcome(written: Option<SettledRow>) -> Option<SettledRow> {
         written
     }
 
-    fn outcome_of(error: StoreError) -> Result<Option<Settled>, StoreError> {
+    fn outcome_of(error: StoreError) -> Result<Option<SettledRow>, StoreError> {
         Err(error)
+    }
+}
+
+/// The receipts of a group, by column.
+#[derive(Default)]
+struct Receipts {
+    accounts: Vec<i64>,
+    keys: Vec<Uuid>,
+    bounds: Vec<i64>,
+    tokens: Vec<i64>,
+    now: DateTime<Utc>,
+}
+
+impl Receipts {
+    fn of(items: &[&Settle]) -> Self {
+        let mut all = Self::default();
+        for item in items {
+            let Some((key, receipt)) = item.receipt else {
+                continue;
+            };
+            all.accounts.push(item.account.0);
+            all.keys.push(key);
+            all.bounds.push(receipt.bound.cast_signed());
+            all.tokens.push(receipt.tokens.cast_signed());
+            all.now = all.now.max(item.row.now);
+        }
+        all
     }
 }
 
@@ -133,10 +163,11 @@ impl Grouped for Settle {
 async fn write(
     items: &[&Settle],
     executor: impl PgExecutor<'_>,
-) -> Result<Vec<Option<Settled>>, StoreError> {
+) -> Result<Vec<Option<SettledRow>>, StoreError> {
     let rows: Vec<&Row> = items.iter().map(|item| &item.row).collect();
     let accounts = group_rows::ids(items.iter().map(|item| Some(item.account.0)));
     let ids = group_rows::ids(items.iter().map(|item| Some(item.row.id)));
+    let receipts = Receipts::of(items);
     let verdicts = sqlx::query!(
         r#"
         with wanted as materialized (
@@ -223,6 +254,10 @@ async fn write(
                                      else 'generation.failed' end as event) e
             where w.account_id = any($2) and w.deleted_at is null and e.event = any(w.events)
             returning id
+        ), receipts as materialized (
+            -- After the accounts are locked. A failure is none of the statement.
+            select keep_receipts($4, $5, $6, $7, $8)
+            where cardinality($5::uuid[]) > 0 and (select count(*) from moved) > 0
         )
         select g.id is not null as "ended!",
                m.type as "modality?: Modality", m.provider as "provider?", m.name as "model?",
@@ -238,7 +273,8 @@ async fn write(
                case when exists (select from deliveries) and (select count(*) from moved) > 0
                     then set_config('lock_timeout', '3s', true)
                          || pg_notify('gensvc', 'deliveries')::text end
-                   as notified_deliveries
+                   as notified_deliveries,
+               (select count(*) from receipts) as receipts
         from wanted w
             left join gone g on g.place = w.place
             left join models m on m.id = g.model_id
@@ -247,6 +283,11 @@ async fn write(
         rows as _,
         &accounts,
         &ids,
+        &receipts.accounts,
+        &receipts.keys,
+        &receipts.bounds,
+        &receipts.tokens,
+        receipts.now,
     )
     .fetch_all(executor)
     .await?;
@@ -255,7 +296,7 @@ async fn write(
             return Ok(None);
         }
         let settled = || {
-            Some(Settled {
+            Some(SettledRow {
                 modality: row.modality?,
                 provider: row.provider?,
                 model: row.model?,

@@ -1,10 +1,10 @@
-//! How holds and settlements are written: many in one statement, or those of one account in a
-//! transaction that waits for its row.
+//! Writes holds and settlements: many in one statement, or those of one account in a transaction
+//! that waits for its row.
 //!
-//! A statement that several accounts share waits for each lock as long as the commit of another server's
-//! statement takes (`BRIEF_LOCKS`), and no longer: who has locked an account for longer holds up no
-//! other. It locks what belongs to accounts before their rows, a transaction after them. Where the two
-//! cross, the statement gives way, long before Postgres looks for a deadlock.
+//! A shared statement waits for each lock only as long as another server's commit takes
+//! (`BRIEF_LOCKS`), so that a long lock of one account does not block others. It locks rows that
+//! belong to accounts before the accounts' rows, a transaction after them. If the two cross, the
+//! statement times out, long before Postgres looks for a deadlock.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use sqlx::PgExecutor;
 use tokio::sync::oneshot;
 
-use super::{HoldOutcome, Settled, hold::Hold, refusal::decide, settle::Settle};
+use super::{HoldOutcome, SettledRow, hold::Hold, refusal::decide, settle::Settle};
 use crate::{
     domain::ids::AccountId,
     store::{
@@ -22,29 +22,25 @@ use crate::{
     },
 };
 
-/// A hold or a settlement, and who waits for it.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most of a group are of either size, and are moved once"
-)]
+/// A hold or settlement, and the channel for its result.
 pub enum Write {
     Hold(Hold, Waiter<Option<HoldOutcome>>),
-    Settle(Settle, Waiter<Option<Settled>>),
+    Settle(Settle, Waiter<Option<SettledRow>>),
 }
 
-/// Whoever is told how a write has ended.
+/// Receives the result of a write.
 pub type Waiter<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// Writes on connections of its own. Of the lanes' there are as many as lanes.
+/// `lanes` holds one connection per lane.
 pub struct CreditWriter {
     pub shared: Pool,
     pub lanes: Pool,
 }
 
-/// What was written of each row, in their order; `None`: nothing, because of the row itself.
+/// Results by row, in order; `None`: not written, because of the row itself.
 pub(super) type Verdicts<'a, T> = BoxFuture<'a, Result<Vec<Option<T>>, StoreError>>;
 
-/// What can be written by one statement together with others of its kind.
+/// A row that one statement can write together with others of its kind.
 pub(super) trait Grouped: Sized + Sync {
     const STATEMENT: &'static str;
     type Written: Send;
@@ -57,10 +53,10 @@ pub(super) trait Grouped: Sized + Sync {
         executor: impl PgExecutor<'a> + 'a,
     ) -> Verdicts<'a, Self::Written>;
 
-    /// What a statement of its own comes to. `None`: the row alone does not tell.
+    /// The result of a statement for this row alone. `None`: it needs more than the row.
     fn outcome(written: Option<Self::Written>) -> Self::Outcome;
 
-    /// What an error means that it alone has caused.
+    /// The result for an error that this row alone has caused.
     fn outcome_of(error: StoreError) -> Result<Self::Outcome, StoreError>;
 }
 
@@ -100,7 +96,7 @@ impl Writer for CreditWriter {
     async fn together(&self, items: Vec<Write>) -> Vec<Write> {
         let (holds, settlements) = split(items);
         let mut holds = together(&self.shared, holds).await;
-        // They would wait in the lane, which counts no request, for nothing.
+        // They would wait in the lane for nothing, since it counts no requests.
         for (_, waiter) in holds.extract_if(.., |(hold, _)| hold.is_open()) {
             let _ = waiter.send(Ok(Some(HoldOutcome::NotAsPresumed)));
         }
@@ -115,7 +111,7 @@ impl Writer for CreditWriter {
         if items.len() == 1 || error.concerns_all() {
             return fail_all(items, &error);
         }
-        // One of them failed, and only it may.
+        // One row failed, and the others must not.
         let mut items = items.into_iter();
         while let Some(item) = items.next() {
             if let Err((error, mut failed)) = self.lane(vec![item]).await {
@@ -129,7 +125,7 @@ impl Writer for CreditWriter {
 }
 
 impl CreditWriter {
-    /// Writes in one transaction what is of one account. Returns it with the error that it failed with.
+    /// Writes items of one account in one transaction. Returns them with the error if it failed.
     async fn lane(&self, items: Vec<Write>) -> Result<(), (StoreError, Vec<Write>)> {
         let Some(account) = items.first().map(Item::key) else {
             return Ok(());
@@ -149,13 +145,13 @@ impl CreditWriter {
         }
     }
 
-    /// Settles, then decides about the holds, while nobody else moves the account's credits.
+    /// Settles, then places holds, under the lock of the account's row.
     async fn under_lock(
         &self,
         account: AccountId,
         holds: &[(Hold, Waiter<Option<HoldOutcome>>)],
-        settlements: &[(Settle, Waiter<Option<Settled>>)],
-    ) -> Result<(Vec<HoldOutcome>, Vec<Option<Settled>>), StoreError> {
+        settlements: &[(Settle, Waiter<Option<SettledRow>>)],
+    ) -> Result<(Vec<HoldOutcome>, Vec<Option<SettledRow>>), StoreError> {
         let mut tx = self.lanes.named("write in a lane").begin().await?;
         let retries_until = sqlx::query_scalar!(
             "select retries_until from accounts where id = $1 for no key update",
@@ -176,8 +172,8 @@ impl CreditWriter {
     }
 }
 
-/// Writes them in one statement; where it fails, those whose account is not locked once more under
-/// its lock, and where that fails, each alone. Returns those whose account is locked.
+/// Writes rows in one statement. If it fails, writes those of unlocked accounts again under their
+/// locks, and if that fails, each alone. Returns those of locked accounts.
 async fn together<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
     let Err((error, items)) = write(pool, items).await else {
         return Vec::new();
@@ -193,12 +189,12 @@ async fn together<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
             locked
         }
         Err(error) if is_outage(&error) => fail_unless_locked(items, &error),
-        // One of them failed, and only it may.
+        // One row failed, and the others must not.
         Err(_) => each_alone(pool, items).await,
     }
 }
 
-/// Writes each in a statement of its own. Returns those whose account is locked.
+/// Writes each row in its own statement. Returns those of locked accounts.
 async fn each_alone<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
     let mut locked = Vec::new();
     let mut items = items.into_iter();
@@ -213,7 +209,7 @@ async fn each_alone<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
     locked
 }
 
-/// Writes them in one statement. Returns them with the error that it failed with.
+/// Writes rows in one statement. Returns them with the error if it failed.
 async fn write<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Result<(), (StoreError, Waiting<G>)> {
     if items.is_empty() {
         return Ok(());
@@ -225,13 +221,13 @@ async fn write<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Result<(), (StoreE
     Ok(())
 }
 
-/// Whether nothing else can be written either.
+/// Whether other rows would fail too.
 fn is_outage(error: &StoreError) -> bool {
     error.concerns_all() && !error.is_of_a_lock()
 }
 
-/// Writes those whose account nobody else has locked; their accounts, and what was written of each. For
-/// other locks it waits longer, so that a busy moment does not have each of them written alone.
+/// Writes rows of accounts that are not locked, and returns these accounts with the results. Waits
+/// longer for other locks, so that rows need not be written one by one under load.
 async fn write_open<G: Grouped>(
     pool: &Pool,
     items: &Waiting<G>,
@@ -256,7 +252,7 @@ async fn write_open<G: Grouped>(
     } else {
         G::write(&rows, &mut tx).await?
     };
-    // Requests were told how they were counted: whatever is wrong now, they are not written again.
+    // The counts of requests were sent already, so rows are not written again after an error.
     let committed = tx.commit().await;
     committed.map_err(|error| sqlx::Error::Io(io::Error::other(error)))?;
     Ok((open, verdicts))
@@ -266,14 +262,14 @@ fn rows<G: Grouped>(items: &Waiting<G>) -> Vec<&G> {
     items.iter().map(|(item, _)| item).collect()
 }
 
-/// Tells each what was written of it.
+/// Sends the results.
 fn tell<G: Grouped>(items: Waiting<G>, verdicts: Vec<Option<G::Written>>) {
     for ((_, waiter), verdict) in items.into_iter().zip(verdicts) {
         let _ = waiter.send(Ok(G::outcome(verdict)));
     }
 }
 
-/// Returns what failed alone where its account is locked.
+/// Returns a row that failed alone if its account is locked.
 fn fail_unless_locked<G: Grouped>(items: Waiting<G>, error: &StoreError) -> Waiting<G> {
     if error.is_of_a_lock() {
         return items;
@@ -282,14 +278,14 @@ fn fail_unless_locked<G: Grouped>(items: Waiting<G>, error: &StoreError) -> Wait
     Vec::new()
 }
 
-/// Tells everybody of an error.
+/// Sends an error to all.
 fn fail_all(items: Vec<Write>, error: &StoreError) {
     let (holds, settlements) = split(items);
     fail(holds, error);
     fail(settlements, error);
 }
 
-/// The same of one kind.
+/// Sends an error to all of one kind.
 fn fail<G: Grouped>(items: Waiting<G>, error: &StoreError) {
     for (_, waiter) in items {
         let _ = waiter.send(G::outcome_of(error.clone()));

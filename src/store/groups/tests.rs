@@ -13,7 +13,7 @@ struct Note {
     number: usize,
 }
 
-/// The number of an item that nobody waits for.
+/// The number of an item whose caller is gone.
 const ABANDONED: usize = 999;
 
 /// A statement or a lane under way, which ends with what is sent: the keys that were locked.
@@ -181,10 +181,9 @@ async fn once_a_statement_is_slow_others_do_not_wait_for_it_but_its_keys_do() {
     assert_eq!(stage.ends().await, (false, vec![2]));
 }
 
-/// Where all threads are busy it may take long to be run, and whoever looks again and again meanwhile
-/// keeps them busy.
+/// With busy threads the statement may start late, and repeated checks would keep them busy.
 #[tokio::test]
-async fn nobody_looks_again_at_what_a_statement_is_about_to_take() {
+async fn no_check_while_a_statement_is_about_to_start() {
     let mut stage = Stage::within(2, Duration::ZERO);
     stage.submit(&[('a', 1)]);
     assert!(!stage.groups.state().watched);

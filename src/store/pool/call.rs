@@ -1,4 +1,4 @@
-//! A statement by its name, and what happens to its connection.
+//! Named statements and transactions, and when their connections return to the pool.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 use sqlx::{
-    Connection as _, Describe, Either, Execute, Executor, PgConnection, Postgres, SqlStr,
+    Connection as _, Describe, Either, Execute, Executor as _, PgConnection, Postgres, SqlStr,
     error::DatabaseError,
     postgres::{PgDatabaseError, PgQueryResult, PgRow, PgSeverity, PgStatement, PgTypeInfo},
     raw_sql,
@@ -18,31 +18,29 @@ use tokio::{
     runtime::Handle,
     time::{Instant, timeout, timeout_at},
 };
-
 use tracing::{Span, field::Empty};
 
-use super::{Outages, Pool, Transaction, session::Sessions, timed_out};
+use super::{Outages, Pool, session::Sessions, timed_out};
 use crate::observe::TRACES;
 
-/// How long a statement may take that reads or removes much: a little longer than the server's
-/// own `statement_timeout`, so that the server ends it.
+/// Limit of a statement that reads or removes many rows: longer than `statement_timeout`, so that
+/// the server ends it.
 const LONG_LIMIT: Duration = Duration::from_secs(16);
-/// A statement that takes longer, and is not known to, is logged.
+/// A statement that takes longer is logged, unless its limit is longer than [`LONG_LIMIT`].
 const SLOW: Duration = Duration::from_secs(1);
-/// How long the rest of an answer that nobody waits for any more may take: what waits for a lock
-/// has ended by then (`lock_timeout`). Meanwhile its place in the pool is taken, so that callers
-/// who hang up cannot make the server do more at once than the pool is large.
+/// Limit for the rest of an answer whose caller is gone: a statement that waits for a lock has
+/// ended by then (`lock_timeout`). The connection keeps its slot until then, so that callers who
+/// hang up cannot start more work on the server than the pool has connections.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(3);
 
-/// SQLSTATE of a server that takes no writes (any more).
+/// SQLSTATE of a read-only server: the primary has become a standby.
 const READ_ONLY: &str = "25006";
-/// SQLSTATE of a server that lost a prepared statement: it is not the one it was.
+/// SQLSTATE of an unknown prepared statement: this is another server process.
 const STATEMENT_LOST: &str = "26000";
 
-/// A result or a row, as statements answer them.
-pub type Step = Either<PgQueryResult, PgRow>;
+type Step = Either<PgQueryResult, PgRow>;
 
-/// A statement or a transaction that is to run on a connection of a pool.
+/// A statement or transaction that is yet to get a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
     pool: &'a Pool,
@@ -55,19 +53,21 @@ impl<'a> Call<'a> {
         Self { pool, name, limit }
     }
 
-    /// It reads or removes much, and may take as long as the server lets it.
+    /// Allows as much time as the server does, to read or remove many rows.
     pub fn long(self) -> Self {
         self.within(LONG_LIMIT)
     }
 
-    /// It may take this long.
     pub fn within(self, limit: Duration) -> Self {
         Self { limit, ..self }
     }
 
-    /// Begins a transaction. All of it has the time limit of one statement.
+    /// Begins a transaction. The time limit is for all of it.
     pub async fn begin(self) -> Result<Transaction, sqlx::Error> {
-        Transaction::begin(self.start().await?).await
+        let mut active = self.start().await?;
+        active.in_transaction = true;
+        active.many("begin").await?;
+        Ok(Transaction(active))
     }
 
     /// Passes each row to `read` as it arrives, so that only one is in memory.
@@ -85,13 +85,33 @@ impl<'a> Call<'a> {
         answer
     }
 
+    async fn many<'q, E>(self, query: E) -> Result<Vec<Step>, sqlx::Error>
+    where
+        E: 'q + Execute<'q, Postgres>,
+    {
+        let mut active = self.start().await?;
+        let answer = active.many(query).await;
+        active.finish();
+        answer
+    }
+
+    async fn optional<'q, E>(self, query: E) -> Result<Option<PgRow>, sqlx::Error>
+    where
+        E: 'q + Execute<'q, Postgres>,
+    {
+        let mut active = self.start().await?;
+        let answer = active.optional(query).await;
+        active.finish();
+        answer
+    }
+
     async fn start(self) -> Result<Active, sqlx::Error> {
         let span = statement_span(self.name);
         let mut connection = self
             .pool
             .acquire()
             .await
-            .inspect_err(|error| note(&span, error))?;
+            .inspect_err(|error| record(&span, error))?;
         connection.started();
         let started = Instant::now();
         Ok(Active {
@@ -106,8 +126,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// From the wait for a connection to the last answer. Only within another span: what runs in the
-/// background would be a trace of its own each time.
+/// Covers the wait for a connection and the statement. `Span::none` without a parent: background
+/// work would otherwise be a trace of its own each time.
 pub fn statement_span(name: &'static str) -> Span {
     if Span::current().is_none() {
         return Span::none();
@@ -124,11 +144,24 @@ pub fn statement_span(name: &'static str) -> Span {
     )
 }
 
-/// A call under way. Dropped before it has ended, it gets its connection back into the pool
-/// where the server answers soon.
+/// A transaction. Rolled back when dropped before [`Transaction::commit`].
 #[derive(Debug)]
-pub struct Active {
-    /// `None` once the call has ended, or the connection has failed.
+pub struct Transaction(Active);
+
+impl Transaction {
+    /// After an error the transaction may or may not be committed.
+    pub async fn commit(mut self) -> Result<(), sqlx::Error> {
+        self.0.many("commit").await?;
+        self.0.finish();
+        Ok(())
+    }
+}
+
+/// A connection in use. If dropped before [`Active::finish`], the connection returns to the pool
+/// once the server has answered, or is closed.
+#[derive(Debug)]
+struct Active {
+    /// `None` after the end or a failure of the connection.
     connection: Option<Object<Sessions>>,
     outages: Arc<Outages>,
     name: &'static str,
@@ -139,11 +172,7 @@ pub struct Active {
 }
 
 impl Active {
-    pub async fn execute(&mut self, statement: &'static str) -> Result<(), sqlx::Error> {
-        self.many(statement).await.map(drop)
-    }
-
-    pub async fn many<'q, E>(&mut self, query: E) -> Result<Vec<Step>, sqlx::Error>
+    async fn many<'q, E>(&mut self, query: E) -> Result<Vec<Step>, sqlx::Error>
     where
         E: 'q + Execute<'q, Postgres>,
     {
@@ -165,7 +194,7 @@ impl Active {
         let reading = async {
             let mut rows = connection.fetch(query);
             while let Some(row) = rows.try_next().await? {
-                // After a failure the rest is skipped, so that the connection can be used again.
+                // Reads the rest too, so that the connection can be used again.
                 if outcome.is_ok() {
                     outcome = read(row);
                 }
@@ -177,7 +206,7 @@ impl Active {
         outcome
     }
 
-    pub async fn optional<'q, E>(&mut self, query: E) -> Result<Option<PgRow>, sqlx::Error>
+    async fn optional<'q, E>(&mut self, query: E) -> Result<Option<PgRow>, sqlx::Error>
     where
         E: 'q + Execute<'q, Postgres>,
     {
@@ -186,27 +215,7 @@ impl Active {
         self.check(answer.ok())
     }
 
-    pub async fn prepare(
-        &mut self,
-        sql: SqlStr,
-        parameters: &[PgTypeInfo],
-    ) -> Result<PgStatement, sqlx::Error> {
-        let (connection, end) = self.connection()?;
-        let answer = timeout_at(end, connection.prepare_with(sql, parameters)).await;
-        self.check(answer.ok())
-    }
-
-    pub async fn describe(&mut self, sql: SqlStr) -> Result<Describe<Postgres>, sqlx::Error> {
-        let (connection, end) = self.connection()?;
-        let answer = timeout_at(end, connection.describe(sql)).await;
-        self.check(answer.ok())
-    }
-
-    pub fn set_in_transaction(&mut self, in_transaction: bool) {
-        self.in_transaction = in_transaction;
-    }
-
-    pub fn finish(mut self) {
+    fn finish(mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.finished();
         }
@@ -227,22 +236,22 @@ impl Active {
         }
     }
 
-    /// Gives up a connection that did not answer in time (`None`) or failed.
+    /// Closes a connection that did not answer in time (`None`) or failed.
     fn check<T>(&mut self, answer: Option<Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
         let result = answer.unwrap_or_else(|| Err(timed_out(self.name)));
         if let Err(error) = &result {
-            note(&self.span, error);
+            record(&self.span, error);
         }
         if let Err(error) = &result
             && is_broken(error)
         {
             if is_read_only(error) {
-                // It is a standby by now, and so is what all others lead to.
+                // The other connections lead to the same standby.
                 self.outages.dead_since(Instant::now());
             } else {
                 self.outages.suspect_idle();
             }
-            // Closed at once: the server then ends a transaction with its locks.
+            // Closing it makes the server roll back and release its locks.
             self.connection.take().map(Object::take);
         }
         result
@@ -273,8 +282,8 @@ impl Drop for Active {
     }
 }
 
-/// Notes in a span how its statement failed.
-fn note(span: &Span, error: &sqlx::Error) {
+/// Records an error in a statement's span.
+fn record(span: &Span, error: &sqlx::Error) {
     let code = error.as_database_error().and_then(DatabaseError::code);
     let kind = match error {
         sqlx::Error::PoolTimedOut => "no_connection",
@@ -284,7 +293,7 @@ fn note(span: &Span, error: &sqlx::Error) {
     span.record("otel.status_code", "ERROR");
 }
 
-/// Whether a connection is of no use after that error.
+/// Whether the connection cannot be used again.
 fn is_broken(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => true,
@@ -303,74 +312,58 @@ fn is_read_only(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if error.code().as_deref() == Some(READ_ONLY))
 }
 
-impl<'c> Executor<'c> for Call<'c> {
-    type Database = Postgres;
+/// Implements `Executor` by the methods `many` and `optional` of a type, or of a field of it.
+/// Statements are prepared when they run, never on their own.
+macro_rules! executor {
+    ($executor:ty $(, $field:tt)?) => {
+        impl<'c> sqlx::Executor<'c> for $executor {
+            type Database = Postgres;
 
-    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, Result<Step, sqlx::Error>>
-    where
-        'c: 'e,
-        E: 'q + Execute<'q, Postgres>,
-    {
-        let all = async move {
-            let mut active = self.start().await?;
-            let answer = active.many(query).await;
-            active.finish();
-            answer
-        };
-        steps(all)
-    }
+            fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, Result<Step, sqlx::Error>>
+            where
+                'c: 'e,
+                E: 'q + Execute<'q, Postgres>,
+            {
+                stream::once(self$(.$field)?.many(query))
+                    .map_ok(|steps| stream::iter(steps).map(Ok))
+                    .try_flatten()
+                    .boxed()
+            }
 
-    fn fetch_optional<'e, 'q: 'e, E>(
-        self,
-        query: E,
-    ) -> BoxFuture<'e, Result<Option<PgRow>, sqlx::Error>>
-    where
-        'c: 'e,
-        E: 'q + Execute<'q, Postgres>,
-    {
-        Box::pin(async move {
-            let mut active = self.start().await?;
-            let answer = active.optional(query).await;
-            active.finish();
-            answer
-        })
-    }
+            fn fetch_optional<'e, 'q: 'e, E>(
+                self,
+                query: E,
+            ) -> BoxFuture<'e, Result<Option<PgRow>, sqlx::Error>>
+            where
+                'c: 'e,
+                E: 'q + Execute<'q, Postgres>,
+            {
+                Box::pin(self$(.$field)?.optional(query))
+            }
 
-    fn prepare_with<'e>(
-        self,
-        sql: SqlStr,
-        parameters: &'e [PgTypeInfo],
-    ) -> BoxFuture<'e, Result<PgStatement, sqlx::Error>>
-    where
-        'c: 'e,
-    {
-        Box::pin(async move {
-            let mut active = self.start().await?;
-            let answer = active.prepare(sql, parameters).await;
-            active.finish();
-            answer
-        })
-    }
+            fn prepare_with<'e>(
+                self,
+                _sql: SqlStr,
+                _parameters: &'e [PgTypeInfo],
+            ) -> BoxFuture<'e, Result<PgStatement, sqlx::Error>>
+            where
+                'c: 'e,
+            {
+                Box::pin(async { Err(sqlx::Error::Protocol("not supported".to_owned())) })
+            }
 
-    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, Result<Describe<Postgres>, sqlx::Error>>
-    where
-        'c: 'e,
-    {
-        Box::pin(async move {
-            let mut active = self.start().await?;
-            let answer = active.describe(sql).await;
-            active.finish();
-            answer
-        })
-    }
+            fn describe<'e>(
+                self,
+                _sql: SqlStr,
+            ) -> BoxFuture<'e, Result<Describe<Postgres>, sqlx::Error>>
+            where
+                'c: 'e,
+            {
+                Box::pin(async { Err(sqlx::Error::Protocol("not supported".to_owned())) })
+            }
+        }
+    };
 }
 
-/// A stream of what comes all at once.
-pub fn steps<'e>(
-    all: impl Future<Output = Result<Vec<Step>, sqlx::Error>> + Send + 'e,
-) -> BoxStream<'e, Result<Step, sqlx::Error>> {
-    stream::once(all)
-        .map_ok(|steps| stream::iter(steps).map(Ok))
-        .try_flatten()
-        .boxed()
-}
+executor!(Call<'c>);
+executor!(&'c mut Transaction, 0);

@@ -1,4 +1,4 @@
-//! Making connections, and deciding which of the idle ones may still be used.
+//! Opens connections, and decides which idle ones may be used again.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -11,21 +11,18 @@ use tokio::time::{Instant, timeout};
 
 use super::{super::Hosts, timed_out};
 
-/// How long a connection may take to be made.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(3);
-/// How long the answer to a probe may take.
 pub const PROBE_LIMIT: Duration = Duration::from_secs(1);
-/// A connection that was idle for longer is probed before it is used.
+/// A connection that was idle for longer is pinged before use.
 const PROBE_AFTER: Duration = Duration::from_secs(1);
-/// One that was idle for longer is replaced: something in between may have forgotten it.
+/// A connection that was idle for longer is replaced: a firewall may have dropped it.
 const MAX_IDLE: Duration = Duration::from_mins(10);
-/// So is one that is older: sessions of the server grow with what they have done.
+/// An older connection is replaced: the server's memory per session grows with use.
 const MAX_AGE: Duration = Duration::from_mins(30);
 
-/// What must hold whatever the server's defaults are. What a request does takes milliseconds;
-/// what takes longer is stuck behind somebody else's work. The last lines let the server notice
-/// that this host has vanished. The other direction cannot be had in the same way, because sqlx
-/// sets no options on its sockets: time limits and probes stand in for it.
+/// Settings that must not depend on the server's defaults. Statements of requests take milliseconds
+/// unless they are blocked. The keep-alives let the server notice that this host is lost; sqlx
+/// cannot set them on its own sockets, so time limits and pings replace them here.
 pub const SETTINGS: &str = "
     set default_transaction_isolation = 'read committed';
     set statement_timeout = '15s';
@@ -40,45 +37,45 @@ pub const SETTINGS: &str = "
 #[derive(Debug)]
 pub struct Session {
     pub connection: PgConnection,
-    /// When the server last answered on it.
+    /// Time of the server's last answer.
     answered: Instant,
-    /// Whether nothing is under way on it.
+    /// Whether no statement is running.
     ready: bool,
 }
 
 impl Session {
-    /// Notes that what was asked was answered in full.
+    /// Marks the answer as complete.
     pub fn finished(&mut self) {
         self.answered = Instant::now();
         self.ready = true;
     }
 
-    /// Notes that something is asked.
+    /// Marks a statement as running.
     pub fn started(&mut self) {
         self.ready = false;
     }
 }
 
-/// What the failures of some connections say about others, which have not been used since:
-/// where a host has vanished, all are dead. Shared by all pools to one database.
+/// Failures that concern all connections to a database, and so its pools: if a host is lost, every
+/// connection is dead.
 #[derive(Debug, Default)]
 pub struct Outages(Mutex<Verdicts>);
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Verdicts {
-    /// What has not answered since then may be dead.
+    /// Connections without an answer since then may be dead.
     suspect: Option<Instant>,
-    /// What has not answered since then is dead.
+    /// Connections without an answer since then are dead.
     dead: Option<Instant>,
 }
 
 impl Outages {
-    /// Notes that a connection has failed.
+    /// Makes every idle connection be pinged before use, after one has failed.
     pub fn suspect_idle(&self) {
         self.lock().suspect = Some(Instant::now());
     }
 
-    /// Notes that connections which have not answered since then are dead.
+    /// Marks connections without an answer since then as dead.
     pub fn dead_since(&self, then: Instant) {
         let mut verdicts = self.lock();
         verdicts.dead = verdicts.dead.max(Some(then));
@@ -96,7 +93,7 @@ impl Outages {
 #[derive(Debug)]
 pub struct Sessions {
     hosts: Hosts,
-    /// What holds for the sessions of this pool, beside what holds for all.
+    /// Settings of this pool's sessions, in addition to [`SETTINGS`].
     settings: &'static [&'static str],
     pub outages: Arc<Outages>,
 }
@@ -153,7 +150,7 @@ impl Manager for Sessions {
                     self.outages.suspect_idle();
                     return Err(error.into());
                 }
-                // Others as old would each take as long to tell.
+                // Pinging the others of this age would each take as long.
                 Err(_elapsed) => {
                     self.outages.dead_since(asked);
                     return Err(timed_out("probe").into());

@@ -1,9 +1,9 @@
-//! The ledger's entries against each other, the accounts and the generations.
+//! Compares ledger entries with each other, with accounts and with generations.
 
 use super::SPELLED_OUT;
 use crate::store::{credits::ENTRY_KINDS, pool::Transaction};
 
-/// Each entry against the one before it.
+/// Compares each entry with the previous one.
 pub(super) async fn of_entries(
     tx: &mut Transaction,
     whole: bool,
@@ -45,7 +45,7 @@ pub(super) async fn of_entries(
     .await
 }
 
-/// Accounts against their newest entry, the one that was verified last, and what runs.
+/// Compares accounts with their newest entry, the last verified one, and running generations.
 pub(super) async fn of_accounts(
     tx: &mut Transaction,
     whole: bool,
@@ -90,7 +90,7 @@ pub(super) async fn of_accounts(
     .await
 }
 
-/// Generations against their hold, its one resolution and the refund.
+/// Compares generations with their hold, its one resolution and the refund.
 pub(super) async fn of_generations(
     tx: &mut Transaction,
     whole: bool,

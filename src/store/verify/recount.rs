@@ -1,12 +1,12 @@
-//! Sums that are counted anew.
+//! Recounts sums.
 
 use super::WHOLE_LIMIT;
 use crate::store::{Store, StoreError, usage};
 
 impl Store {
-    /// Counts anew what keys have spent and what the usage report sums up, from the generations.
-    /// Only needed where an older version ran beside a newer one. Requests that hold or settle
-    /// get 503 if it takes longer than a few seconds.
+    /// Recounts the spending of keys and the sums of usage from the generations. Only needed after
+    /// an older and a newer version ran at the same time. Requests that hold or settle get 503 if
+    /// it takes longer than a few seconds.
     pub async fn recount(&self) -> Result<(), StoreError> {
         let mut tx = self
             .requests
@@ -27,14 +27,14 @@ impl Store {
              from generations g join api_keys k on k.id = g.api_key_id
              where k.spend_limit is not null
              group by 1, 2;
-             -- Apart, because a key that has spent too much cannot name its limit.
+             -- Separately, because a row above its limit must not name the limit.
              update key_spend s set spend_limit = k.spend_limit
              from api_keys k where k.id = s.api_key_id and s.spent <= k.spend_limit;
              -- No count is under way.
              select from settled_cursors for update;
              delete from usage_sums;
-             -- Transactions are numbered anew in a database that was restored from a dump: its rows
-             -- get numbers below them, in the order of their creation.
+             -- Transaction ids start over in a database restored from a dump: its rows get lower
+             -- ids, in the order of their creation.
              update finished_generations g set settled = numbered.settled
              from (select account_id, id,
                           ((row_number() over (order by created_at))

@@ -1,9 +1,9 @@
-//! What keys have spent, and the sums of usage.
+//! Checks the spending of keys and the sums of usage.
 
 use super::SPELLED_OUT;
 use crate::store::pool::Transaction;
 
-/// What keys with a limit have spent against the sums of usage and what these do not count yet.
+/// Compares the spending of keys with the sums of usage and the generations after their cursor.
 pub(super) async fn of_keys(tx: &mut Transaction) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar!(
         r#"
@@ -40,8 +40,8 @@ pub(super) async fn of_keys(tx: &mut Transaction) -> Result<Vec<String>, sqlx::E
     .await
 }
 
-/// The usage report's sums: hours against the generations that they count, days against their hours.
-/// Where not all are compared, those from the first day on that a new generation was made in.
+/// Compares hours with their generations, and days with their hours. An incremental audit begins
+/// with the first day of a new generation.
 pub(super) async fn of_sums(tx: &mut Transaction, whole: bool) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar!(
         r#"

@@ -39,16 +39,6 @@ pub async fn images(run: &Run<'_>) {
     both_paces(run, title, Kind::Image, 1000, paces).await;
 }
 
-/// The bodies are large and few: each account has its own copy in the load's memory.
-pub async fn agent(run: &Run<'_>) {
-    let title = "agent: turns of 2 MiB of 8 accounts";
-    let paces = [
-        Pace::Callers(run.args.connections.min(8)),
-        Pace::PerSecond(5),
-    ];
-    both_paces(run, title, Kind::Agent, 8, paces).await;
-}
-
 async fn plain(run: &Run<'_>, title: &str, kind: Kind, accounts: usize) {
     let paces = [Pace::Callers(run.args.connections), Pace::PerSecond(LOW)];
     both_paces(run, title, kind, accounts, paces).await;

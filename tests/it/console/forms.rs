@@ -18,7 +18,7 @@ async fn a_key_is_made_shown_once_used_and_revoked(_: PgPoolOptions, options: Pg
         ("ability", "generate:text"),
         ("ability", "read:credits"),
         ("rate_limit_per_minute", "30"),
-        ("expires", "2030-01-31"),
+        ("expires_at", "2030-01-31"),
         ("spend_limit", "2.5"),
         ("spend_period", "day"),
     ];
@@ -87,7 +87,10 @@ async fn a_refused_form_says_why_beside_the_field(_: PgPoolOptions, options: PgC
         page.contains("Must be at most 10,000 characters") || page.contains("10000"),
         "{page}"
     );
-    let fields = [("current", "wrong password"), ("new", "battery staple")];
+    let fields = [
+        ("current_password", "wrong password"),
+        ("new_password", "battery staple"),
+    ];
     let answer = browser.post("/settings/password", &fields).await;
     assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(
@@ -104,7 +107,7 @@ async fn a_last_day_that_is_none_makes_no_key(_: PgPoolOptions, options: PgConne
     let account = app.account("10").await;
     let browser = Browser::logged_in(&app, &account).await;
     for day in ["31.01.2030", "9999-12-31", "+262142-12-31"] {
-        let fields = [("name", "short"), ("expires", day)];
+        let fields = [("name", "short"), ("expires_at", day)];
         let answer = browser.post("/keys", &fields).await;
         assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{day}");
         assert!(words(&answer.text).contains("Must be an ISO 8601 time"));

@@ -7,9 +7,11 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Browser, generate, words};
 use crate::common::{Account, Reply, TestApp, Upstream};
 
-const PAGES: [&str; 4] = [
+const PAGES: [&str; 6] = [
     "/operator",
+    "/operator/providers",
     "/operator/accounts",
+    "/operator/accounts/new",
     "/operator/jobs",
     "/operator/spending",
 ];
@@ -41,12 +43,24 @@ async fn they_are_not_found_for_everybody_else(_: PgPoolOptions, options: PgConn
             "{path}"
         );
     }
-    for action in ["credits", "suspend", "resume"] {
+    for action in [
+        "credits",
+        "change",
+        "suspend",
+        "resume",
+        "delete",
+        "view",
+        "keys/1",
+        "keys/1/revoke",
+        "deliveries/1",
+    ] {
         let fields = [
             ("kind", "grant"),
             ("amount", "5"),
             ("reference", "mine"),
             ("reason", "x"),
+            ("name", "x"),
+            ("confirmed", "yes"),
         ];
         let path = format!("/operator/accounts/{}/{action}", other.id);
         let answer = browser.post(&path, &fields).await;
@@ -252,10 +266,180 @@ async fn refused_account_is_final_and_shown_to_the_operator(
     assert_eq!(answer.error(502, "provider_error")["retryable"], true);
 
     let browser = Browser::logged_in(&app, &operator).await;
-    let page = words(&browser.page("/operator").await);
+    let page = words(&browser.page("/operator/providers").await);
     assert!(
         page.contains("8 of the last generations failed because"),
         "{page}"
     );
+    assert!(
+        page.contains("provider_timeout") || page.contains("provider_error"),
+        "{page}"
+    );
     assert_eq!(app.balance(&other).await.1, "0");
+}
+
+/// An operator sees the pages of a customer as they are, and changes nothing by the owner's forms.
+#[sqlx::test]
+async fn an_account_is_viewed_as_its_owner_sees_it(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let (operator, other) = (operator(&app).await, app.account("50").await);
+    let image = json!({"prompt": "their picture", "parameters": {"size": "256x256"}});
+    let record = generate(&app, &other, "image", image).await;
+    let uuid = record["uuid"].as_str().unwrap();
+    let hook = json!({"url": "http://127.0.0.1:9/hook"});
+    let hook = app
+        .post(&other.key, "/v1/webhooks", &hook)
+        .await
+        .expect(201);
+    generate(&app, &other, "text", json!({"prompt": "their text"})).await;
+    let keys = app.get(&other.key, "/v1/api-keys").await.json();
+    let key = keys["data"][0]["id"].to_string();
+
+    let browser = Browser::logged_in(&app, &operator).await;
+    assert!(!browser.page("/generations").await.contains("their picture"));
+    let path = format!("/operator/accounts/{}", other.id);
+    let begun = browser.post(&format!("{path}/view"), &[]).await;
+    let view = begun.header("set-cookie");
+    assert!(
+        view.contains("HttpOnly") && view.contains("SameSite=Strict"),
+        "{view}"
+    );
+    let viewing = Browser {
+        app: &app,
+        cookie: format!("{}; {}", browser.cookie, super::cookies(&begun)),
+    };
+    let receipt = format!("/generations/{uuid}");
+    let webhook = format!("/webhooks/{}", hook["id"]);
+    let key_path = format!("/keys/{key}");
+    for (page, shown) in [
+        ("/", "their picture"),
+        ("/generations", "their picture"),
+        ("/gallery", "their picture"),
+        (receipt.as_str(), "Refund"),
+        ("/usage", "Charged"),
+        ("/ledger", "Grant"),
+        ("/keys", "Name"),
+        (key_path.as_str(), "Change this key"),
+        ("/webhooks", "127.0.0.1:9/hook"),
+        (webhook.as_str(), "Send again"),
+    ] {
+        let page_text = viewing.page(page).await;
+        assert!(page_text.contains(shown), "{shown} on {page}: {page_text}");
+        assert!(words(&page_text).contains("read-only"), "{page}");
+    }
+    let file = viewing.get("/generations.csv").await;
+    assert!(file.text.contains("their picture"), "{}", file.text);
+    // The playground and the settings stay the operator's own.
+    let own = words(&viewing.page("/settings").await);
+    assert!(
+        own.contains(&operator.email) && !own.contains("read-only"),
+        "{own}"
+    );
+    for action in [
+        format!("{receipt}/delete"),
+        "/keys".to_owned(),
+        format!("{key_path}/revoke"),
+        format!("{webhook}/delete"),
+    ] {
+        let answer = viewing.post(&action, &[("name", "x")]).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{action}");
+    }
+    app.get(&other.key, &format!("/v1/generate/{uuid}"))
+        .await
+        .expect(200);
+
+    // What only operators can change.
+    let refund = [
+        ("kind", "refund"),
+        ("generation", uuid),
+        ("amount", ""),
+        ("reference", "blurred"),
+    ];
+    let answer = viewing.post(&format!("{path}/credits"), &refund).await;
+    assert!(
+        words(&answer.text).contains("Done: refund of 1 credit."),
+        "{}",
+        answer.text
+    );
+    let limits = [
+        ("name", "theirs"),
+        ("scope", "all"),
+        ("rate_limit_per_minute", "1000"),
+        ("expires_at", ""),
+        ("spend_limit", "7.5"),
+        ("spend_period", "month"),
+    ];
+    let change = format!("{path}/keys/{key}");
+    let changed = viewing.post(&change, &limits).await;
+    assert_eq!(changed.header("location"), key_path);
+    let page = viewing.page(&key_path).await;
+    assert!(
+        page.contains("value=\"theirs\"") && page.contains("value=\"7.5\""),
+        "{page}"
+    );
+    let wrong = viewing
+        .post(&change, &[("name", "x"), ("spend_limit", "much")])
+        .await;
+    assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(wrong.text.contains("value=\"much\""), "{}", wrong.text);
+    let deliveries = app
+        .get(&other.key, &format!("/v1{webhook}/deliveries"))
+        .await
+        .json();
+    let delivery = &deliveries["data"][0]["id"];
+    let sent = viewing
+        .post(
+            &format!("{path}/deliveries/{delivery}"),
+            &[("webhook", &hook["id"].to_string())],
+        )
+        .await;
+    assert_eq!(sent.header("location"), webhook);
+
+    // A customer's cookie changes nothing.
+    let customer = Browser::logged_in(&app, &other).await;
+    let theirs = customer
+        .get_with("/", &format!("gensvc-view={}", operator.id))
+        .await;
+    assert!(theirs.text.contains("their picture"), "{}", theirs.text);
+    let ended = viewing.post("/operator/view/end", &[]).await;
+    assert!(ended.header("set-cookie").contains("Max-Age=0"));
+    app.assert_verified().await;
+}
+
+#[sqlx::test]
+async fn accounts_are_created_changed_and_deleted(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let operator = operator(&app).await;
+    let browser = Browser::logged_in(&app, &operator).await;
+    let fields = [
+        ("email", "new@example.com"),
+        ("password", "battery staple"),
+        ("name", ""),
+        ("credits", "12.5"),
+    ];
+    let made = browser.post("/operator/accounts", &fields).await;
+    assert_eq!(made.status, StatusCode::SEE_OTHER, "{}", made.text);
+    let path = made.header("location").to_owned();
+    assert!(words(&browser.page(&path).await).contains("12.5"));
+    let again = browser.post("/operator/accounts", &fields).await;
+    assert_eq!(again.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(
+        words(&again.text).contains("Belongs to an account already."),
+        "{}",
+        again.text
+    );
+    assert!(!again.text.contains("battery staple"), "{}", again.text);
+    let change = [("email", "newer@example.com"), ("name", "Shop <b>")];
+    let changed = browser.post(&format!("{path}/change"), &change).await;
+    assert_eq!(changed.status, StatusCode::OK, "{}", changed.text);
+    assert!(changed.text.contains("Shop &lt;b&gt;"), "{}", changed.text);
+    let delete = format!("{path}/delete");
+    let unsure = browser.post(&delete, &[]).await;
+    assert_eq!(unsure.status, StatusCode::BAD_REQUEST);
+    browser.post(&delete, &[("confirmed", "yes")]).await;
+    let page = browser.page(&path).await;
+    assert!(
+        words(&page).contains("Deleted") && !page.contains("newer@example.com"),
+        "{page}"
+    );
 }

@@ -31,6 +31,7 @@ pub fn completed(charge: i64) -> Outcome {
         usage: json!({}),
         charged: micros(charge),
         finish_reason: None,
+        receipt: None,
     })
 }
 

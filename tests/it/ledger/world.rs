@@ -233,6 +233,7 @@ impl World {
                 usage: json!({"input_tokens": 1}),
                 charged: micros(part_of(opening.hold, part)),
                 finish_reason: None,
+                receipt: None,
             }),
             None => Outcome::Failed(Failure::new(FailureCode::Cancelled, "x")),
         };

@@ -4,7 +4,7 @@ use std::{
     fmt, io,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
@@ -24,22 +24,27 @@ use crate::common::{
     vendors::{mp4, runway},
 };
 
-/// A folder on a disk that can be full.
+/// A folder on a disk with room for a number of files.
 #[derive(Debug)]
 struct Disk {
     files: LocalFileSystem,
-    full: Arc<AtomicBool>,
+    room: Arc<AtomicUsize>,
 }
 
 impl Disk {
-    fn room(&self) -> Result<()> {
-        if self.full.load(Ordering::Acquire) {
-            return Err(object_store::Error::Generic {
+    fn take_room(&self) -> Result<()> {
+        let taking = self
+            .room
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |room| {
+                room.checked_sub(1)
+            });
+        match taking {
+            Ok(_) => Ok(()),
+            Err(_) => Err(object_store::Error::Generic {
                 store: "disk",
                 source: Box::new(io::Error::from(io::ErrorKind::StorageFull)),
-            });
+            }),
         }
-        Ok(())
     }
 }
 
@@ -52,7 +57,7 @@ impl fmt::Display for Disk {
 #[async_trait]
 impl ObjectStore for Disk {
     async fn put_opts(&self, to: &Path, bytes: PutPayload, o: PutOptions) -> Result<PutResult> {
-        self.room()?;
+        self.take_room()?;
         self.files.put_opts(to, bytes, o).await
     }
 
@@ -61,7 +66,7 @@ impl ObjectStore for Disk {
         to: &Path,
         o: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        self.room()?;
+        self.take_room()?;
         self.files.put_multipart_opts(to, o).await
     }
 
@@ -85,12 +90,12 @@ impl ObjectStore for Disk {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, o: CopyOptions) -> Result<()> {
-        self.room()?;
+        self.take_room()?;
         self.files.copy_opts(from, to, o).await
     }
 
     async fn rename_opts(&self, from: &Path, to: &Path, o: RenameOptions) -> Result<()> {
-        self.room()?;
+        self.take_room()?;
         self.files.rename_opts(from, to, o).await
     }
 }
@@ -104,10 +109,10 @@ async fn what_a_full_disk_refuses_fails_and_is_released(
     runway(&upstream, 1, None, Reply::File("video/mp4", mp4(2).await));
     let app = TestApp::vendors(options, &upstream, &[]).await;
     let folder = app.media_folder();
-    let full = Arc::new(AtomicBool::new(true));
+    let room = Arc::new(AtomicUsize::new(0));
     let disk = Disk {
         files: LocalFileSystem::new_with_prefix(&folder).unwrap(),
-        full: Arc::clone(&full),
+        room: Arc::clone(&room),
     };
     let storage = MediaStore::over(Arc::new(disk), folder).await.unwrap();
     let app = app.over(storage).await;
@@ -130,11 +135,16 @@ async fn what_a_full_disk_refuses_fails_and_is_released(
         assert_eq!(record["error"]["message"], "the file could not be stored");
         assert_eq!(record["credits"]["charged"], "0");
     }
+    // One of two images fits.
+    room.store(1, Ordering::Release);
+    let images = json!({"prompt": "x", "provider": "sandbox", "parameters": {"n": 2}});
+    let answer = app.post(&account.key, path, &images).await;
+    answer.error(503, "storage_unavailable");
     assert_eq!(app.balance(&account).await, ("100".into(), "0".into()));
     app.assert_nothing_kept().await;
 
     // Space is freed.
-    full.store(false, Ordering::Release);
+    room.store(usize::MAX, Ordering::Release);
     app.post(&account.key, path, &image).await.expect(200);
     let uuid = app.queue(&account, "video", &video).await;
     let record = app.until_finished(&account, &uuid).await;

@@ -159,6 +159,7 @@ async fn leaves_room_for_others<T>(
     while running().await < places {
         tokio::task::yield_now().await;
     }
+    assert_eq!(running().await, places);
     locked.rollback().await.unwrap();
     for answer in others {
         answer.await.unwrap();

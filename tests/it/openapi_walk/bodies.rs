@@ -27,6 +27,7 @@ async fn fields(
 ) -> std::collections::BTreeMap<String, String> {
     let (method, path) = operation.split_once(' ').unwrap();
     let path = path.replace("{id}", &account.id.to_string());
+    let path = path.replace("{key}", "1");
     let token = if path.starts_with("/v1/admin/") {
         operator(app).await
     } else if path == "/v1/auth/password" {

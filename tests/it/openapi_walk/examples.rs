@@ -11,7 +11,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{Operation, document, every_operation, objects, schema};
+use super::{Operation, document, every_operation, objects, schema, target};
 use crate::{
     common::{Account, Answer, TestApp},
     v1::admin::operator,
@@ -82,7 +82,8 @@ async fn recorded(app: &TestApp) -> Value {
         let id = operation.spec["operationId"].as_str().unwrap().to_owned();
         if operation.is_admin() {
             let other = made(app, &format!("{id}@example.com"), "correct horse").await;
-            let url = operation.path.replace("{id}", &other.id.to_string());
+            let theirs = super::objects(app, &other).await;
+            let url = operation.admin_url(&other.id.to_string(), Some(&theirs));
             // A movement that is told again is the same movement.
             let times = if url.ends_with("/credits") { 2 } else { 1 };
             for _ in 0..times {
@@ -216,13 +217,8 @@ fn shape(value: &Value) -> Value {
 fn examples_of(document: &Value, content: &Value) -> Vec<(String, Value)> {
     let only = content.get("example");
     let named = content["examples"].as_object().into_iter().flatten();
-    let named = named.map(|(name, example)| {
-        let example = example["$ref"].as_str().map_or(example, |reference| {
-            let found = document.pointer(reference.trim_start_matches('#'));
-            found.unwrap_or_else(|| panic!("{reference} leads nowhere"))
-        });
-        (name.clone(), example["value"].clone())
-    });
+    let named =
+        named.map(|(name, example)| (name.clone(), target(document, example)["value"].clone()));
     let only = only.map(|example| (String::new(), example.clone()));
     only.into_iter().chain(named).collect()
 }
@@ -311,8 +307,7 @@ async fn misspelt(
     account: &Account,
 ) -> Answer {
     let (token, url) = if operation.is_admin() {
-        let url = operation.path.replace("{id}", &account.id.to_string());
-        (admin, url)
+        (admin, operation.admin_url(&account.id.to_string(), None))
     } else {
         (session, operation.url(objects))
     };

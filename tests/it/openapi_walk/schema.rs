@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::document;
+use super::{document, target};
 
 /// Made once: there are many answers to check.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
@@ -17,11 +17,8 @@ pub fn errors(schema: &Value, value: &Value) -> Vec<String> {
 }
 
 fn walk(document: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<String>) {
-    if let Some(reference) = schema["$ref"].as_str() {
-        let pointer = reference.trim_start_matches('#');
-        let target = document.pointer(pointer);
-        let target = target.unwrap_or_else(|| panic!("{reference} leads nowhere"));
-        walk(document, target, value, at, found);
+    if schema.get("$ref").is_some() {
+        walk(document, target(document, schema), value, at, found);
     }
     for part in schema["allOf"].as_array().into_iter().flatten() {
         walk(document, part, value, at, found);
@@ -90,9 +87,8 @@ pub fn properties(schema: &Value) -> Vec<(String, Value)> {
 }
 
 fn collect(document: &Value, schema: &Value, found: &mut Vec<(String, Value)>) {
-    if let Some(reference) = schema["$ref"].as_str() {
-        let target = document.pointer(reference.trim_start_matches('#')).unwrap();
-        collect(document, target, found);
+    if schema.get("$ref").is_some() {
+        collect(document, target(document, schema), found);
     }
     for choice in ["allOf", "oneOf", "anyOf"] {
         for part in schema[choice].as_array().into_iter().flatten() {

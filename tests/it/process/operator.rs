@@ -205,6 +205,7 @@ async fn accounts_are_listed_shown_and_suspended(_: PgPoolOptions, options: PgCo
         shown,
         json!({"id": made["account_id"], "name": "ann", "email": "ann@example.com",
             "balance": "12.5", "held": "0", "available": "12.5", "spent": "0", "suspended_at": null, "suspended_reason": null,
+            "deleted_at": null, "erased_at": null,
             "created_at": shown["created_at"]})
     );
     let none = ["account", "list", "--email", "none@example.com"];

@@ -180,7 +180,7 @@ async fn a_responses_body_passes_as_it_came(_: PgPoolOptions, options: PgConnect
     assert_eq!(answer.header("x-gensvc-left-out"), "");
     let sent = upstream.requests().pop().unwrap();
     let expected = format!(
-        r#"{{"input":{input},"model":"gpt-6-luna","tools":{tools},"text":{{"verbosity":"low"}},"prompt_cache_key":"k","prompt_cache_options":{{"mode":"explicit"}},"tomorrow":1.0,"reasoning":{{"effort":"high","summary":"auto"}},"include":["reasoning.encrypted_content"],"max_output_tokens":64,"store":false,"service_tier":"default"}}"#
+        r#"{{"input":{input},"model":"gpt-6-luna","tools":{tools},"text":{{"verbosity":"low"}},"prompt_cache_key":"k","prompt_cache_options":{{"mode":"explicit"}},"tomorrow":1.0,"reasoning":{{"effort":"high","summary":"auto"}},"include":["reasoning.encrypted_content"],"max_output_tokens":64,"service_tier":"default","store":false}}"#
     );
     assert_eq!(sent.text, expected);
     // Nobody else reads these, and each is named.

@@ -1,6 +1,7 @@
 //! /v1/admin: tokens and accounts.
 
 mod credits;
+mod customers;
 mod refunds;
 mod suspension;
 
@@ -122,6 +123,7 @@ async fn an_account_is_made_and_found(_: PgPoolOptions, options: PgConnectOption
         made,
         json!({"id": made["id"], "name": "Ann's shop", "email": "Ann@example.com",
             "balance": "12.5", "held": "0", "available": "12.5", "spent": "0", "suspended_at": null, "suspended_reason": null,
+            "deleted_at": null, "erased_at": null,
             "created_at": now})
     );
     let path = format!("{ACCOUNTS}/{}", made["id"]);

@@ -147,24 +147,45 @@ async fn other_defaults_are_heeded_where_nothing_is_held(
     app.assert_settled().await;
 }
 
+/// Another key of the account, and its path.
+async fn second_key(app: &TestApp, account: &Account) -> (String, String) {
+    let body = json!({"name": "k"});
+    let made = app.post(&account.key, "/v1/api-keys", &body);
+    let record = made.await.expect(201);
+    let token = record["key"].as_str().unwrap().to_owned();
+    (token, format!("/v1/api-keys/{}", record["id"]))
+}
+
 #[sqlx::test]
 async fn a_key_revoked_elsewhere_is_told_nothing(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let replica = app.replica().await;
     let account = app.account("1").await;
-    let record = app
-        .post(&account.key, "/v1/api-keys", &json!({"name": "k"}))
-        .await
-        .expect(201);
-    let token = record["key"].as_str().unwrap();
-    let path = format!("/v1/api-keys/{}", record["id"]);
-    app.text(token, text()).await.expect(200);
+    let (token, path) = second_key(&app, &account).await;
+    app.text(&token, text()).await.expect(200);
     replica.delete(&account.key, &path).await.expect(200);
-    app.text(token, json!({"prompt": 1}))
+    app.text(&token, json!({"prompt": 1}))
         .await
         .error(401, "revoked_key");
     // What is refused is read anew from then on.
     assert_eq!(generations(&app).await, 1);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn a_large_body_by_a_revoked_key_holds_nothing(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let replica = app.replica().await;
+    let account = app.account("10").await;
+    let (token, path) = second_key(&app, &account).await;
+    let chat = "/openai/v1/chat/completions";
+    let message = json!({"role": "user", "content": "x".repeat(3 << 20)});
+    let body = json!({"model": "openai/gpt-6-luna", "max_tokens": 8, "messages": [message]});
+    app.text(&token, text()).await.expect(200);
+    replica.delete(&account.key, &path).await.expect(200);
+    app.post(&token, chat, &body).await.expect(401);
+    assert_eq!((generations(&app).await, upstream.count()), (1, 0));
     app.assert_settled().await;
 }
 

@@ -1,5 +1,5 @@
-//! All attacks at once, each again and again by an account and from an address of its own, beside
-//! 100 accounts that work.
+//! Repeats all attacks at once, each by its own account and from its own address, while 100 other
+//! accounts send requests.
 
 use std::{
     sync::{
@@ -71,7 +71,9 @@ pub async fn run(args: &Args, minutes: u64) -> bool {
         all.add(part);
     }
     is_over.store(true, Ordering::Relaxed);
-    join_all(attacking).await;
+    for attack in join_all(attacking).await {
+        attack.unwrap();
+    }
     for (attack, answers) in ATTACKS.iter().zip(answers.iter()) {
         println!("{:<36} {}", attack.name, answers.lock().unwrap());
     }

@@ -74,8 +74,8 @@ impl Provider {
 }
 
 async fn answer(mut stream: TcpStream, modes: &Modes) -> Option<()> {
-    let model = read_model(&mut stream).await?;
-    let mode = modes.lock().unwrap().get(&*model)?.clone();
+    let called = read_model(&mut stream).await?;
+    let mode = modes.lock().unwrap().get(&*called)?.clone();
     let usage = json!({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110});
     let completion = |text: String| {
         json!({"id": "c", "model": "gpt-5.2", "usage": usage, "choices": [{"index": 0,

@@ -13,7 +13,7 @@ use crate::domain::{
 };
 
 named_enum!(
-    /// Who says a message.
+    /// The author of a message.
     ChatRole {
         System = "system",
         Developer = "developer",
@@ -24,7 +24,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// What a part of a message is.
+    /// The type of a part of a message.
     ChatPartType {
         Text = "text",
         ImageUrl = "image_url",
@@ -46,9 +46,9 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     let calls = calls.read_any(fields, "tool_calls", call);
     let about = "Of a tool: the call that it answers.";
     let call_id = fields.optional("tool_call_id", about, text(usize::MAX));
-    // What an answer of ours brings back.
+    // A member of our answers, which the next turn sends back.
     fields.neutral("annotations", vec![json!([])]);
-    // What the package's helpers add to an answer, and bring back with it.
+    // The package's helpers add this to an answer and send it back.
     fields.hints(&["parsed"]);
     let thinking = thinking(fields);
     fields.unsupported(&["audio", "function_call"]);

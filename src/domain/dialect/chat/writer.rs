@@ -1,24 +1,66 @@
 //! Writes the answers of a chat.
 
-use super::{
-    answer::{
-        ChatAnswer, ChatCall, ChatChoice, ChatCompletion, ChatCompletionChunk, ChatDelta,
-        ChatPiece, ChatUsage, ChunkUsage, finish_reason,
-    },
-    text_of,
-};
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::text_of;
 use crate::domain::{
-    conversation::{Delta, Part, ReasoningField, reasoning},
+    conversation::{self, Delta, Part, ReasoningField, ToolCall, choices, reasoning, texts},
     dialect::{Answer, Head, Writer},
+    usage::TextUsage,
 };
 
-/// Writes an answer.
 #[derive(Debug)]
 pub struct ChatWriter {
     head: Head,
     include_usage: bool,
-    /// Calls that have begun.
-    calls: usize,
+    /// The choice of the last piece.
+    choice: u32,
+    /// The number of calls of each choice that has begun.
+    calls: BTreeMap<u32, usize>,
+}
+
+/// An event of a stream, serialized directly: there is one for each token.
+#[derive(Serialize)]
+struct Chunk<'a, D> {
+    id: String,
+    object: &'static str,
+    created: i64,
+    model: &'a str,
+    choices: &'a [Choice<'a, D>],
+    /// With `include_usage`: null, except in the last chunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct Choice<'a, D> {
+    index: u32,
+    delta: D,
+    logprobs: (),
+    finish_reason: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Piece<'a> {
+    Content(&'a str),
+    ReasoningContent(&'a str),
+    Reasoning(&'a str),
+    ToolCalls([ArgumentsPiece<'a>; 1]),
+}
+
+#[derive(Serialize)]
+struct ArgumentsPiece<'a> {
+    index: usize,
+    function: Arguments<'a>,
+}
+
+#[derive(Serialize)]
+struct Arguments<'a> {
+    arguments: &'a str,
 }
 
 impl ChatWriter {
@@ -26,7 +68,8 @@ impl ChatWriter {
         Self {
             head,
             include_usage,
-            calls: 0,
+            choice: 0,
+            calls: BTreeMap::new(),
         }
     }
 
@@ -34,112 +77,164 @@ impl ChatWriter {
         format!("chatcmpl-{}", self.head.id)
     }
 
-    fn chunk(&self, choices: Vec<ChatDelta>, usage: Option<ChatUsage>) -> String {
-        let chunk = ChatCompletionChunk {
+    fn chunk<D: Serialize>(&self, choices: &[Choice<'_, D>], usage: Value) -> String {
+        let chunk = Chunk {
             id: self.id(),
             object: "chat.completion.chunk",
             created: self.head.created,
-            model: self.head.model.clone(),
+            model: &self.head.model,
             choices,
-            usage: self
-                .include_usage
-                .then(|| usage.map_or(ChunkUsage::NotYet, ChunkUsage::Whole)),
+            usage: self.include_usage.then_some(usage),
         };
         format!("data: {}\n\n", text_of(&chunk))
     }
 
-    fn delta(&self, delta: ChatPiece, finish_reason: Option<&'static str>) -> String {
-        let choice = ChatDelta {
-            index: 0,
+    fn delta(&self, delta: impl Serialize, finish_reason: Option<&str>) -> String {
+        let choice = Choice {
+            index: self.choice,
             delta,
             logprobs: (),
             finish_reason,
         };
-        self.chunk(vec![choice], None)
+        self.chunk(&[choice], Value::Null)
     }
+}
+
+/// A call with all that is known of it.
+fn tool_call(call: &ToolCall) -> Value {
+    let mut value = json!({
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    });
+    if let Some(signature) = &call.thought_signature {
+        value["extra_content"] = json!({"google": {"thought_signature": signature}});
+    }
+    value
+}
+
+fn usage_of(usage: &TextUsage) -> Value {
+    json!({
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached_input_tokens.unwrap_or(0),
+            "cache_write_tokens": usage.cache_write_tokens.unwrap_or(0),
+        },
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens.unwrap_or(0)},
+    })
+}
+
+/// The reason of a choice, or that of the answer if it has only one.
+fn reason<'a>(choice: &'a conversation::Choice, answer: &'a Answer) -> &'a str {
+    let own = choice.finish_reason.as_deref();
+    own.unwrap_or_else(|| answer.stop.chat_reason())
+}
+
+fn message(parts: &[Part]) -> Value {
+    let text = texts(parts, "");
+    let calls = parts.iter().filter_map(|part| match part {
+        Part::ToolCall(call) => Some(tool_call(call)),
+        _ => None,
+    });
+    let calls: Vec<Value> = calls.collect();
+    let mut message = json!({"role": "assistant", "content": null, "refusal": null});
+    if !text.is_empty() || calls.is_empty() {
+        message["content"] = text.into();
+    }
+    for field in ReasoningField::ALL {
+        if let Some(text) = reasoning(parts, field) {
+            message[field.as_str()] = text.into();
+        }
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.into();
+    }
+    message
 }
 
 impl Writer for ChatWriter {
     fn whole(&self, answer: &Answer) -> String {
-        let text = answer.text();
-        let calls = answer.parts.iter().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(ChatCall::of(call, None)),
-            _ => None,
+        let choices = choices(&answer.parts).into_iter().map(|(choice, parts)| {
+            json!({
+                "index": choice.index,
+                "message": message(parts),
+                "logprobs": null,
+                "finish_reason": reason(&choice, answer),
+            })
         });
-        let tool_calls: Vec<_> = calls.collect();
-        text_of(&ChatCompletion {
-            id: self.id(),
-            object: "chat.completion",
-            created: self.head.created,
-            model: self.head.model.clone(),
-            choices: vec![ChatChoice {
-                index: 0,
-                message: ChatAnswer {
-                    role: "assistant",
-                    content: (!text.is_empty() || tool_calls.is_empty()).then_some(text),
-                    reasoning_content: reasoning(&answer.parts, ReasoningField::ReasoningContent),
-                    reasoning: reasoning(&answer.parts, ReasoningField::Reasoning),
-                    refusal: (),
-                    tool_calls,
-                },
-                logprobs: (),
-                finish_reason: finish_reason(&answer.stop),
-            }],
-            usage: ChatUsage::from(&answer.usage),
-        })
+        let body = json!({
+            "id": self.id(),
+            "object": "chat.completion",
+            "created": self.head.created,
+            "model": self.head.model,
+            "choices": choices.collect::<Vec<_>>(),
+            "usage": usage_of(&answer.usage),
+        });
+        body.to_string()
     }
 
     fn begin(&mut self) -> String {
-        let role = ChatPiece {
-            role: Some("assistant"),
-            content: Some(String::new()),
-            ..ChatPiece::default()
-        };
-        self.delta(role, None)
+        self.calls.entry(self.choice).or_default();
+        self.delta(json!({"role": "assistant", "content": ""}), None)
     }
 
     fn piece(&mut self, delta: &Delta) -> String {
+        if let Some(choice) = delta.choice() {
+            self.choice = choice.index;
+            return if self.calls.contains_key(&self.choice) {
+                String::new()
+            } else {
+                self.begin()
+            };
+        }
+        let calls = self.calls.entry(self.choice).or_default();
         let piece = match delta {
-            Delta::Text(text) => ChatPiece {
-                content: Some(text.clone()),
-                ..ChatPiece::default()
-            },
-            Delta::Reasoning(ReasoningField::ReasoningContent, text) => ChatPiece {
-                reasoning_content: Some(text.clone()),
-                ..ChatPiece::default()
-            },
-            Delta::Reasoning(ReasoningField::Reasoning, text) => ChatPiece {
-                reasoning: Some(text.clone()),
-                ..ChatPiece::default()
-            },
-            Delta::ToolCall(call) => {
-                self.calls += 1;
-                ChatPiece {
-                    tool_calls: vec![ChatCall::of(call, Some(self.calls - 1))],
-                    ..ChatPiece::default()
-                }
+            Delta::Text(text) => Piece::Content(text),
+            Delta::Reasoning(ReasoningField::ReasoningContent, text) => {
+                Piece::ReasoningContent(text)
             }
-            Delta::Arguments(arguments) => ChatPiece {
-                tool_calls: vec![ChatCall::more(self.calls.saturating_sub(1), arguments)],
-                ..ChatPiece::default()
-            },
-            // This dialect has no fields for these; an empty chunk keeps the connection alive.
+            Delta::Reasoning(ReasoningField::Reasoning, text) => Piece::Reasoning(text),
+            Delta::ToolCall(call) => {
+                let mut call = tool_call(call);
+                call["index"] = (*calls).into();
+                *calls += 1;
+                return self.delta(json!({"tool_calls": [call]}), None);
+            }
+            Delta::Arguments(arguments) => Piece::ToolCalls([ArgumentsPiece {
+                index: calls.saturating_sub(1),
+                function: Arguments { arguments },
+            }]),
+            // This dialect has no fields for these.
             Delta::Thinking(_) | Delta::Signature(_) | Delta::Redacted(_) | Delta::Opaque(_) => {
-                ChatPiece::default()
+                return self.keep_alive();
             }
         };
         self.delta(piece, None)
     }
 
     fn keep_alive(&mut self) -> String {
-        self.delta(ChatPiece::default(), None)
+        self.delta(json!({}), None)
     }
 
     fn end(&mut self, answer: &Answer) -> String {
-        let reason = finish_reason(&answer.stop);
-        let mut events = self.delta(ChatPiece::default(), Some(reason));
+        let mut events = String::new();
+        let choices = choices(&answer.parts).into_iter();
+        let answered: BTreeMap<_, _> = choices.map(|(choice, _)| (choice.index, choice)).collect();
+        // A cancel can end a choice that was announced and has no parts.
+        let begun: BTreeSet<_> = self.calls.keys().chain(answered.keys()).copied().collect();
+        for index in begun {
+            let choice = answered.get(&index).cloned();
+            let choice = choice.unwrap_or(conversation::Choice {
+                index,
+                finish_reason: None,
+            });
+            events += &self.piece(&Delta::from(choice.clone()));
+            events += &self.delta(json!({}), Some(reason(&choice, answer)));
+        }
         if self.include_usage {
-            events += &self.chunk(Vec::new(), Some(ChatUsage::from(&answer.usage)));
+            events += &self.chunk::<()>(&[], usage_of(&answer.usage));
         }
         events + "data: [DONE]\n\n"
     }

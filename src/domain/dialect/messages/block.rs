@@ -2,16 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{GEMINI, Noted};
+use super::Noted;
 use crate::domain::{
     conversation::{Image, ImageSource, ImageType, Message, Part, Role, ToolCall, ToolResult},
-    dialect::{image_url, is_empty_list, needed, schema_of, without_images},
+    dialect::{
+        GEMINI, give_signatures, image_url, is_empty_list, needed, schema_of, without_images,
+    },
     named::named_enum,
     validate::{FieldCode, Fields, List, any_object, boolean, parsed, text, words},
 };
 
 named_enum!(
-    /// Who says a message.
+    /// The author of a message.
     MessageRole {
         System = "system",
         User = "user",
@@ -20,7 +22,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// What a block of a message is.
+    /// The type of a block of a message.
     BlockType {
         Text = "text",
         Image = "image",
@@ -34,14 +36,14 @@ named_enum!(
 );
 
 named_enum!(
-    /// What a block of instructions is.
+    /// The type of a block of instructions.
     SystemBlockType {
         Text = "text",
     }
 );
 
 named_enum!(
-    /// What a block of a tool's result is.
+    /// The type of a block of a tool's result.
     ResultBlockType {
         Text = "text",
         Image = "image",
@@ -50,7 +52,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// Where an image is.
+    /// The kind of source of an image.
     ImageSourceType {
         Base64 = "base64",
         Url = "url",
@@ -82,7 +84,6 @@ pub(super) fn message(fields: &Fields<'_>, noted: &Noted) -> Option<Message> {
     Some(Message { role, parts })
 }
 
-/// Blocks of instructions.
 pub(super) fn texts(fields: &Fields<'_>, name: &'static str) -> Option<Vec<Part>> {
     let list = List {
         about: "Instructions above the messages.",
@@ -223,20 +224,8 @@ fn result(fields: &Fields<'_>, noted: &Noted) -> Option<Vec<Part>> {
 
 /// Thinking of Gemini's is a signature of the call after it.
 fn signed(parts: Vec<Part>) -> Vec<Part> {
-    let mut signature: Option<String> = None;
-    let mut found = Vec::new();
-    for mut part in parts {
-        match &mut part {
-            Part::Thinking { signature: own, .. } => {
-                if let Some(own) = own.strip_prefix(GEMINI) {
-                    signature = Some(own.to_owned());
-                    continue;
-                }
-            }
-            Part::ToolCall(call) => call.thought_signature = signature.take(),
-            _ => {}
-        }
-        found.push(part);
-    }
-    found
+    give_signatures(parts, |part| match part {
+        Part::Thinking { signature, .. } => signature.strip_prefix(GEMINI),
+        _ => None,
+    })
 }

@@ -34,7 +34,7 @@ fn is_closed(schema: &Value) -> bool {
 }
 
 named_enum!(
-    /// What a tool is.
+    /// The type of a tool.
     MessageToolType {
         Custom = "custom",
     }

@@ -1,15 +1,13 @@
-//! The bodies of answers and of events.
+//! The body of an answer and its items.
 
 use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use utoipa::ToSchema;
 
 use super::{
     Echo, is_item,
-    own::{self, OwnTool},
-    secret,
+    mapping::{OwnTool, custom_input, encrypted_content, signature_before},
     writer::Shown,
 };
 use crate::domain::{
@@ -18,268 +16,35 @@ use crate::domain::{
     usage::TextUsage,
 };
 
-/// The answer of POST /openai/v1/responses.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ResponseBody {
-    /// The generation's uuid, after `resp_`.
+#[derive(Serialize)]
+pub(super) struct ResponseBody<'a> {
     id: String,
-    /// `response`
     object: &'static str,
-    /// Seconds since 1970.
     created_at: i64,
-    /// `in_progress` of events before the end, `completed`, `incomplete` or `failed`.
     status: &'static str,
-    /// `false`
     background: bool,
-    /// Why it failed.
-    #[schema(required, nullable)]
-    error: Option<ResponseFailure>,
-    /// Why it is incomplete.
-    #[schema(required, nullable)]
-    incomplete_details: Option<ResponseIncomplete>,
-    /// As it was asked for.
-    model: String,
-    /// The items of the answer.
-    output: Vec<ResponseItem>,
-    /// What it used; null before the end.
-    #[schema(required, nullable)]
-    usage: Option<ResponseUsage>,
-    /// Always null.
-    #[schema(value_type = Option<String>)]
+    error: Option<Value>,
+    incomplete_details: Option<Value>,
+    model: &'a str,
+    output: Vec<Value>,
+    usage: Option<Value>,
     previous_response_id: (),
-    /// `false`
     store: bool,
-    /// `disabled`
     truncation: &'static str,
-    /// What was asked for.
     #[serde(flatten)]
-    #[schema(value_type = Object)]
-    echo: Echo,
-}
-
-/// Why it failed.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ResponseFailure {
-    /// For programs.
-    code: String,
-    /// For people.
-    message: String,
-}
-
-/// Why it is incomplete.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ResponseIncomplete {
-    /// `max_output_tokens` or `content_filter`
-    reason: &'static str,
-}
-
-/// An item of an answer: a message, a call of a tool, or reasoning.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum ResponseItem {
-    /// A message.
-    Message {
-        /// Its id.
-        id: String,
-        /// `in_progress` or `completed`.
-        status: &'static str,
-        /// `assistant`
-        role: &'static str,
-        /// The text.
-        content: Vec<ResponseText>,
-    },
-    /// A call of a function.
-    FunctionCall {
-        /// Its id.
-        id: String,
-        /// `in_progress` or `completed`.
-        status: &'static str,
-        /// What its output is to name.
-        call_id: String,
-        /// The function.
-        name: String,
-        /// Its namespace.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        namespace: Option<String>,
-        /// JSON.
-        arguments: String,
-    },
-    /// A call of a custom tool.
-    CustomToolCall {
-        /// Its id.
-        id: String,
-        /// `in_progress` or `completed`.
-        status: &'static str,
-        /// What its output is to name.
-        call_id: String,
-        /// The tool.
-        name: String,
-        /// Its namespace.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        namespace: Option<String>,
-        /// Any text.
-        input: String,
-    },
-    /// What was thought.
-    Reasoning {
-        /// Its id.
-        id: String,
-        /// `in_progress` or `completed`.
-        status: &'static str,
-        /// As far as the model tells it.
-        summary: Vec<ResponseText>,
-        /// To be brought back; with `include` only.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        encrypted_content: Option<String>,
-    },
-    /// An item of `OpenAI`'s, as it came.
-    #[serde(untagged)]
-    #[schema(value_type = Object)]
-    Opaque(Value),
-}
-
-/// A text of an item.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum ResponseText {
-    /// Of a message.
-    OutputText {
-        /// The text.
-        text: String,
-        /// None.
-        #[schema(value_type = Vec<Object>)]
-        annotations: [(); 0],
-        /// None.
-        #[schema(value_type = Vec<Object>)]
-        logprobs: [(); 0],
-    },
-    /// Of reasoning.
-    SummaryText {
-        /// The text.
-        text: String,
-    },
-}
-
-/// What an answer used.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ResponseUsage {
-    /// All input tokens, cached ones included.
-    input_tokens: u64,
-    /// Parts of the input.
-    input_tokens_details: ResponseInputDetails,
-    /// All output tokens, reasoning included.
-    output_tokens: u64,
-    /// Parts of the output.
-    output_tokens_details: ResponseOutputDetails,
-    /// Their sum.
-    total_tokens: u64,
-}
-
-/// Parts of the input.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ResponseInputDetails {
-    /// Tokens from the provider's cache.
-    cached_tokens: u64,
-    /// Tokens written to it.
-    cache_write_tokens: u64,
-}
-
-/// Parts of the output.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ResponseOutputDetails {
-    /// Tokens of hidden reasoning.
-    reasoning_tokens: u64,
-}
-
-/// One event of a stream, the first `response.created`, the last `response.completed`,
-/// `response.incomplete` or `response.failed`.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ResponseEvent {
-    /// What happened.
-    pub(super) r#type: &'static str,
-    /// From 0.
-    pub(super) sequence_number: u64,
-    /// What belongs to the type.
-    #[serde(flatten)]
-    #[schema(value_type = Object)]
-    pub(super) more: EventBody,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub(super) enum EventBody {
-    Response {
-        response: Box<ResponseBody>,
-    },
-    Item {
-        output_index: usize,
-        item: ResponseItem,
-    },
-    Content {
-        item_id: String,
-        output_index: usize,
-        content_index: u32,
-        part: ResponseText,
-    },
-    TextDelta {
-        item_id: String,
-        output_index: usize,
-        content_index: u32,
-        delta: String,
-        logprobs: [(); 0],
-    },
-    TextDone {
-        item_id: String,
-        output_index: usize,
-        content_index: u32,
-        text: String,
-        logprobs: [(); 0],
-    },
-    Summary {
-        item_id: String,
-        output_index: usize,
-        summary_index: u32,
-        part: ResponseText,
-    },
-    SummaryDelta {
-        item_id: String,
-        output_index: usize,
-        summary_index: u32,
-        delta: String,
-    },
-    SummaryDone {
-        item_id: String,
-        output_index: usize,
-        summary_index: u32,
-        text: String,
-    },
-    ArgumentsDelta {
-        item_id: String,
-        output_index: usize,
-        delta: String,
-    },
-    ArgumentsDone {
-        item_id: String,
-        output_index: usize,
-        name: String,
-        arguments: String,
-    },
-    InputDone {
-        item_id: String,
-        output_index: usize,
-        input: String,
-    },
+    echo: &'a Echo,
 }
 
 /// How far a response has come.
+#[derive(Clone, Copy)]
 pub(super) enum Progress<'a> {
     Begun,
     Ended(&'a Answer),
-    Failed { code: String, message: String },
+    Failed { code: &'a str, message: &'a str },
 }
 
-impl ResponseBody {
-    pub(super) fn new(head: &Head, echo: &Echo, progress: Progress<'_>) -> Self {
+impl<'a> ResponseBody<'a> {
+    pub(super) fn new(head: &'a Head, echo: &'a Echo, progress: Progress<'_>) -> Self {
         let mut body = Self {
             id: format!("resp_{}", head.id),
             object: "response",
@@ -288,26 +53,27 @@ impl ResponseBody {
             background: false,
             error: None,
             incomplete_details: None,
-            model: head.model.clone(),
+            model: &head.model,
             output: Vec::new(),
             usage: None,
             previous_response_id: (),
             store: false,
             truncation: "disabled",
-            echo: echo.clone(),
+            echo,
         };
         match progress {
             Progress::Begun => {}
             Progress::Ended(answer) => {
                 let reason = incomplete(&answer.stop);
                 body.status = reason.map_or("completed", |_| "incomplete");
-                body.incomplete_details = reason.map(|reason| ResponseIncomplete { reason });
-                body.output = items(&head.id, &answer.parts, &echo.shown);
-                body.usage = Some(ResponseUsage::from(&answer.usage));
+                body.incomplete_details = reason.map(|reason| json!({"reason": reason}));
+                let items = items(&head.id, &answer.parts, &echo.shown);
+                body.output = items.map(|(_, item)| item).collect();
+                body.usage = Some(usage_of(&answer.usage));
             }
             Progress::Failed { code, message } => {
                 body.status = "failed";
-                body.error = Some(ResponseFailure { code, message });
+                body.error = Some(json!({"code": code, "message": message}));
             }
         }
         body
@@ -328,27 +94,30 @@ pub(super) const fn incomplete(stop: &Stop) -> Option<&'static str> {
     }
 }
 
-/// The items of an answer.
-fn items(generation: &str, parts: &[Part], shown: &Shown) -> Vec<ResponseItem> {
-    let mut items = Vec::new();
-    for part in parts
-        .iter()
-        .cloned()
-        .flat_map(secret::parts)
-        .filter(is_item)
-    {
-        let at = items.len();
-        items.extend(ResponseItem::of(generation, at, &part, shown));
-    }
-    items
+fn usage_of(usage: &TextUsage) -> Value {
+    json!({
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_input_tokens.unwrap_or(0),
+            "cache_write_tokens": usage.cache_write_tokens.unwrap_or(0),
+        },
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens.unwrap_or(0)},
+        "total_tokens": usage.total_tokens,
+    })
 }
 
-/// The item of an answer that an id refers to, as a request has it: the generation, and which of
-/// its items.
-pub fn referenced(id: &str) -> Option<(&str, usize)> {
-    let (rest, at) = id.rsplit_once('_')?;
-    let (_kind, generation) = rest.rsplit_once('_')?;
-    Some((generation, at.parse().ok()?))
+/// The items of an answer, with their places in the output.
+fn items(generation: &str, parts: &[Part], shown: &Shown) -> impl Iterator<Item = (usize, Value)> {
+    let parts = parts.iter().flat_map(|part| {
+        let before = match part {
+            Part::ToolCall(call) => signature_before(call).map(|data| Part::Redacted { data }),
+            _ => None,
+        };
+        before.into_iter().chain([part.clone()])
+    });
+    let parts = parts.filter(is_item).enumerate();
+    parts.filter_map(move |(at, part)| Some((at, item(generation, at, &part, shown)?)))
 }
 
 impl Answer {
@@ -362,146 +131,102 @@ impl Answer {
             encrypted: true,
             ..Shown::default()
         };
-        let mut found = HashMap::new();
-        let mut at = 0;
-        let parts = self.parts.iter().cloned().flat_map(secret::parts);
-        for part in parts.filter(is_item) {
-            let Some(item) = ResponseItem::of(generation, at, &part, &shown) else {
-                continue;
+        let items = items(generation, &self.parts, &shown);
+        items.filter(|(at, _)| places.contains(at)).collect()
+    }
+}
+
+pub(super) fn output_text(text: &str) -> Value {
+    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+}
+
+pub(super) fn summary_text(text: &str) -> Value {
+    json!({"type": "summary_text", "text": text})
+}
+
+/// The item of a part that has ended.
+pub(super) fn item(generation: &str, at: usize, part: &Part, shown: &Shown) -> Option<Value> {
+    let id = id(generation, at, part);
+    let status = "completed";
+    Some(match part {
+        Part::Text { text } => json!({"type": "message", "id": id, "status": status,
+            "role": "assistant", "content": [output_text(text)]}),
+        Part::ToolCall(call) => {
+            let own = shown.tools.get(&call.name);
+            let name = own.map_or(&call.name, |own| &own.name);
+            let is_custom = own.is_some_and(|own| own.is_custom);
+            let kind = if is_custom {
+                "custom_tool_call"
+            } else {
+                "function_call"
             };
-            if places.contains(&at) {
-                found.insert(at, json!(item));
-            }
-            at += 1;
-        }
-        found
-    }
-}
-
-impl ResponseText {
-    pub(super) fn output(text: &str) -> Self {
-        Self::OutputText {
-            text: text.to_owned(),
-            annotations: [],
-            logprobs: [],
-        }
-    }
-
-    pub(super) fn summary(text: &str) -> Self {
-        Self::SummaryText {
-            text: text.to_owned(),
-        }
-    }
-}
-
-impl ResponseItem {
-    /// A part that has ended.
-    pub(super) fn of(generation: &str, at: usize, part: &Part, shown: &Shown) -> Option<Self> {
-        let status = "completed";
-        let id = id(generation, at, part);
-        Some(match part {
-            Part::Text { text } => Self::Message {
-                id,
-                status,
-                role: "assistant",
-                content: vec![ResponseText::output(text)],
-            },
-            Part::ToolCall(call) => match shown.tools.get(call) {
-                Some(OwnTool {
-                    namespace,
-                    name,
-                    is_custom: true,
-                }) => Self::CustomToolCall {
-                    id,
-                    status,
-                    call_id: call.id.clone(),
-                    name: name.clone(),
-                    namespace: namespace.clone(),
-                    input: own::input(&call.arguments),
-                },
-                own => Self::FunctionCall {
-                    id,
-                    status,
-                    call_id: call.id.clone(),
-                    name: own.map_or(&call.name, |own| &own.name).clone(),
-                    namespace: own.and_then(|own| own.namespace.clone()),
-                    arguments: call.arguments.clone(),
-                },
-            },
-            Part::Thinking { text, .. } => Self::Reasoning {
-                id,
-                status,
-                summary: match text.as_str() {
-                    "" => Vec::new(),
-                    text => vec![ResponseText::summary(text)],
-                },
-                encrypted_content: secret::write(part).filter(|_| shown.encrypted),
-            },
-            Part::Redacted { .. } => Self::Reasoning {
-                id,
-                status,
-                summary: Vec::new(),
-                encrypted_content: secret::write(part).filter(|_| shown.encrypted),
-            },
-            Part::Opaque { block } => {
-                let mut item = block.clone();
-                // The provider keeps no item: references are to ours.
-                if item.get("id").is_some() {
-                    item["id"] = json!(id);
-                }
-                Self::Opaque(item)
-            }
-            Part::Image(_) | Part::ToolResult(_) => return None,
-        })
-    }
-
-    /// A part that begins.
-    pub(super) fn begun(generation: &str, at: usize, part: &Part, shown: &Shown) -> Option<Self> {
-        let empty = match part {
-            Part::ToolCall(call) => Part::ToolCall(ToolCall {
-                arguments: String::new(),
-                ..call.clone()
-            }),
-            Part::Thinking { .. } => Part::Thinking {
-                text: String::new(),
-                signature: String::new(),
-            },
-            part => part.clone(),
-        };
-        let mut item = Self::of(generation, at, &empty, shown)?;
-        match &mut item {
-            Self::Message {
-                status, content, ..
-            } => {
-                *status = "in_progress";
-                content.clear();
-            }
-            Self::FunctionCall { status, .. } | Self::CustomToolCall { status, .. } => {
-                *status = "in_progress";
-            }
-            Self::Reasoning {
-                status,
-                encrypted_content,
+            let mut item = json!({"type": kind, "id": id, "status": status, "call_id": call.id,
+                "name": name});
+            if let Some(OwnTool {
+                namespace: Some(namespace),
                 ..
-            } => {
-                *status = "in_progress";
-                *encrypted_content = None;
+            }) = own
+            {
+                item["namespace"] = json!(namespace);
             }
-            Self::Opaque(item) => {
-                if item.get("status").is_some() {
-                    item["status"] = json!("in_progress");
-                }
-                // It follows in events of its own.
-                if item["type"] == "reasoning" {
-                    item["summary"] = json!([]);
-                }
+            if is_custom {
+                item["input"] = custom_input(&call.arguments).into();
+            } else {
+                item["arguments"] = json!(call.arguments);
             }
+            item
         }
-        Some(item)
-    }
+        Part::Thinking { .. } | Part::Redacted { .. } => {
+            let mut item = json!({"type": "reasoning", "id": id, "status": status, "summary": []});
+            if let Part::Thinking { text, .. } = part
+                && !text.is_empty()
+            {
+                item["summary"] = json!([summary_text(text)]);
+            }
+            if let Some(content) = encrypted_content(part).filter(|_| shown.encrypted) {
+                item["encrypted_content"] = content.into();
+            }
+            item
+        }
+        Part::Opaque { block } => {
+            let mut item = block.clone();
+            // The provider keeps no item: references are to ours.
+            if item.get("id").is_some() {
+                item["id"] = id.into();
+            }
+            item
+        }
+        Part::Image(_) | Part::ToolResult(_) => return None,
+    })
 }
 
-/// The id of an item of an answer.
+/// The item of a part that begins. Its content follows in events.
+pub(super) fn begun(generation: &str, at: usize, part: &Part, shown: &Shown) -> Option<Value> {
+    let empty = match part {
+        Part::ToolCall(call) => Part::ToolCall(ToolCall {
+            arguments: String::new(),
+            ..call.clone()
+        }),
+        Part::Thinking { .. } | Part::Redacted { .. } => Part::Thinking {
+            text: String::new(),
+            signature: String::new(),
+        },
+        part => part.clone(),
+    };
+    let mut item = item(generation, at, &empty, shown)?;
+    if item.get("status").is_some() {
+        item["status"] = json!("in_progress");
+    }
+    if item["type"] == "reasoning" {
+        item["summary"] = json!([]);
+    }
+    if matches!(part, Part::Text { .. }) {
+        item["content"] = json!([]);
+    }
+    Some(item)
+}
+
+/// The id of an item of an answer. [`referenced`] reads it.
 pub(super) fn id(generation: &str, at: usize, part: &Part) -> String {
     let kind = match part {
         Part::Opaque { block } => {
@@ -515,19 +240,11 @@ pub(super) fn id(generation: &str, at: usize, part: &Part) -> String {
     format!("{kind}_{generation}_{at}")
 }
 
-impl From<&TextUsage> for ResponseUsage {
-    fn from(usage: &TextUsage) -> Self {
-        Self {
-            input_tokens: usage.input_tokens,
-            input_tokens_details: ResponseInputDetails {
-                cached_tokens: usage.cached_input_tokens.unwrap_or(0),
-                cache_write_tokens: usage.cache_write_tokens.unwrap_or(0),
-            },
-            output_tokens: usage.output_tokens,
-            output_tokens_details: ResponseOutputDetails {
-                reasoning_tokens: usage.reasoning_tokens.unwrap_or(0),
-            },
-            total_tokens: usage.total_tokens,
-        }
-    }
+/// The generation and the place in its output, if an id is of an item of our answers.
+pub fn referenced(id: &str) -> Option<(&str, usize)> {
+    let (rest, at) = id.rsplit_once('_')?;
+    let (_kind, generation) = rest.rsplit_once('_')?;
+    let is_uuid = generation.len() == 32 && generation.bytes().all(|b| b.is_ascii_hexdigit());
+    let is_number = at.bytes().all(|b| b.is_ascii_digit());
+    (is_uuid && is_number).then_some((generation, at.parse().ok()?))
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    own::{self, Tool},
-    secret, tools,
+    mapping::{Tool, custom_arguments, decrypted, function_name, give_to_calls},
+    tools,
 };
 use crate::domain::{
     conversation::{Detail, Image, Message, Part, Role, ToolCall, ToolResult},
@@ -14,7 +14,7 @@ use crate::domain::{
 };
 
 named_enum!(
-    /// What an item is.
+    /// The type of an item.
     ItemType {
         Message = "message",
         FunctionCall = "function_call",
@@ -27,7 +27,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// Who says a message.
+    /// The author of a message.
     ItemRole {
         System = "system",
         Developer = "developer",
@@ -37,7 +37,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// What a part of a message is.
+    /// The type of a part of a message.
     ContentType {
         InputText = "input_text",
         OutputText = "output_text",
@@ -56,7 +56,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// Of which part of the answer a message is.
+    /// The part of the answer that a message belongs to.
     Phase {
         Commentary = "commentary",
         FinalAnswer = "final_answer",
@@ -75,16 +75,15 @@ const PASSED: &[&str] = &[
     "tool_search_output",
 ];
 
-/// What an item says.
+/// An item that was read.
 #[derive(Debug)]
 pub(super) enum Item {
     Message(Message),
     Tools(Vec<Tool>),
-    /// One of [`PASSED`].
     Passed,
 }
 
-/// Those that are said.
+/// The messages among the items.
 pub(super) fn messages(items: Vec<Item>) -> Vec<Message> {
     let messages = items.into_iter().filter_map(|item| match item {
         Item::Message(message) => Some(message),
@@ -119,7 +118,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
     let thoughts = summary(fields);
     let about = "Of reasoning: brought back as it was answered.";
     let given = fields.optional("encrypted_content", about, string());
-    // What an answer brings back with its items.
+    // Members of the items of our answers, which the next turn sends back.
     let own_id = fields.optional("id", "Of an item of an answer.", string());
     fields.optional("status", "Of an item of an answer.", words::<ItemStatus>());
     fields.optional("phase", "Of an item of an answer.", words::<Phase>());
@@ -152,12 +151,12 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
             );
             let arguments = match kind {
                 ItemType::FunctionCall => needed(fields, "arguments", arguments),
-                _ => needed(fields, "input", input).map(|input| own::arguments(&input)),
+                _ => needed(fields, "input", input).map(|input| custom_arguments(&input)),
             };
             let call = ToolCall {
                 arguments: arguments?,
                 id: id?,
-                name: own::function_name(namespace.as_deref(), &name?),
+                name: function_name(namespace.as_deref(), &name?),
                 thought_signature: None,
             };
             one(Role::Assistant, Part::ToolCall(call))
@@ -176,7 +175,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
         }
         ItemType::Reasoning => {
             let id = own_id.unwrap_or_default();
-            let part = secret::read(&given.unwrap_or_default(), &id, thoughts);
+            let part = decrypted(&given.unwrap_or_default(), &id, thoughts);
             one(Role::Assistant, part)
         }
     }))
@@ -204,7 +203,7 @@ fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Opti
     if is_empty_list(fields, name) {
         return Some(Vec::new());
     }
-    // A reasoning item has content of another kind, which nobody takes back.
+    // The content of a reasoning item is of another kind, which no provider accepts.
     list.read(fields, name, |part| {
         let kind = part.required("type", "What it is.", words::<ContentType>());
         let said = part.optional("text", "The text.", text(usize::MAX));
@@ -267,12 +266,12 @@ pub(super) fn sorted(
     }
     for message in &mut sorted {
         let parts = std::mem::take(&mut message.parts);
-        message.parts = secret::give_to_calls(parts);
+        message.parts = give_to_calls(parts);
     }
     (instructions(system), sorted)
 }
 
-/// What an answer is to have beyond its text: whether encrypted reasoning.
+/// The member `include`: whether the answer has encrypted reasoning.
 pub(super) struct Include;
 
 const ENCRYPTED: &str = "reasoning.encrypted_content";

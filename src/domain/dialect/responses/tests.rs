@@ -14,6 +14,9 @@ use crate::domain::{
     validate::{Body, FieldError},
 };
 
+/// A generation.
+const ID: &str = "01a3185c500072abc0ffee0123456789";
+
 fn read(body: Value) -> Result<ResponsesRequest, Vec<FieldError>> {
     let members: Map<String, Value> = serde_json::from_value(body).unwrap();
     let (request, errors) = ResponsesRequest::parse(&members);
@@ -57,7 +60,7 @@ fn answer(parts: Vec<Part>, stop: Stop) -> Answer {
 
 fn writer(body: Value) -> ResponsesWriter {
     let head = Head {
-        id: "abc".to_owned(),
+        id: ID.to_owned(),
         created: 7,
         model: "m".to_owned(),
         input_tokens: 9,
@@ -303,9 +306,9 @@ fn the_events_have_their_order() {
     // Each item can be brought back by its id, and says the same then.
     let mut items = vec![json!({"role": "user", "content": "x"})];
     for (at, item) in last["output"].as_array().unwrap().iter().enumerate() {
-        assert_eq!(referenced(item["id"].as_str().unwrap()), Some(("abc", at)));
+        assert_eq!(referenced(item["id"].as_str().unwrap()), Some((ID, at)));
         assert_eq!(
-            end.response_items("abc", &BTreeSet::from([at])).get(&at),
+            end.response_items(ID, &BTreeSet::from([at])).get(&at),
             Some(item)
         );
         items.push(item.clone());

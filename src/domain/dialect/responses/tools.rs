@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     Item,
     item::passes,
-    own::{self, OwnTools, Tool},
+    mapping::{OwnTools, Tool, custom_tool, with_namespace},
 };
 use crate::domain::{
     conversation::{Format, Schema, Tools},
@@ -20,7 +20,7 @@ use crate::domain::{
 };
 
 named_enum!(
-    /// What a tool is.
+    /// The type of a tool.
     ResponseToolType {
         Function = "function",
         Custom = "custom",
@@ -29,7 +29,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// What a tool of a namespace is.
+    /// The type of a tool of a namespace.
     NamespacedToolType {
         Function = "function",
         Custom = "custom",
@@ -37,7 +37,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// What the input of a custom tool is.
+    /// The format of the input of a custom tool.
     CustomFormatType {
         Text = "text",
         Grammar = "grammar",
@@ -61,7 +61,11 @@ pub(super) fn read(fields: &Fields<'_>, input: &[Item]) -> (Tools, OwnTools) {
         Item::Message(_) | Item::Passed => None,
     });
     let all: Vec<&Tool> = given.iter().chain(others.flatten()).collect();
-    let own = OwnTools::of(&all);
+    let own = all.iter().filter_map(|tool| {
+        let own = tool.own.clone()?;
+        Some((tool.function.name.clone(), own))
+    });
+    let own: OwnTools = own.collect();
     let mut names = HashSet::new();
     let twice = all.iter().find(|tool| !names.insert(&tool.function.name));
     if let Some(tool) = twice.filter(|_| !own.is_empty()) {
@@ -69,7 +73,7 @@ pub(super) fn read(fields: &Fields<'_>, input: &[Item]) -> (Tools, OwnTools) {
         fields.error("tools", FieldCode::NotAllowed, message);
     }
     let functions = all.into_iter().map(|tool| tool.function.clone());
-    let tools = functions::tools(fields, Some(functions.collect()), Choice::Beside);
+    let tools = functions::tools(fields, Some(functions.collect()), Choice::Name);
     (tools, own)
 }
 
@@ -124,9 +128,9 @@ fn tool(fields: &Fields<'_>) -> Option<Vec<Tool>> {
     let namespace = tool?.function;
     let within = within.unwrap_or_default().into_iter();
     let mut tools: Vec<Tool> = within
-        .map(|tool| own::within(tool, &namespace.name))
+        .map(|tool| with_namespace(tool, &namespace.name))
         .collect();
-    // It is told once, with the first of its tools.
+    // The model sees it once, with the first of its tools.
     let about = namespace.description.filter(|about| !about.is_empty());
     if let Some((first, about)) = tools.first_mut().zip(about) {
         let own = first.function.description.take();
@@ -136,7 +140,7 @@ fn tool(fields: &Fields<'_>) -> Option<Vec<Tool>> {
     Some(tools)
 }
 
-/// What only tools of another type have.
+/// Refuses members that only tools of another type have.
 fn refuse(fields: &Fields<'_>, names: &[&'static str]) {
     for name in names.iter().filter(|name| fields.has(name)) {
         fields.error(name, FieldCode::NotAllowed, "is not of a tool of this type");
@@ -153,7 +157,7 @@ fn one(fields: &Fields<'_>, is_custom: bool) -> Option<Tool> {
     let grammar = fields.object("format", about, schema, |format| {
         let kind = format.required("type", "What it is.", words::<CustomFormatType>());
         let syntax = format.optional("syntax", "Of a grammar.", words::<GrammarSyntax>());
-        let about = "Of a grammar. The model is told it, and not held to it.";
+        let about = "The format is a grammar. The model sees it but need not follow it.";
         let definition = format.optional("definition", about, text(usize::MAX));
         match kind? {
             CustomFormatType::Text => None,
@@ -180,7 +184,7 @@ fn one(fields: &Fields<'_>, is_custom: bool) -> Option<Tool> {
     }
     let grammar = grammar.as_ref();
     let grammar = grammar.map(|(definition, syntax)| (syntax.as_str(), definition.as_str()));
-    Some(own::custom(function, grammar))
+    Some(custom_tool(function, grammar))
 }
 
 named_enum!(

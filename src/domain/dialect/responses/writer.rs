@@ -5,21 +5,18 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    answer::{
-        EventBody, Progress, ResponseBody, ResponseEvent, ResponseItem, ResponseText, id,
-        incomplete,
-    },
+    answer::{Progress, ResponseBody, begun, id, incomplete, item, output_text, summary_text},
     is_item,
-    own::{self, OwnTools},
-    secret, text_of,
+    mapping::{OwnTools, custom_input, signature_before},
+    text_of,
 };
 use crate::domain::{
-    conversation::{Delta, Part},
+    conversation::{Delta, Part, ToolCall},
     dialect::{Answer, Head, Writer},
     validate::Fields,
 };
 
-/// What an answer says of its request.
+/// Members of the request that its answer repeats.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Echo {
     instructions: Option<String>,
@@ -36,12 +33,11 @@ pub struct Echo {
     pub shown: Shown,
 }
 
-/// How items are told.
+/// How items are shown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Shown {
-    /// Whether reasoning is answered as only its vendor can read it.
+    /// Whether reasoning has `encrypted_content`.
     pub encrypted: bool,
-    /// Tools whose calls are no plain functions'.
     pub tools: OwnTools,
 }
 
@@ -65,17 +61,52 @@ impl Echo {
     }
 }
 
-/// Writes an answer.
+impl Shown {
+    fn is_custom(&self, call: &ToolCall) -> bool {
+        self.tools.get(&call.name).is_some_and(|own| own.is_custom)
+    }
+}
+
 #[derive(Debug)]
 pub struct ResponsesWriter {
     head: Head,
     echo: Echo,
-    /// Events so far.
     sequence: u64,
     /// The part that may still grow, or none.
     parts: Vec<Part>,
     /// Items that have ended.
     ended: usize,
+}
+
+#[derive(Serialize)]
+struct Event<T> {
+    r#type: &'static str,
+    sequence_number: u64,
+    #[serde(flatten)]
+    more: T,
+}
+
+/// The members of an event for one token, serialized directly.
+#[derive(Serialize)]
+struct Added<'a> {
+    item_id: &'a str,
+    output_index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_index: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary_index: Option<usize>,
+    delta: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<[(); 0]>,
+}
+
+fn event(kind: &'static str, sequence_number: u64, more: impl Serialize) -> String {
+    let event = Event {
+        r#type: kind,
+        sequence_number,
+        more,
+    };
+    format!("event: {kind}\ndata: {}\n\n", text_of(&event))
 }
 
 impl ResponsesWriter {
@@ -89,20 +120,23 @@ impl ResponsesWriter {
         }
     }
 
-    fn event(&mut self, kind: &'static str, more: EventBody) -> String {
-        let event = ResponseEvent {
-            r#type: kind,
-            sequence_number: self.sequence,
-            more,
-        };
+    fn next(&mut self) -> u64 {
         self.sequence += 1;
-        format!("event: {kind}\ndata: {}\n\n", text_of(&event))
+        self.sequence - 1
+    }
+
+    fn event(&mut self, kind: &'static str, more: impl Serialize) -> String {
+        event(kind, self.next(), more)
     }
 
     fn response(&mut self, kind: &'static str, progress: Progress<'_>) -> String {
+        #[derive(Serialize)]
+        struct OfResponse<'a> {
+            response: ResponseBody<'a>,
+        }
+        let sequence = self.next();
         let response = ResponseBody::new(&self.head, &self.echo, progress);
-        let response = Box::new(response);
-        self.event(kind, EventBody::Response { response })
+        event(kind, sequence, OfResponse { response })
     }
 
     /// The last part begins an item.
@@ -110,123 +144,89 @@ impl ResponsesWriter {
         let Some(part) = self.parts.last().cloned() else {
             return String::new();
         };
-        let Some(item) = ResponseItem::begun(&self.head.id, self.ended, &part, &self.echo.shown)
-        else {
+        let at = self.ended;
+        let Some(item) = begun(&self.head.id, at, &part, &self.echo.shown) else {
             return String::new();
         };
-        let (output_index, item_id) = (self.ended, id(&self.head.id, self.ended, &part));
-        let item = EventBody::Item { output_index, item };
-        let mut events = self.event("response.output_item.added", item);
+        let item_id = id(&self.head.id, at, &part);
+        let added = json!({"output_index": at, "item": item});
+        let mut events = self.event("response.output_item.added", added);
         match &part {
             Part::Text { text } => {
-                let part = EventBody::Content {
-                    item_id,
-                    output_index,
-                    content_index: 0,
-                    part: ResponseText::output(""),
-                };
-                events += &self.event("response.content_part.added", part);
+                let added = json!({"item_id": item_id, "output_index": at, "content_index": 0,
+                    "part": output_text("")});
+                events += &self.event("response.content_part.added", added);
                 events += &self.more(text);
             }
             Part::Thinking { text, .. } if !text.is_empty() => {
-                events += &self.summarize();
+                events += &self.summary("response.reasoning_summary_part.added", &item_id, 0, "");
                 events += &self.more(text);
             }
             Part::ToolCall(call) => events += &self.more(&call.arguments),
-            Part::Opaque { block } => events += &self.summary_of(&item_id, block),
+            Part::Opaque { block } => {
+                let parts = block["summary"].as_array().into_iter().flatten();
+                let texts = parts.filter_map(|part| part["text"].as_str());
+                for (index, text) in texts.enumerate() {
+                    events +=
+                        &self.summary("response.reasoning_summary_part.added", &item_id, index, "");
+                    events += &self.summary_delta(&item_id, index, text);
+                    events += &self.summary_done(&item_id, index, text);
+                }
+            }
             _ => {}
         }
         events
     }
 
-    /// The summary of a reasoning item that is known whole.
-    fn summary_of(&mut self, item_id: &str, item: &Value) -> String {
-        let output_index = self.ended;
-        let parts = item["summary"].as_array().into_iter().flatten();
-        let texts = parts.filter_map(|part| part["text"].as_str());
-        let mut events = String::new();
-        for (summary_index, text) in (0_u32..).zip(texts) {
-            let item_id = || item_id.to_owned();
-            let part = |text| EventBody::Summary {
-                item_id: item_id(),
-                output_index,
-                summary_index,
-                part: ResponseText::summary(text),
-            };
-            events += &self.event("response.reasoning_summary_part.added", part(""));
-            let delta = EventBody::SummaryDelta {
-                item_id: item_id(),
-                output_index,
-                summary_index,
-                delta: text.to_owned(),
-            };
-            events += &self.event("response.reasoning_summary_text.delta", delta);
-            let done = EventBody::SummaryDone {
-                item_id: item_id(),
-                output_index,
-                summary_index,
-                text: text.to_owned(),
-            };
-            events += &self.event("response.reasoning_summary_text.done", done);
-            events += &self.event("response.reasoning_summary_part.done", part(text));
-        }
-        events
+    fn summary(&mut self, kind: &'static str, item_id: &str, index: usize, text: &str) -> String {
+        let part = json!({"item_id": item_id, "output_index": self.ended, "summary_index": index,
+            "part": summary_text(text)});
+        self.event(kind, part)
     }
 
-    /// Thoughts are about to be told.
-    fn summarize(&mut self) -> String {
-        let Some(part) = self.parts.last() else {
-            return String::new();
+    fn summary_delta(&mut self, item_id: &str, index: usize, delta: &str) -> String {
+        let output_index = self.ended;
+        let added = Added {
+            item_id,
+            output_index,
+            content_index: None,
+            summary_index: Some(index),
+            delta,
+            logprobs: None,
         };
-        let more = EventBody::Summary {
-            item_id: id(&self.head.id, self.ended, part),
-            output_index: self.ended,
-            summary_index: 0,
-            part: ResponseText::summary(""),
-        };
-        self.event("response.reasoning_summary_part.added", more)
+        self.event("response.reasoning_summary_text.delta", added)
+    }
+
+    fn summary_done(&mut self, item_id: &str, index: usize, text: &str) -> String {
+        let done = json!({"item_id": item_id, "output_index": self.ended, "summary_index": index,
+            "text": text});
+        let done = self.event("response.reasoning_summary_text.done", done);
+        done + &self.summary("response.reasoning_summary_part.done", item_id, index, text)
     }
 
     /// More of the last part.
-    fn more(&mut self, piece: &str) -> String {
-        let Some(part) = self.parts.last().filter(|_| !piece.is_empty()) else {
+    fn more(&mut self, delta: &str) -> String {
+        let Some(part) = self.parts.last().filter(|_| !delta.is_empty()) else {
             return String::new();
         };
         let (output_index, item_id) = (self.ended, id(&self.head.id, self.ended, part));
-        let delta = piece.to_owned();
-        let (kind, more) = match part {
-            Part::Text { .. } => (
-                "response.output_text.delta",
-                EventBody::TextDelta {
-                    item_id,
-                    output_index,
-                    content_index: 0,
-                    delta,
-                    logprobs: [],
-                },
-            ),
-            Part::Thinking { .. } => (
-                "response.reasoning_summary_text.delta",
-                EventBody::SummaryDelta {
-                    item_id,
-                    output_index,
-                    summary_index: 0,
-                    delta,
-                },
-            ),
+        let (kind, content_index, logprobs) = match part {
+            Part::Text { .. } => ("response.output_text.delta", Some(0), Some([])),
+            Part::Thinking { .. } => return self.summary_delta(&item_id, 0, delta),
             // The input is within the arguments, which are read when they are all there.
-            Part::ToolCall(call) if self.echo.shown.tools.is_custom(call) => return String::new(),
-            Part::ToolCall(_) => (
-                "response.function_call_arguments.delta",
-                EventBody::ArgumentsDelta {
-                    item_id,
-                    output_index,
-                    delta,
-                },
-            ),
+            Part::ToolCall(call) if self.echo.shown.is_custom(call) => return String::new(),
+            Part::ToolCall(_) => ("response.function_call_arguments.delta", None, None),
             _ => return String::new(),
         };
-        self.event(kind, more)
+        let added = Added {
+            item_id: &item_id,
+            output_index,
+            content_index,
+            summary_index: None,
+            delta,
+            logprobs,
+        };
+        self.event(kind, added)
     }
 
     /// The last part has ended.
@@ -234,81 +234,41 @@ impl ResponsesWriter {
         let Some(part) = self.parts.pop() else {
             return String::new();
         };
-        let (generation, at) = (self.head.id.clone(), self.ended);
-        let Some(item) = ResponseItem::of(&generation, at, &part, &self.echo.shown) else {
+        let at = self.ended;
+        let Some(item) = item(&self.head.id, at, &part, &self.echo.shown) else {
             return String::new();
         };
-        let (output_index, item_id) = (at, id(&generation, at, &part));
+        let item_id = id(&self.head.id, at, &part);
         let mut events = String::new();
-        match part {
+        match &part {
             Part::Text { text } => {
-                let part = ResponseText::output(&text);
-                let done = EventBody::TextDone {
-                    item_id: item_id.clone(),
-                    output_index,
-                    content_index: 0,
-                    text,
-                    logprobs: [],
-                };
+                let done = json!({"item_id": item_id, "output_index": at, "content_index": 0,
+                    "text": text, "logprobs": []});
                 events += &self.event("response.output_text.done", done);
-                let done = EventBody::Content {
-                    item_id,
-                    output_index,
-                    content_index: 0,
-                    part,
-                };
+                let done = json!({"item_id": item_id, "output_index": at, "content_index": 0,
+                    "part": output_text(text)});
                 events += &self.event("response.content_part.done", done);
             }
             Part::Thinking { text, .. } if !text.is_empty() => {
-                let part = ResponseText::summary(&text);
-                let done = EventBody::SummaryDone {
-                    item_id: item_id.clone(),
-                    output_index,
-                    summary_index: 0,
-                    text,
-                };
-                events += &self.event("response.reasoning_summary_text.done", done);
-                let done = EventBody::Summary {
-                    item_id,
-                    output_index,
-                    summary_index: 0,
-                    part,
-                };
-                events += &self.event("response.reasoning_summary_part.done", done);
+                events += &self.summary_done(&item_id, 0, text);
             }
-            Part::ToolCall(call) if self.echo.shown.tools.is_custom(&call) => {
-                let input = own::input(&call.arguments);
-                let delta = EventBody::ArgumentsDelta {
-                    item_id: item_id.clone(),
-                    output_index,
-                    delta: input.clone(),
-                };
+            Part::ToolCall(call) if self.echo.shown.is_custom(call) => {
+                let input = custom_input(&call.arguments);
+                let delta = json!({"item_id": item_id, "output_index": at, "delta": input});
                 events += &self.event("response.custom_tool_call_input.delta", delta);
-                let done = EventBody::InputDone {
-                    item_id,
-                    output_index,
-                    input,
-                };
+                let done = json!({"item_id": item_id, "output_index": at, "input": input});
                 events += &self.event("response.custom_tool_call_input.done", done);
             }
             Part::ToolCall(call) => {
-                let own = self.echo.shown.tools.get(&call);
-                let done = EventBody::ArgumentsDone {
-                    item_id,
-                    output_index,
-                    name: own.map_or(&call.name, |own| &own.name).clone(),
-                    arguments: call.arguments,
-                };
+                let done = json!({"item_id": item_id, "output_index": at, "name": item["name"],
+                    "arguments": call.arguments});
                 events += &self.event("response.function_call_arguments.done", done);
             }
             _ => {}
         }
         self.ended += 1;
-        events
-            + &self.event(
-                "response.output_item.done",
-                EventBody::Item { output_index, item },
-            )
+        let done = json!({"output_index": at, "item": item});
+        events + &self.event("response.output_item.done", done)
     }
 }
 
@@ -327,30 +287,35 @@ impl Writer for ResponsesWriter {
 
     fn piece(&mut self, delta: &Delta) -> String {
         let mut events = String::new();
-        for delta in secret::pieces(delta.clone()) {
-            let last = self.parts.last();
-            let untold = matches!(last, Some(Part::Thinking { text, .. }) if text.is_empty());
-            let before = self.parts.len();
-            delta.clone().add_to(&mut self.parts);
-            if self.parts.len() > before {
-                let begun = self.parts.pop();
-                events += &self.close();
-                self.parts.extend(begun);
-                events += &self.open();
-                // What is no item leaves no gap.
-                self.parts.retain(is_item);
-                continue;
-            }
-            match delta {
-                Delta::Thinking(piece) | Delta::Reasoning(_, piece) => {
-                    if untold {
-                        events += &self.summarize();
-                    }
-                    events += &self.more(&piece);
+        if let Delta::ToolCall(call) = delta
+            && let Some(data) = signature_before(call)
+        {
+            events += &self.piece(&Delta::Redacted(data));
+        }
+        let last = self.parts.last();
+        let is_first = matches!(last, Some(Part::Thinking { text, .. }) if text.is_empty());
+        let before = self.parts.len();
+        delta.clone().add_to(&mut self.parts);
+        if self.parts.len() > before {
+            let begun = self.parts.pop();
+            events += &self.close();
+            self.parts.extend(begun);
+            events += &self.open();
+            // A part that is no item takes no place in the output.
+            self.parts.retain(is_item);
+            return events;
+        }
+        match delta {
+            Delta::Thinking(piece) | Delta::Reasoning(_, piece) => {
+                if let Some(part) = self.parts.last().filter(|_| is_first) {
+                    let item_id = id(&self.head.id, self.ended, part);
+                    let kind = "response.reasoning_summary_part.added";
+                    events += &self.summary(kind, &item_id, 0, "");
                 }
-                Delta::Text(piece) | Delta::Arguments(piece) => events += &self.more(&piece),
-                _ => {}
+                events += &self.more(piece);
             }
+            Delta::Text(piece) | Delta::Arguments(piece) => events += &self.more(piece),
+            _ => {}
         }
         events
     }
@@ -370,7 +335,7 @@ impl Writer for ResponsesWriter {
 
     fn failed(&mut self, error: &str) -> String {
         let error: Value = serde_json::from_str(error).unwrap_or_default();
-        let text = |name| error["error"][name].as_str().unwrap_or_default().to_owned();
+        let text = |name| error["error"][name].as_str().unwrap_or_default();
         let (code, message) = (text("code"), text("message"));
         self.response("response.failed", Progress::Failed { code, message })
     }

@@ -23,9 +23,11 @@ pub struct TextCeiling {
     ///
     /// [receipt]: crate::domain::receipt
     pub input_tokens: u64,
-    /// Upper bound of output tokens: `max_tokens`.
+    /// Upper bound of output tokens of each choice: `max_tokens`.
     pub max_tokens: u32,
-    /// What the provider may write to its cache, by the body that is really sent to it.
+    /// Choices that are asked for (`n` of a chat), at least 1.
+    pub choices: u32,
+    /// Cache writes that the provider may bill for the body that is actually sent.
     pub cache_writes: CacheWrites,
 }
 
@@ -56,7 +58,10 @@ impl TextCeiling {
                 let cost = Credits::pro_rata(
                     &[
                         (input, input_tokens),
-                        (prices.output_per_million, output_tokens),
+                        (
+                            prices.output_per_million,
+                            output_tokens.saturating_mul(self.choices.into()),
+                        ),
                     ],
                     PER_MILLION,
                 );

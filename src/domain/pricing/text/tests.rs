@@ -108,21 +108,29 @@ fn writes() -> impl Strategy<Value = CacheWrites> {
 }
 
 fn ceilings() -> impl Strategy<Value = TextCeiling> {
-    (prices(60_000), 1..60_000_u64, 1..=4096_u32, writes()).prop_map(
-        |(prices, input_tokens, max_tokens, cache_writes)| TextCeiling {
-            prices: Arc::new(prices),
-            input_tokens,
-            max_tokens,
-            cache_writes,
-        },
+    (
+        prices(60_000),
+        1..60_000_u64,
+        1..=4096_u32,
+        1..=8_u32,
+        writes(),
     )
+        .prop_map(
+            |(prices, input_tokens, max_tokens, choices, cache_writes)| TextCeiling {
+                prices: Arc::new(prices),
+                input_tokens,
+                max_tokens,
+                choices,
+                cache_writes,
+            },
+        )
 }
 
 /// A usage within a ceiling, as far as thousandths of it go.
 fn honest(ceiling: &TextCeiling, parts: [u64; 5]) -> TextUsage {
     let [input, output, read, short, long] = parts;
     let input = ceiling.input_tokens * input / 1000;
-    let output = u64::from(ceiling.max_tokens) * output / 1000;
+    let output = u64::from(ceiling.max_tokens * ceiling.choices) * output / 1000;
     let read = input * read / 1000;
     let short = (input - read) * short / 1000;
     let long = (input - read - short) * long / 1000;
@@ -148,6 +156,7 @@ fn a_known_bill() {
         prices: Arc::new(plain(10_000_000, 50_000_000)),
         input_tokens: 100,
         max_tokens: 1024,
+        choices: 1,
         cache_writes: CacheWrites::None,
     };
     let hold = ceiling.hold().unwrap();
@@ -208,6 +217,7 @@ fn a_tier_may_be_cheaper_than_the_one_below() {
         }),
         input_tokens: 2_000,
         max_tokens: 1,
+        choices: 1,
         cache_writes: CacheWrites::None,
     };
     // 1,000 tokens at 4, though 2,000 would cost 1 each.
@@ -254,7 +264,7 @@ proptest! {
         prices in prices(6), input in 1..6_u64, max in 1..=3_u32, writes in writes()
     ) {
         let ceiling = TextCeiling {
-            prices: Arc::new(prices), input_tokens: input, max_tokens: max, cache_writes: writes
+            prices: Arc::new(prices), input_tokens: input, max_tokens: max, choices: 1, cache_writes: writes
         };
         let mut dearest = Credits::ZERO;
         for input in 0..=input {

@@ -15,7 +15,7 @@ use crate::domain::ids::GenerationId;
 pub struct Text {
     min: usize,
     max: usize,
-    /// What a blank one is refused with.
+    /// The message for a blank string.
     blank: Option<FieldCode>,
 }
 

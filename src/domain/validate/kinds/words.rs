@@ -28,7 +28,7 @@ pub fn words<T: Named>() -> Words<T> {
 }
 
 impl<T> Words<T> {
-    /// What another name is refused with.
+    /// The message for any other name.
     pub fn or_say(self, message: &'static str) -> Self {
         Self {
             message: Some(message),

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        super::{ProviderError, TextCall, http::RequestJson},
-        message::SCHEMA_NAME,
+        super::TextCall,
+        message::WireSchema,
         request::{CacheOptions, OpenAiModel, StreamOptions, effort},
     },
     item::{self, Item},
 };
 use crate::domain::{
-    conversation::{Conversation, Format, Json, Schema, ToolChoice, Tools},
+    conversation::{Conversation, Format, Json, ToolChoice, Tools},
     json::Members,
     request::VERBOSITY,
 };
@@ -79,14 +79,7 @@ struct TextConfig<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum WireFormat<'a> {
     JsonObject,
-    JsonSchema {
-        name: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        description: Option<&'a str>,
-        schema: &'a Json,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        strict: Option<bool>,
-    },
+    JsonSchema(WireSchema<'a>),
 }
 
 #[derive(Serialize)]
@@ -94,51 +87,7 @@ struct ReasoningConfig<'a> {
     effort: &'a str,
 }
 
-/// The body to send: the caller's, or one written from the conversation.
-pub fn json(
-    call: &TextCall,
-    settings: &OpenAiModel,
-    streaming: bool,
-) -> Result<RequestJson, ProviderError> {
-    if let Some(original) = &call.original {
-        let members = original.get().members.clone();
-        return RequestJson::of_members(&passed(members, call, settings, streaming));
-    }
-    let conversation = call.conversation.get();
-    let body = body(call, &conversation, settings, streaming);
-    RequestJson::sharing(&body, &conversation.buffers())
-}
-
-/// The caller's body with our model and limit, at the price that is held, and kept nowhere.
-fn passed(
-    mut members: Members,
-    call: &TextCall,
-    settings: &OpenAiModel,
-    streaming: bool,
-) -> Members {
-    members.set("model", &call.model);
-    members.set("max_output_tokens", &call.max_tokens);
-    members.set("store", &false);
-    if let Some(tier) = &settings.service_tier {
-        members.set("service_tier", tier);
-    }
-    if !streaming {
-        members.remove("stream");
-        members.remove("stream_options");
-        return members;
-    }
-    members.set("stream", &true);
-    if settings.no_obfuscation {
-        let given = members.get("stream_options");
-        let given = given.and_then(|options| Members::parse(options).ok());
-        let mut options = given.unwrap_or_default();
-        options.set("include_obfuscation", &false);
-        members.set("stream_options", &options);
-    }
-    members
-}
-
-fn body<'a>(
+pub fn body<'a>(
     call: &'a TextCall,
     conversation: &'a Conversation,
     settings: &'a OpenAiModel,
@@ -201,19 +150,9 @@ fn tool_choice(choice: &ToolChoice) -> Option<Value> {
 
 /// `None`: the default.
 fn format(format: &Format) -> Option<WireFormat<'_>> {
-    Some(match format {
-        Format::Text => return None,
-        Format::JsonObject => WireFormat::JsonObject,
-        Format::Schema(Schema {
-            name,
-            description,
-            schema,
-            strict,
-        }) => WireFormat::JsonSchema {
-            name: name.as_deref().unwrap_or(SCHEMA_NAME),
-            description: description.as_deref(),
-            schema,
-            strict: *strict,
-        },
-    })
+    match format {
+        Format::Text => None,
+        Format::JsonObject => Some(WireFormat::JsonObject),
+        Format::Schema(schema) => Some(WireFormat::JsonSchema(schema.into())),
+    }
 }

@@ -408,7 +408,7 @@ async fn a_body_passes_as_it_came() {
     let seen = sent(&passed(body), real(), false).await;
     assert_eq!(
         seen.body.to_string(),
-        r#"{"input":[{"type":"compaction","encrypted_content":"x"}],"model":"gpt-6.1-sol","max_output_tokens":256,"tomorrow":1.0,"store":false,"service_tier":"default"}"#
+        r#"{"input":[{"type":"compaction","encrypted_content":"x"}],"model":"gpt-6.1-sol","max_output_tokens":256,"tomorrow":1.0,"service_tier":"default","store":false}"#
     );
     let seen = sent(&passed(body), real(), true).await;
     assert_eq!(

@@ -66,7 +66,7 @@ async fn only_what_is_plausible_is_kept(_: PgPoolOptions, options: PgConnectOpti
 }
 
 #[sqlx::test]
-async fn no_answer_waits_long_for_its_receipt(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_settlement_does_not_wait_for_receipts(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let app = TestApp::upstream(options, &upstream).await;
     let account = app.account("10").await;
@@ -74,18 +74,15 @@ async fn no_answer_waits_long_for_its_receipt(_: PgPoolOptions, options: PgConne
     let mut lock = app.pool.begin().await.unwrap();
     let table = "lock table prefix_receipts in exclusive mode";
     sqlx::query(table).execute(&mut *lock).await.unwrap();
-    let answer = app.post(&account.key, CHAT, &first(LUNA)).await;
-    answer.expect(200);
-    // It is there before the statement has given up.
-    let waiting = "select count(*) from pg_locks
-                   where not granted and relation = 'prefix_receipts'::regclass";
-    let waiting: i64 = sqlx::query_scalar(waiting)
-        .fetch_one(&mut *lock)
-        .await
-        .unwrap();
-    assert_eq!(waiting, 1);
-    lock.rollback().await.unwrap();
+    assert_eq!(held(&app, &account, CHAT, &first(LUNA)).await, BYTES);
     app.assert_settled().await;
+    lock.rollback().await.unwrap();
+    assert_eq!(receipts(&app).await, 0);
+    assert_eq!(held(&app, &account, CHAT, &first(LUNA)).await, BYTES);
+    assert_eq!(
+        held(&app, &account, CHAT, &second(LUNA)).await,
+        COUNTED + NEXT
+    );
 }
 
 #[sqlx::test]

@@ -135,16 +135,26 @@ async fn a_task_that_the_sandbox_does_not_know_yet_is_polled_as_set(
 #[sqlx::test]
 async fn the_sandbox_makes_one_by_the_clock(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
-    let account = app.account("100").await;
-    let ask = json!({"prompt": "x", "parameters": {"duration": 1, "ratio": "1:1"}});
-    let uuid = app.queue(&account, "video", &ask).await;
-    let record = app.until_finished(&account, &uuid).await;
-    let output = &record["outputs"][0];
-    assert_eq!(output["width"], output["height"]);
-    assert!(
-        (output["seconds"].as_f64().unwrap() - 1.0).abs() < 0.1,
-        "{output}"
-    );
+    let account = app.account("1000").await;
+    for (duration, ratio, width, height) in [
+        (1, "1:1", 180, 180),
+        (5, "9:16", 180, 320),
+        (60, "21:9", 420, 180),
+        (4, "50:1", 640, 16),
+    ] {
+        let ask = json!({"prompt": "x", "parameters": {"duration": duration, "ratio": ratio}});
+        let uuid = app.queue(&account, "video", &ask).await;
+        let record = app.until_finished(&account, &uuid).await;
+        let output = &record["outputs"][0];
+        assert_eq!(
+            (
+                &output["width"],
+                &output["height"],
+                output["seconds"].as_f64()
+            ),
+            (&json!(width), &json!(height), Some(f64::from(duration)))
+        );
+    }
     for (fault, code) in [
         ("[[fail]]", "provider_error"),
         ("[[reject]]", "provider_rejected"),

@@ -62,7 +62,7 @@ fn they_are_functions() {
     assert_eq!(functions[0].strict, Some(false));
 }
 
-/// What they are called with is told as of the tools that were given, and the same when it is
+/// Calls are answered in the form of the tools that were given, and the same when a call is
 /// brought back.
 #[test]
 fn their_calls_are_those_of_the_tools() {

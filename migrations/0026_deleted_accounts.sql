@@ -1,0 +1,6 @@
+-- A deleted account keeps its row, its ledger and the numbers of its generations. `deleted_at` is
+-- set with the removal of its users and tokens; `erased_at` when its last prompt is removed.
+alter table accounts add column deleted_at timestamptz;
+alter table accounts add column erased_at timestamptz;
+create index accounts_to_erase_idx on accounts (id)
+    where deleted_at is not null and erased_at is null;

@@ -1,0 +1,132 @@
+//! Operators' changes to an account and its keys and webhooks.
+
+use axum::{Json, extract::State};
+use http::StatusCode;
+
+use super::{AdminAccountBody, Operator};
+use crate::{
+    api::{
+        ApiState,
+        api_keys::KeyBody,
+        body::{JsonBody, NoBody},
+        error::ApiError,
+        extract::{NoQuery, PathId, PathIds},
+        webhooks::DeliveryBody,
+    },
+    domain::{
+        ids::{AccountId, ApiKeyId, WebhookDeliveryId},
+        request::{AccountUpdate, KeyRequest},
+    },
+};
+
+/// Change an account's email or name
+///
+/// An email that belongs to another user is `not_allowed`. Sessions and keys stay valid.
+#[utoipa::path(
+    patch, path = "/v1/admin/accounts/{id}", tag = "admin",
+    params(("id" = i64, Path, description = "The account's id")),
+    responses((status = 200, description = "The account", body = AdminAccountBody)),
+)]
+pub async fn change(
+    State(state): State<ApiState>,
+    operator: Operator,
+    PathId(id): PathId<AccountId>,
+    body: JsonBody<AccountUpdate>,
+) -> Result<Json<AdminAccountBody>, ApiError> {
+    let account = state.service.update_account(id, &body.read()?).await?;
+    tracing::info!(%operator, account = %id, "account changed");
+    Ok(Json(account.into()))
+}
+
+/// Delete an account
+///
+/// Removes its users, sessions, templates and default models at once, revokes its keys and deletes
+/// its webhooks. Prompts, results and files of its generations are removed in the background;
+/// `erased_at` says when the last one is gone. Running work finishes first, and is charged. The
+/// ledger and the numbers of all generations stay. It cannot be undone. The account of an operator
+/// is `not_allowed`. Repeating it answers the same.
+#[utoipa::path(
+    delete, path = "/v1/admin/accounts/{id}", tag = "admin",
+    params(("id" = i64, Path, description = "The account's id")),
+    responses((status = 200, description = "The deleted account", body = AdminAccountBody)),
+)]
+pub async fn delete(
+    State(state): State<ApiState>,
+    operator: Operator,
+    PathId(id): PathId<AccountId>,
+    _query: NoQuery,
+) -> Result<Json<AdminAccountBody>, ApiError> {
+    let account = state.service.delete_account(id).await?;
+    tracing::info!(%operator, account = %id, "account deleted");
+    Ok(Json(account.into()))
+}
+
+/// Replace an API key's name, abilities and limits
+///
+/// What is left out gets its default, as in a new key. What the key has spent is counted from its
+/// generations for the periods of the new limit; a key that has spent more is refused until the
+/// next period. Servers cache abilities and the requests per minute for up to 15 s.
+#[utoipa::path(
+    put, path = "/v1/admin/accounts/{id}/api-keys/{key}", tag = "admin",
+    params(
+        ("id" = i64, Path, description = "The account's id"),
+        ("key" = i64, Path, description = "The key's id"),
+    ),
+    responses((status = 200, description = "The key", body = KeyBody)),
+)]
+pub async fn replace_key(
+    State(state): State<ApiState>,
+    operator: Operator,
+    PathIds(id, key): PathIds<AccountId, ApiKeyId>,
+    body: JsonBody<KeyRequest>,
+) -> Result<Json<KeyBody>, ApiError> {
+    let request = body.read_as(|request| state.service.key_violations(request))?;
+    let record = state.service.replace_key(id, key, &request).await?;
+    tracing::info!(%operator, account = %id, key = %key, "key replaced");
+    Ok(Json(record.into()))
+}
+
+/// Revoke an API key of an account
+///
+/// At once and for good; running requests finish. Repeating it answers the same.
+#[utoipa::path(
+    delete, path = "/v1/admin/accounts/{id}/api-keys/{key}", tag = "admin",
+    params(
+        ("id" = i64, Path, description = "The account's id"),
+        ("key" = i64, Path, description = "The key's id"),
+    ),
+    responses((status = 200, description = "The revoked key", body = KeyBody)),
+)]
+pub async fn revoke_key(
+    State(state): State<ApiState>,
+    operator: Operator,
+    PathIds(id, key): PathIds<AccountId, ApiKeyId>,
+    _query: NoQuery,
+) -> Result<Json<KeyBody>, ApiError> {
+    let record = state.service.revoke_key_of(id, key).await?;
+    tracing::info!(%operator, account = %id, key = %key, "key revoked");
+    Ok(Json(record.into()))
+}
+
+/// Send a webhook delivery of an account again
+///
+/// Also one that was delivered or given up; a pending one becomes due now.
+#[utoipa::path(
+    post, path = "/v1/admin/accounts/{id}/deliveries/{delivery}/redeliver", tag = "admin",
+    params(
+        ("id" = i64, Path, description = "The account's id"),
+        ("delivery" = i64, Path, description = "The delivery's id"),
+    ),
+    responses((status = 202, description = "The delivery, pending", body = DeliveryBody)),
+)]
+pub async fn redeliver(
+    State(state): State<ApiState>,
+    operator: Operator,
+    PathIds(id, delivery): PathIds<AccountId, WebhookDeliveryId>,
+    _query: NoQuery,
+    _body: NoBody,
+) -> Result<(StatusCode, Json<DeliveryBody>), ApiError> {
+    let found = state.service.redeliver(id, None, delivery).await?;
+    tracing::info!(%operator, account = %id, delivery = %delivery, "webhook sent again");
+    Ok((StatusCode::ACCEPTED, Json(found.into())))
+}

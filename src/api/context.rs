@@ -1,0 +1,249 @@
+//! The request context that all routes share. Imports no other file of `api`.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+use axum::extract::FromRequestParts;
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, request::Parts};
+
+use crate::{
+    domain::{
+        ids::{AccountId, AdminTokenId, ApiKeyId},
+        limiter::Permit,
+        party::Address,
+        rate::RateState,
+    },
+    service::{ServiceError, admin_tokens::Presented, auth::Caller},
+    store::generations::Credential,
+};
+
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// How often an SDK has tried a request before.
+pub const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
+
+#[derive(Debug, Clone)]
+pub struct RequestId(pub String);
+
+/// The permit of a running request. Released while its body arrives and while it waits for a
+/// generation to end, so that slow senders and waiting requests do not block others.
+#[derive(Debug, Clone)]
+pub struct RequestPermit(pub Arc<Permit<Address>>);
+
+impl RequestPermit {
+    /// The sender, for whom the request is counted.
+    pub fn address(&self) -> Address {
+        self.0.key()
+    }
+
+    pub fn release(&self) {
+        self.0.release();
+    }
+
+    /// Takes it again, without waiting.
+    pub fn reacquire(&self) -> bool {
+        self.0.reacquire()
+    }
+}
+
+macro_rules! from_extensions {
+    ($($name:ident),+) => {$(
+        impl<S: Sync> FromRequestParts<S> for $name {
+            type Rejection = StatusCode;
+
+            async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
+                let found = parts.extensions.get::<Self>();
+                found.cloned().ok_or(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+        }
+    )+};
+}
+
+from_extensions!(RequestId, RequestPermit);
+
+/// Whose SDK a request comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sdk {
+    OpenAi,
+    Anthropic,
+}
+
+impl Sdk {
+    /// The SDK of a path, also of one that no route has.
+    pub fn of_path(path: &str) -> Option<Self> {
+        let below = |root| {
+            let rest = path.strip_prefix(root);
+            rest.is_some_and(|rest: &str| rest.is_empty() || rest.starts_with('/'))
+        };
+        match path {
+            _ if below("/openai") => Some(Self::OpenAi),
+            _ if below("/anthropic") => Some(Self::Anthropic),
+            _ => None,
+        }
+    }
+
+    /// Adds the headers of every response: the id by its other name, and the rate limit.
+    pub fn add_headers(
+        self,
+        headers: &mut HeaderMap,
+        id: &HeaderValue,
+        rate: Option<(RateState, DateTime<Utc>)>,
+    ) {
+        headers.insert("request-id", id.clone());
+        let Some((rate, now)) = rate else { return };
+        let (limit, remaining, reset) = match self {
+            Self::OpenAi => (
+                "x-ratelimit-limit-requests",
+                "x-ratelimit-remaining-requests",
+                (
+                    "x-ratelimit-reset-requests",
+                    format!("{}s", rate.reset_seconds),
+                ),
+            ),
+            Self::Anthropic => {
+                let wait = TimeDelta::try_seconds(rate.reset_seconds.cast_signed());
+                let at = now + wait.unwrap_or_default();
+                (
+                    "anthropic-ratelimit-requests-limit",
+                    "anthropic-ratelimit-requests-remaining",
+                    (
+                        "anthropic-ratelimit-requests-reset",
+                        at.to_rfc3339_opts(SecondsFormat::Secs, true),
+                    ),
+                )
+            }
+        };
+        headers.insert(limit, rate.limit.into());
+        headers.insert(remaining, rate.remaining.into());
+        if let Ok(value) = HeaderValue::from_str(&reset.1) {
+            headers.insert(reset.0, value);
+        }
+    }
+}
+
+/// The authenticated caller, for response headers and the request log.
+#[derive(Clone, Default)]
+pub struct CallerSlot(Arc<OnceLock<(Known, DateTime<Utc>)>>);
+
+impl CallerSlot {
+    pub fn set(&self, known: impl Into<Known>, now: DateTime<Utc>) {
+        let _ = self.0.set((known.into(), now));
+    }
+
+    /// The caller's account, once it is authenticated.
+    pub fn account(&self) -> Option<AccountId> {
+        self.0.get()?.0.account
+    }
+
+    /// The caller, and when it was authenticated.
+    pub fn get(&self) -> Option<&(Known, DateTime<Utc>)> {
+        self.0.get()
+    }
+
+    /// Refuses a caller whose key was cached, has not been read since, and has ended.
+    pub async fn confirm(&self) -> Result<(), ServiceError> {
+        if let Some(caller) = self.0.get().and_then(|(known, _)| known.cached.as_ref()) {
+            caller.confirm().await?;
+        }
+        Ok(())
+    }
+}
+
+/// A caller whose token, or password, is good.
+#[derive(Default)]
+pub struct Known {
+    /// `None` for logins.
+    rate: Option<RateState>,
+    pub account: Option<AccountId>,
+    /// `None` for sessions.
+    pub key: Option<ApiKeyId>,
+    pub admin_token: Option<AdminTokenId>,
+    /// A caller whose key is still to be read.
+    cached: Option<Caller>,
+}
+
+impl Known {
+    pub fn rate(&self) -> Option<RateState> {
+        self.rate.or_else(|| self.cached.as_ref()?.rate())
+    }
+}
+
+impl From<&Caller> for Known {
+    fn from(caller: &Caller) -> Self {
+        Self {
+            rate: caller.rate(),
+            account: Some(caller.account_id),
+            key: match caller.credential {
+                Credential::ApiKey(id) => Some(id),
+                Credential::Session(_) => None,
+            },
+            admin_token: None,
+            cached: caller.is_unconfirmed().then(|| caller.clone()),
+        }
+    }
+}
+
+impl From<AccountId> for Known {
+    fn from(account: AccountId) -> Self {
+        Self {
+            account: Some(account),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&Presented> for Known {
+    fn from(presented: &Presented) -> Self {
+        match presented {
+            Presented::Customer(caller) => caller.into(),
+            &Presented::Operator(token, rate) => Self {
+                rate: Some(rate),
+                admin_token: Some(token),
+                ..Self::default()
+            },
+        }
+    }
+}
+
+/// A page of the console. Its requests to the API, which carry this, are one request of the caller:
+/// counted and logged once.
+#[derive(Clone, Default)]
+pub struct Page(Arc<PageState>);
+
+#[derive(Default)]
+struct PageState {
+    caller: CallerSlot,
+    counted: AtomicBool,
+}
+
+impl Page {
+    /// A page that is not counted against the caller's rate limit.
+    pub fn uncounted() -> Self {
+        let page = Self::default();
+        page.counts();
+        page
+    }
+
+    /// Whether a request is counted: the first one only.
+    pub fn counts(&self) -> bool {
+        !self.0.counted.swap(true, Ordering::Relaxed)
+    }
+
+    pub fn set(&self, known: impl Into<Known>, now: DateTime<Utc>) {
+        self.0.caller.set(known, now);
+    }
+
+    pub fn caller(&self) -> &CallerSlot {
+        &self.0.caller
+    }
+}
+
+/// Marks a response to an authenticated caller.
+#[derive(Debug, Clone, Copy)]
+pub struct Authenticated;
+
+/// Marks an error response that has a body of its own (a failing health check, a page).
+#[derive(Debug, Clone, Copy)]
+pub struct OwnBody;

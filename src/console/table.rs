@@ -1,0 +1,304 @@
+//! Tables: one list of columns for the page and for the download as CSV (RFC 4180).
+
+use std::{future::ready, io};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse as _, Response},
+};
+use futures_util::{StreamExt as _, stream};
+use http::header;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    operations::Operation,
+    parts::{self, list, text},
+    problem::Problem,
+    session::Session,
+};
+
+/// A column of a table.
+pub struct Column<'a> {
+    /// Its heading in the file; empty if only the page has it.
+    name: &'static str,
+    /// JSON pointer to its value; empty for the member called `name`.
+    pointer: &'static str,
+    /// Its heading on the page; empty if only the file has it.
+    heading: &'static str,
+    class: &'static str,
+    /// Shown behind the value on narrow screens, which have no headings.
+    unit: Option<&'static str>,
+    cell: Cell<'a>,
+}
+
+enum Cell<'a> {
+    /// Made from the column's value.
+    Value(fn(&Value) -> Markup),
+    /// Made from the row.
+    Row(Box<dyn Fn(&Value) -> Markup + Send + Sync + 'a>),
+}
+
+/// A column that only the file has.
+pub fn file(name: &'static str) -> Column<'static> {
+    value(name, "", |_| html! {})
+}
+
+pub fn amount(name: &'static str, heading: &'static str) -> Column<'static> {
+    value(name, heading, parts::amount).class("right")
+}
+
+pub fn time(name: &'static str, heading: &'static str) -> Column<'static> {
+    value(name, heading, parts::time)
+}
+
+pub fn kind(name: &'static str, heading: &'static str) -> Column<'static> {
+    value(name, heading, |kind| parts::kind(text(kind)))
+}
+
+/// A column of texts, or of lists of texts.
+pub fn words(name: &'static str, heading: &'static str) -> Column<'static> {
+    value(name, heading, |value| html! { (joined(value, ", ")) })
+}
+
+fn value(name: &'static str, heading: &'static str, cell: fn(&Value) -> Markup) -> Column<'static> {
+    Column {
+        name,
+        pointer: "",
+        heading,
+        class: "",
+        unit: None,
+        cell: Cell::Value(cell),
+    }
+}
+
+/// A column whose cells are made from the whole row.
+pub fn row<'a>(
+    name: &'static str,
+    heading: &'static str,
+    cell: impl Fn(&Value) -> Markup + Send + Sync + 'a,
+) -> Column<'a> {
+    Column {
+        cell: Cell::Row(Box::new(cell)),
+        ..value(name, heading, |_| html! {})
+    }
+}
+
+impl Column<'_> {
+    pub fn at(self, pointer: &'static str) -> Self {
+        Self { pointer, ..self }
+    }
+
+    pub fn class(self, class: &'static str) -> Self {
+        Self { class, ..self }
+    }
+
+    pub fn unit(self, unit: &'static str) -> Self {
+        Self {
+            unit: Some(unit),
+            ..self
+        }
+    }
+
+    fn render(&self, row: &Value) -> Markup {
+        match &self.cell {
+            Cell::Value(cell) => cell(pointed(row, self.name, self.pointer)),
+            Cell::Row(cell) => cell(row),
+        }
+    }
+}
+
+fn pointed<'v>(row: &'v Value, name: &str, pointer: &str) -> &'v Value {
+    match pointer {
+        "" => &row[name],
+        pointer => row.pointer(pointer).unwrap_or(&Value::Null),
+    }
+}
+
+/// A table whose rows become cards on narrow screens.
+pub fn cards(columns: &[Column<'_>], rows: &[Value]) -> Markup {
+    html! { div.table tabindex="0" { table.cards { (contents(columns, rows)) } } }
+}
+
+/// A table that is scrolled sideways on narrow screens.
+pub fn plain(columns: &[Column<'_>], rows: &[Value]) -> Markup {
+    html! { div.table tabindex="0" { table { (contents(columns, rows)) } } }
+}
+
+fn contents(columns: &[Column<'_>], rows: &[Value]) -> Markup {
+    let shown = columns.iter().filter(|column| !column.heading.is_empty());
+    let shown: Vec<_> = shown
+        .map(|column| (column, (!column.class.is_empty()).then_some(column.class)))
+        .collect();
+    html! {
+        thead { tr { @for (column, class) in &shown { th class=[class] { (column.heading) } } } }
+        tbody { @for row in rows { tr {
+            @for (column, class) in &shown {
+                td class=[class] data-unit=[column.unit] { (column.render(row)) }
+            }
+        } } }
+    }
+}
+
+/// The columns of a file: heading and JSON pointer.
+type FileColumns = Vec<(&'static str, &'static str)>;
+
+fn file_columns(columns: &[Column<'_>]) -> FileColumns {
+    let named = columns.iter().filter(|column| !column.name.is_empty());
+    named.map(|column| (column.name, column.pointer)).collect()
+}
+
+/// A list of the API that is downloaded: page after page, as fast as the browser reads.
+pub struct Download {
+    name: &'static str,
+    operation: Operation,
+    columns: FileColumns,
+    /// The parameter of the operation's path.
+    id: Option<String>,
+    query: Vec<(&'static str, String)>,
+}
+
+impl Download {
+    pub fn new(name: &'static str, operation: Operation, columns: &[Column<'_>]) -> Self {
+        Self {
+            name,
+            operation,
+            columns: file_columns(columns),
+            id: None,
+            query: Vec::new(),
+        }
+    }
+
+    pub fn id(mut self, id: &str) -> Self {
+        self.id = Some(id.to_owned());
+        self
+    }
+
+    pub fn query(mut self, name: &'static str, value: &str) -> Self {
+        self.query.push((name, value.to_owned()));
+        self
+    }
+
+    /// Reads the list in pages.
+    pub fn paged(self) -> Self {
+        self.query("per_page", "100")
+    }
+
+    /// Sends the file. If the API refuses a later page, the transfer is aborted, so that the
+    /// browser reports the download as failed.
+    pub async fn answer(self, session: Session) -> Result<Response, Problem> {
+        let permit = session.download()?;
+        let (rows, next) = self.rows(&session, "").await?;
+        let first = format!("{}{rows}", headings(&self.columns));
+        let file = file_headers(self.name);
+        let state = (self, session, permit, next);
+        let rest = stream::try_unfold(state, |(this, session, permit, next)| async move {
+            let Some(cursor) = next else { return Ok(None) };
+            let (rows, next) = this.rows(&session, &cursor).await.map_err(|problem| {
+                let name = this.name;
+                tracing::warn!(name, code = problem.code(), "download aborted");
+                io::Error::other("the list cannot be read to its end")
+            })?;
+            Ok(Some((rows, (this, session, permit, next))))
+        });
+        let body = Body::from_stream(stream::once(ready(Ok::<_, io::Error>(first))).chain(rest));
+        Ok((file, body).into_response())
+    }
+
+    /// Reads the rows after a cursor. Returns them with the next cursor.
+    async fn rows(
+        &self,
+        session: &Session,
+        cursor: &str,
+    ) -> Result<(String, Option<String>), Problem> {
+        let ids: Vec<&str> = self.id.iter().map(String::as_str).collect();
+        let call = session.call(self.operation, &ids);
+        let call = self.query.iter().fold(call, |c, (n, v)| c.query(n, v));
+        let page = call.query("cursor", cursor).json().await?;
+        let rows = lines(&self.columns, list(&page["data"]));
+        Ok((rows, page["next_cursor"].as_str().map(str::to_owned)))
+    }
+}
+
+/// A file of rows that are known already.
+pub fn download(name: &str, columns: &[Column<'_>], rows: &[Value]) -> Response {
+    let columns = file_columns(columns);
+    let text = format!("{}{}", headings(&columns), lines(&columns, rows));
+    (file_headers(name), text).into_response()
+}
+
+fn headings(columns: &FileColumns) -> String {
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    format!("{}\r\n", names.join(","))
+}
+
+fn lines(columns: &FileColumns, rows: &[Value]) -> String {
+    let line = |row| {
+        let cells = columns
+            .iter()
+            .map(|(name, at)| cell(pointed(row, name, at)));
+        format!("{}\r\n", cells.collect::<Vec<_>>().join(","))
+    };
+    rows.iter().map(line).collect()
+}
+
+fn file_headers(name: &str) -> [(header::HeaderName, String); 4] {
+    let disposition = format!("attachment; filename=\"{name}.csv\"");
+    [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8".to_owned()),
+        (header::CONTENT_DISPOSITION, disposition),
+        (header::CACHE_CONTROL, "no-store".to_owned()),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+    ]
+}
+
+fn joined(value: &Value, separator: &str) -> String {
+    match value {
+        Value::Array(words) => words.iter().map(text).collect::<Vec<_>>().join(separator),
+        other => text(other).to_owned(),
+    }
+}
+
+fn cell(value: &Value) -> String {
+    let (text, is_number) = match value {
+        Value::Null => (String::new(), false),
+        Value::String(words) => (words.clone(), words.parse::<f64>().is_ok()),
+        Value::Array(_) => (joined(value, " "), false),
+        other => (other.to_string(), true),
+    };
+    // A spreadsheet would evaluate it as a formula.
+    let text = match text.chars().next() {
+        Some('=' | '+' | '-' | '@' | '\t' | '\r') if !is_number => format!("'{text}"),
+        _ => text,
+    };
+    if text.contains(['"', ',', '\n', '\r']) {
+        return format!("\"{}\"", text.replace('"', "\"\""));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn cells_are_quoted_and_run_nothing() {
+        for (value, expected) in [
+            (json!(null), ""),
+            (json!(12), "12"),
+            (json!("-0.5"), "-0.5"),
+            (json!("a,b"), "\"a,b\""),
+            (json!("say \"x\"\nnow"), "\"say \"\"x\"\"\nnow\""),
+            (json!("=HYPERLINK(1)"), "'=HYPERLINK(1)"),
+            (json!("-1+cmd"), "'-1+cmd"),
+            (
+                json!(["read:history", "read:credits"]),
+                "read:history read:credits",
+            ),
+        ] {
+            assert_eq!(cell(&value), expected);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The choices of an answer to a chat that asked for several (`n`).
+//!
+//! A marker before the parts of each choice. It is an opaque part, so that answers are stored and
+//! passed on as those with one choice, which have no marker.
+
+use serde_json::{Value, json};
+
+use super::{Delta, Part, Stop};
+
+const KIND: &str = "gensvc.choice";
+
+/// The marker before the parts of a choice.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choice {
+    pub index: u32,
+    /// `finish_reason` of Chat Completions; `None` until the choice has ended.
+    pub finish_reason: Option<String>,
+}
+
+impl Stop {
+    /// `finish_reason` of Chat Completions.
+    pub const fn chat_reason(&self) -> &'static str {
+        match self {
+            Self::Limit => "length",
+            Self::Tools => "tool_calls",
+            Self::ContentFilter => "content_filter",
+            _ => "stop",
+        }
+    }
+
+    /// An answer or choice with calls ends for tools, whatever the vendor says.
+    #[must_use]
+    pub fn corrected(self, has_calls: bool) -> Self {
+        match (self, has_calls) {
+            (Self::Done, true) => Self::Tools,
+            (Self::Tools, false) => Self::Done,
+            (stop, _) => stop,
+        }
+    }
+}
+
+impl Choice {
+    pub(super) fn from_block(block: &Value) -> Option<Self> {
+        (block["type"] == KIND).then(|| Self {
+            index: block["index"]
+                .as_u64()
+                .and_then(|index| index.try_into().ok())
+                .unwrap_or_default(),
+            finish_reason: block["finish_reason"].as_str().map(str::to_owned),
+        })
+    }
+
+    fn block(&self) -> Value {
+        json!({"type": KIND, "index": self.index, "finish_reason": self.finish_reason})
+    }
+}
+
+impl From<Choice> for Delta {
+    fn from(choice: Choice) -> Self {
+        Self::Opaque(choice.block())
+    }
+}
+
+impl Delta {
+    /// The choice that the next pieces belong to, if this is a marker.
+    pub fn choice(&self) -> Option<Choice> {
+        match self {
+            Self::Opaque(block) => Choice::from_block(block),
+            _ => None,
+        }
+    }
+}
+
+impl Part {
+    /// As [`Delta::choice`].
+    pub fn choice(&self) -> Option<Choice> {
+        match self {
+            Self::Opaque { block } => Choice::from_block(block),
+            _ => None,
+        }
+    }
+}
+
+/// Adds a marker. The parts of its choice move to the end, where the next pieces are added.
+pub(super) fn enter(parts: &mut Vec<Part>, block: Value) {
+    let index = block["index"].clone();
+    let is_same = |part: &Part| {
+        part.choice()
+            .is_some_and(|choice| json!(choice.index) == index)
+    };
+    let Some(start) = parts.iter().position(is_same) else {
+        parts.push(Part::Opaque { block });
+        return;
+    };
+    let end = parts.iter().skip(start + 1);
+    let end = end.take_while(|part| part.choice().is_none()).count() + 1;
+    if let Some(rest) = parts.get_mut(start..) {
+        rest.rotate_left(end);
+    }
+}
+
+/// The choices by their indexes, each without its marker. An answer without markers is one choice.
+pub fn choices(parts: &[Part]) -> Vec<(Choice, &[Part])> {
+    let mut found: Vec<(Choice, &[Part])> = Vec::new();
+    let mut rest = parts;
+    while let Some((first, others)) = rest.split_first() {
+        let (choice, from) = match first.choice() {
+            Some(choice) => (choice, others),
+            None => (Choice::default(), rest),
+        };
+        let length = from.iter().take_while(|part| part.choice().is_none());
+        let (own, after) = from.split_at(length.count());
+        found.push((choice, own));
+        rest = after;
+    }
+    if found.is_empty() {
+        found.push((Choice::default(), parts));
+    }
+    found.sort_by_key(|(choice, _)| choice.index);
+    found
+}
+
+/// Returns the parts of these choices, each choice behind a marker with its finish reason.
+pub fn ended(parts: &[Part], stops: Vec<(u32, Stop)>) -> Vec<Part> {
+    let known = choices(parts);
+    let choices = stops.into_iter().flat_map(|(index, stop)| {
+        let own = known.iter().find(|(choice, _)| choice.index == index);
+        let own = own.map_or(&[][..], |(_, parts)| parts);
+        let has_calls = own.iter().any(|part| matches!(part, Part::ToolCall(_)));
+        let choice = Choice {
+            index,
+            finish_reason: Some(stop.corrected(has_calls).chat_reason().to_owned()),
+        };
+        let block = choice.block();
+        std::iter::once(Part::Opaque { block }).chain(own.iter().cloned())
+    });
+    choices.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interleaved_pieces_become_whole_choices() {
+        let mut parts = Vec::new();
+        for (index, text) in [(1, "a"), (0, "b"), (1, "c"), (2, "d"), (0, "e")] {
+            let choice = Choice {
+                index,
+                finish_reason: None,
+            };
+            Delta::from(choice).add_to(&mut parts);
+            Delta::Text(text.to_owned()).add_to(&mut parts);
+        }
+        let texts = |parts: &[Part]| -> Vec<Part> {
+            let found = choices(parts).into_iter();
+            found.flat_map(|(_, parts)| parts.to_vec()).collect()
+        };
+        let expected = ["be", "ac", "d"].map(Part::text);
+        assert_eq!(texts(&parts), expected);
+        let stops = [Stop::Done, Stop::Limit, Stop::Done, Stop::ContentFilter];
+        let parts = ended(&parts, (0..).zip(stops).collect());
+        assert_eq!(texts(&parts), expected);
+        let reasons = choices(&parts);
+        assert_eq!(reasons[1].0.finish_reason.as_deref(), Some("length"));
+        assert_eq!((reasons.len(), reasons[3].1), (4, &[][..]));
+        let again: Vec<Delta> = parts.iter().cloned().flat_map(Delta::of).collect();
+        let mut copied = Vec::new();
+        for piece in again {
+            piece.add_to(&mut copied);
+        }
+        assert_eq!(copied, parts);
+        let plain = [Part::text("x")];
+        assert_eq!(choices(&plain), [(Choice::default(), &plain[..])]);
+        assert_eq!(choices(&[]).len(), 1);
+    }
+}

@@ -1,0 +1,167 @@
+//! Maps features of this dialect to those of every vendor: custom tools (whose input is any text)
+//! and tools of a namespace to functions, and `encrypted_content` to signatures.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::answer::referenced;
+use crate::domain::{
+    conversation::{EncryptedReasoning, Function, Part, ToolCall},
+    dialect::{GEMINI, give_signatures, json as text_of, schema_of},
+};
+
+/// The default namespace: its functions keep their names.
+const PLAIN: &str = "functions";
+const INPUT: &str = "input";
+
+#[derive(Debug)]
+pub(super) struct Tool {
+    pub function: Function,
+    /// The tool that the function represents, unless it is a plain function.
+    pub own: Option<OwnTool>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct OwnTool {
+    pub(super) namespace: Option<String>,
+    pub(super) name: String,
+    pub(super) is_custom: bool,
+}
+
+/// The tools that are no plain functions, by the names of the functions that represent them.
+pub type OwnTools = BTreeMap<String, OwnTool>;
+
+/// The name of the function that represents a tool.
+pub(super) fn function_name(namespace: Option<&str>, name: &str) -> String {
+    match namespace {
+        None | Some(PLAIN) => name.to_owned(),
+        Some(namespace) => format!("{namespace}__{name}"),
+    }
+}
+
+pub(super) fn with_namespace(tool: Tool, namespace: &str) -> Tool {
+    let name = tool.function.name;
+    let own = OwnTool {
+        namespace: Some(namespace.to_owned()),
+        is_custom: tool.own.is_some(),
+        name: name.clone(),
+    };
+    Tool {
+        function: Function {
+            name: function_name(Some(namespace), &name),
+            ..tool.function
+        },
+        own: Some(own),
+    }
+}
+
+/// A custom tool. `grammar`: its kind and definition, which the model sees but need not follow.
+pub(super) fn custom_tool(function: Function, grammar: Option<(&str, &str)>) -> Tool {
+    let mut input = json!({"type": "string"});
+    if let Some((syntax, definition)) = grammar {
+        let about = format!("A text of this {syntax} grammar:\n{definition}");
+        input["description"] = about.into();
+    }
+    let schema = json!({"type": "object", "properties": {INPUT: input}, "required": [INPUT],
+        "additionalProperties": false});
+    let own = OwnTool {
+        namespace: None,
+        name: function.name.clone(),
+        is_custom: true,
+    };
+    Tool {
+        function: Function {
+            parameters: schema.as_object().cloned().map(schema_of),
+            ..function
+        },
+        own: Some(own),
+    }
+}
+
+/// The arguments of a function that represents a custom tool.
+pub(super) fn custom_arguments(input: &str) -> String {
+    text_of(&json!({INPUT: input}))
+}
+
+/// The input of a custom tool. A model may have written other arguments.
+pub(super) fn custom_input(arguments: &str) -> String {
+    let members: Option<Map<String, Value>> = serde_json::from_str(arguments).ok();
+    let input = members.and_then(|members| Some(members.get(INPUT)?.as_str()?.to_owned()));
+    input.unwrap_or_else(|| arguments.to_owned())
+}
+
+/// Prefixes of `encrypted_content` that is not OpenAI's: a signature of visible thinking, redacted
+/// thinking, and the signature of Gemini's thinking before a call.
+const SIGNATURE: &str = "signature:";
+const REDACTED: &str = "redacted:";
+
+/// Whether `encrypted_content` was written by `OpenAI` itself.
+pub fn is_encrypted_by_openai(content: &str) -> bool {
+    let prefixes = [SIGNATURE, REDACTED, GEMINI];
+    !content.is_empty() && !prefixes.iter().any(|prefix| content.starts_with(prefix))
+}
+
+/// `None` if the part has nothing that the next turn must bring back.
+pub(super) fn encrypted_content(part: &Part) -> Option<String> {
+    match part {
+        Part::Thinking { signature, .. } if !signature.is_empty() => {
+            Some(format!("{SIGNATURE}{signature}"))
+        }
+        Part::Redacted { data } => Some(format!("{REDACTED}{data}")),
+        _ => None,
+    }
+}
+
+/// The reasoning that a request brings back, with the summary that was shown. `id`: the item's.
+pub(super) fn decrypted(content: &str, id: &str, text: String) -> Part {
+    if is_encrypted_by_openai(content) {
+        // It was encrypted under the provider's id, not under ours.
+        let id = referenced(id).map_or(id, |_| "");
+        let signature = EncryptedReasoning { id, content }.signature();
+        return Part::Thinking { text, signature };
+    }
+    match content.strip_prefix(REDACTED) {
+        Some(data) => Part::Redacted {
+            data: data.to_owned(),
+        },
+        None => Part::Thinking {
+            text,
+            signature: content
+                .strip_prefix(SIGNATURE)
+                .unwrap_or_default()
+                .to_owned(),
+        },
+    }
+}
+
+/// The data of the reasoning item that carries a call's signature.
+pub(super) fn signature_before(call: &ToolCall) -> Option<String> {
+    let signature = call.thought_signature.as_ref()?;
+    Some(format!("{GEMINI}{signature}"))
+}
+
+/// Moves signatures from the reasoning items that carry them back to their calls.
+pub(super) fn give_to_calls(parts: Vec<Part>) -> Vec<Part> {
+    give_signatures(parts, |part| match part {
+        Part::Redacted { data } => data.strip_prefix(GEMINI),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ids_of_the_provider_go_back_to_it() {
+        for (id, kept) in [
+            ("rs_1", "rs_1"),
+            ("rs_01a3185c500072abc0ffee0123456789_0", ""),
+        ] {
+            let part = decrypted("gAAAA.x", id, String::new());
+            let item = part.encrypted_reasoning().unwrap();
+            assert_eq!((item.id, item.content), (kept, "gAAAA.x"));
+        }
+    }
+}

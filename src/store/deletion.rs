@@ -1,0 +1,177 @@
+//! Deleting an account: personal data goes, the ledger and all numbers stay.
+
+use chrono::{DateTime, Utc};
+
+use super::{Store, StoreError, exactly_one};
+use crate::domain::ids::{AccountId, GenerationId};
+
+/// The name of a deleted account.
+const DELETED: &str = "deleted account";
+
+/// How an account was closed.
+#[derive(Debug)]
+pub enum Closed {
+    Done,
+    /// One of its users is an operator.
+    IsOperators,
+    NoAccount,
+}
+
+/// A step of the removal of what deleted accounts leave.
+#[derive(Debug)]
+pub struct Erased {
+    /// Those that may have files.
+    pub with_files: Vec<GenerationId>,
+    /// Whether there was nothing to remove: what is left still runs.
+    pub is_complete: bool,
+}
+
+impl Store {
+    /// Closes an account for good: removes its users, sessions and templates, revokes its keys and
+    /// deletes its webhooks, all or nothing. Running work finishes. A second time changes nothing.
+    pub async fn close_account(
+        &self,
+        account: AccountId,
+        now: DateTime<Utc>,
+    ) -> Result<Closed, StoreError> {
+        let mut tx = self.requests.named("delete an account").begin().await?;
+        // Holds are refused from here on: they lock this row and read `suspended_at`.
+        let found = sqlx::query_scalar!(
+            r#"select deleted_at is not null as "is_deleted!" from accounts
+               where id = $1 for no key update"#,
+            account.0
+        )
+        .fetch_optional(&mut tx)
+        .await?;
+        match found {
+            None => return Ok(Closed::NoAccount),
+            Some(true) => return Ok(Closed::Done),
+            Some(false) => {}
+        }
+        // Logins lock the user's row: none is under way from here on.
+        let operators = sqlx::query_scalar!(
+            r#"select operator_since is not null as "is_operator!" from users
+               where account_id = $1 for update"#,
+            account.0
+        )
+        .fetch_all(&mut tx)
+        .await?;
+        if operators.contains(&true) {
+            return Ok(Closed::IsOperators);
+        }
+        let done = sqlx::query!(
+            "update accounts
+             set deleted_at = $2, suspended_at = coalesce(suspended_at, $2),
+                 suspended_reason = null, name = $3, defaults = '{}'
+             where id = $1 and deleted_at is null",
+            account.0,
+            now,
+            DELETED,
+        )
+        .execute(&mut tx)
+        .await?;
+        exactly_one("deleting an account", done.rows_affected())?;
+        for statement in [
+            sqlx::query!("delete from sessions where account_id = $1", account.0),
+            // What creates keys, webhooks and templates locks its token. Once all tokens have
+            // ended, nothing is added to what the statements below find.
+            sqlx::query!(
+                "update api_keys set revoked_at = coalesce(revoked_at, $2) where account_id = $1",
+                account.0,
+                now
+            ),
+            sqlx::query!(
+                "update api_keys set revoked_at = coalesce(revoked_at, $2), name = $3
+                 where account_id = $1",
+                account.0,
+                now,
+                DELETED
+            ),
+            sqlx::query!(
+                "delete from login_attempts where email in
+                     (select lower(email) from users where account_id = $1)",
+                account.0
+            ),
+            sqlx::query!("delete from users where account_id = $1", account.0),
+            sqlx::query!("delete from templates where account_id = $1", account.0),
+            // What is left of them is purged like that of all deleted webhooks.
+            sqlx::query!(
+                "update webhooks set deleted_at = $2 where account_id = $1 and deleted_at is null",
+                account.0,
+                now
+            ),
+            sqlx::query!(
+                "delete from idempotency_keys where account_id = $1",
+                account.0
+            ),
+            sqlx::query!(
+                "delete from prefix_receipts where account_id = $1",
+                account.0
+            ),
+        ] {
+            statement.execute(&mut tx).await?;
+        }
+        tx.commit().await?;
+        Ok(Closed::Done)
+    }
+
+    /// Removes the content of up to `batch` finished generations of deleted accounts. Notes
+    /// accounts of which nothing is left.
+    pub async fn erase_deleted(
+        &self,
+        now: DateTime<Utc>,
+        batch: i64,
+    ) -> Result<Erased, StoreError> {
+        let rows = sqlx::query!(
+            r#"
+            with next as materialized (
+                select g.account_id, g.id
+                from accounts a
+                    cross join lateral (
+                        select account_id, id from finished_generations
+                        where account_id = a.id and deleted_at is null limit $2
+                    ) g
+                where a.deleted_at is not null and a.erased_at is null
+                limit $2
+            ), generation as (
+                update finished_generations g
+                set deleted_at = $1, prompt = '', system_prompt = null, negative_prompt = null,
+                    result = null, outputs = null, answer = null, parameters = '{}',
+                    error_message = null
+                from next
+                where g.account_id = next.account_id and g.id = next.id and g.deleted_at is null
+                returning g.id, g.model_id
+            ), trash as (
+                insert into media_trash (generation_id, created_at)
+                select g.id, $1 from generation g join models m on m.id = g.model_id
+                where m.type <> 'text' on conflict do nothing
+            )
+            select g.id as "id: GenerationId", m.type <> 'text' as "has_files!"
+            from generation g join models m on m.id = g.model_id
+            "#,
+            now,
+            batch,
+        )
+        .fetch_all(self.requests.named("erase deleted accounts").long())
+        .await?;
+        let is_complete = rows.is_empty();
+        if is_complete {
+            // A generation that ends meanwhile is in one of the two tables in every snapshot.
+            sqlx::query!(
+                "update accounts a set erased_at = $1
+                 where deleted_at is not null and erased_at is null
+                   and not exists (select from running_generations where account_id = a.id)
+                   and not exists (select from finished_generations g
+                                   where g.account_id = a.id and g.deleted_at is null)",
+                now,
+            )
+            .execute(self.requests.named("note erased accounts").long())
+            .await?;
+        }
+        let files = rows.into_iter().filter(|row| row.has_files);
+        Ok(Erased {
+            with_files: files.map(|row| row.id).collect(),
+            is_complete,
+        })
+    }
+}
