@@ -20,7 +20,7 @@ pub enum Closed {
 /// A step of the removal of what deleted accounts leave.
 #[derive(Debug)]
 pub struct Erased {
-    /// Those that may have files.
+    /// Generations that may have files, and the folders of uploads.
     pub with_files: Vec<GenerationId>,
     /// Whether there was nothing to remove: what is left still runs.
     pub is_complete: bool,
@@ -115,8 +115,9 @@ impl Store {
         Ok(Closed::Done)
     }
 
-    /// Removes the content of up to `batch` finished generations of deleted accounts. Notes
-    /// accounts of which nothing is left.
+    /// Removes the content of up to `batch` finished generations of deleted accounts, then up to
+    /// `batch` uploads, which running generations may still read. Notes accounts of which nothing is
+    /// left.
     pub async fn erase_deleted(
         &self,
         now: DateTime<Utc>,
@@ -154,7 +155,32 @@ impl Store {
         )
         .fetch_all(self.requests.named("erase deleted accounts").long())
         .await?;
-        let is_complete = rows.is_empty();
+        let files = rows.iter().filter(|row| row.has_files);
+        let mut with_files: Vec<_> = files.map(|row| row.id).collect();
+        let mut is_complete = rows.is_empty();
+        if is_complete {
+            let uploads = sqlx::query_scalar!(
+                r#"with gone as (
+                       delete from uploads where (account_id, id) in (
+                           select u.account_id, u.id
+                           from accounts a join uploads u on u.account_id = a.id
+                           where a.deleted_at is not null and a.erased_at is null
+                             and (u.kept_until <= $1
+                                  or not exists (select from running_generations
+                                                 where account_id = a.id))
+                           limit $2
+                       ) returning file_id
+                   )
+                   insert into media_trash (generation_id, created_at) select file_id, $1 from gone
+                   returning generation_id as "id: GenerationId""#,
+                now,
+                batch,
+            )
+            .fetch_all(self.requests.named("erase uploads of deleted accounts").long())
+            .await?;
+            is_complete = uploads.is_empty();
+            with_files = uploads;
+        }
         if is_complete {
             // A generation that ends meanwhile is in one of the two tables in every snapshot.
             sqlx::query!(
@@ -162,15 +188,15 @@ impl Store {
                  where deleted_at is not null and erased_at is null
                    and not exists (select from running_generations where account_id = a.id)
                    and not exists (select from finished_generations g
-                                   where g.account_id = a.id and g.deleted_at is null)",
+                                   where g.account_id = a.id and g.deleted_at is null)
+                   and not exists (select from uploads where account_id = a.id)",
                 now,
             )
             .execute(self.requests.named("note erased accounts").long())
             .await?;
         }
-        let files = rows.into_iter().filter(|row| row.has_files);
         Ok(Erased {
-            with_files: files.map(|row| row.id).collect(),
+            with_files,
             is_complete,
         })
     }

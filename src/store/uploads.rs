@@ -52,7 +52,7 @@ pub enum UploadStored {
     Stored(UploadRecord),
     /// The account would have more bytes than it may. Holds the bytes that it has.
     OverQuota(i64),
-    /// The file was not recorded soon enough and has been removed.
+    /// The file was not recorded soon enough and has been removed, or its account was deleted.
     TooLate,
 }
 
@@ -135,6 +135,7 @@ impl Store {
                insert into uploads (account_id, id, file_id, content_type, bytes, width, height,
                                     sha256, created_at, expires_at, kept_until)
                select $1, $2, generation_id, $4, $5, $6, $7, $8, $9, $10, $11 from file
+               where exists (select from accounts where id = $1 and deleted_at is null)
                returning id as "id: _", file_id, content_type, bytes, width, height, sha256,
                          created_at, expires_at"#,
             account.0,

@@ -239,6 +239,22 @@ async fn an_input_that_cannot_be_used_is_refused_and_leaves_nothing(
     );
 }
 
+/// Neither stays what was sent with a request that its account cannot pay.
+#[sqlx::test]
+async fn no_input_is_kept_without_a_hold(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1.4").await;
+    let answer = edit(&app, &account, json!([data("source", 64, 64)])).await;
+    answer.error(402, "insufficient_credits");
+    let body = json!({"prompt": "x", "max_cost": "1", "inputs": [data("source", 64, 64)]});
+    let answer = app.post(&account.key, IMAGE, &body).await;
+    answer.error(402, "max_cost_exceeded");
+    let body = json!({"prompt": "x", "inputs": [data("first_frame", 16, 9)]});
+    let answer = app.post(&account.key, "/v1/generate/video", &body).await;
+    answer.error(402, "insufficient_credits");
+    app.assert_nothing_kept().await;
+}
+
 #[sqlx::test]
 async fn the_same_key_with_other_pictures_is_another_request(
     _: PgPoolOptions,

@@ -9,6 +9,7 @@ use crate::{
     common::{Account, Answer, PASSWORD, TestApp},
     console::operator::operator,
     ledger::count_usage,
+    v1::uploads::upload,
 };
 
 async fn send(app: &TestApp, token: &str, method: Method, path: &str, body: &Value) -> Answer {
@@ -222,10 +223,12 @@ async fn deleted_account_leaves_its_ledger_only(_: PgPoolOptions, options: PgCon
     app.post(&account.key, "/v1/generate/image", &image)
         .await
         .expect(200);
-    let running = app
-        .queue(&account, "video", &json!({"prompt": "private video"}))
-        .await;
-    assert_eq!(app.files().len(), 1);
+    upload(&app, &account, 8, 8).await;
+    let frame = upload(&app, &account, 16, 9).await;
+    let inputs = json!([{"role": "first_frame", "upload": frame["id"]}]);
+    let video = json!({"prompt": "private video", "inputs": inputs});
+    let running = app.queue(&account, "video", &video).await;
+    assert_eq!(app.files().len(), 3);
 
     let path = format!("/v1/admin/accounts/{}", account.id);
     let deleted = app.delete(&token, &path).await.expect(200);
@@ -253,7 +256,7 @@ async fn deleted_account_leaves_its_ledger_only(_: PgPoolOptions, options: PgCon
         app.get(&token, &path).await.expect(200)["erased_at"],
         Value::Null
     );
-    assert_eq!(app.files().len(), 0);
+    assert_eq!(app.files().len(), 1, "only the frame of the running video");
     for _ in 0..400 {
         app.work().await;
         if app.get(&token, &path).await.expect(200)["held"] == "0" {
@@ -272,6 +275,7 @@ async fn deleted_account_leaves_its_ledger_only(_: PgPoolOptions, options: PgCon
         "templates",
         "idempotency_keys",
         "running_generations",
+        "uploads",
     ];
     for table in tables {
         let sql = format!("select count(*) from {table} where account_id = $1");
@@ -290,6 +294,7 @@ async fn deleted_account_leaves_its_ledger_only(_: PgPoolOptions, options: PgCon
     .await
     .unwrap();
     assert!(!left.contains("private"), "{left}");
+    assert_eq!(app.files().len(), 0);
     // The video ended after the deletion, and was charged.
     let charged = view(&app, &token, &account, "/v1/credits/ledger?kind=charge")
         .await
