@@ -109,10 +109,7 @@ fn routes() -> Router<Console> {
             "/playground/{type}",
             get(playground::page).post(playground::run),
         )
-        .route(
-            "/playground/{type}/pictures",
-            post(playground::pictures::add),
-        )
+        .route("/playground/{type}/pictures", post(playground::add_picture))
         .route("/generations", get(generations::page))
         .route("/generations.csv", get(generations::csv))
         .route("/generations/{uuid}", get(receipt::page))

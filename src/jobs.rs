@@ -49,7 +49,7 @@ pub use observed::observed;
 pub use running::{Handle, RunningGuard};
 pub use start::{Permits, Started, Work};
 pub use submit::SubmitSettings;
-pub use uploads::{KeepError, upload_key};
+pub use uploads::{KeepError, check_picture, upload_key};
 pub use verify_files::{FilesAudit, VerifyFilesError};
 pub use wakeups::Waiter;
 

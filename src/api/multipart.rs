@@ -49,7 +49,7 @@ pub async fn members(bytes: Bytes, content_type: &str) -> Result<Map<String, Val
             }
             _ => {
                 let text = field.text().await.map_err(malformed)?;
-                insert(&mut members, &name, value(&name, text))?;
+                insert(&mut members, &name, value(&name, &text))?;
             }
         }
     }
@@ -69,8 +69,8 @@ fn insert(members: &mut Map<String, Value>, name: &str, value: Value) -> Result<
 
 /// A text as the JSON value that it stands for; what does not fit stays a text, which is refused
 /// with the field's name.
-fn value(name: &str, text: String) -> Value {
-    match (name, text.as_str()) {
+fn value(name: &str, text: &str) -> Value {
+    match (name, text) {
         ("stream", "true") => json!(true),
         ("stream", "false") => json!(false),
         _ if NUMBERS.contains(&name) => match text.parse::<i64>() {

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use self::{
     bench::{Bench, Outcome, operation},
+    pictures::PictureForm,
     view::{address, render},
 };
 use super::{
@@ -85,6 +86,27 @@ pub async fn run(
         (Some(record), _) => Ok(Redirect::to(&result_address(&bench, record)).into_response()),
         (None, problem) => Ok(again(&session, &bench, problem).await),
     }
+}
+
+/// Uploads the picture of a form and shows the form with it.
+pub async fn add_picture(
+    Path(kind): Path<String>,
+    session: Session,
+    sent: PictureForm,
+) -> Result<Response, Problem> {
+    let PictureForm {
+        mut form,
+        picture,
+        media_type,
+    } = sent;
+    let role = form.word("role").to_owned();
+    let uploading = session.call(op::UPLOAD, &[]).file(&media_type, picture);
+    let uploaded = uploading.json().await;
+    if let Ok(upload) = &uploaded {
+        form.push("input", &format!("{role} {}", text(&upload["id"])));
+    }
+    let bench = Bench::set_up(&session, &kind, form).await?;
+    Ok(again(&session, &bench, uploaded.as_ref().err()).await)
 }
 
 /// Longest text of a form that is kept in the address.

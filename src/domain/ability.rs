@@ -5,6 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::generation::Modality;
+
 /// An ability of an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 pub enum Ability {
@@ -32,6 +34,16 @@ pub enum Ability {
 }
 
 impl Ability {
+    /// The ability that creating, cancelling and deleting a generation of this type requires.
+    pub const fn to_generate(modality: Modality) -> Self {
+        match modality {
+            Modality::Text => Self::GenerateText,
+            Modality::Image => Self::GenerateImage,
+            Modality::Video => Self::GenerateVideo,
+            Modality::Audio => Self::GenerateAudio,
+        }
+    }
+
     /// In the order of the API documentation.
     pub const ALL: [Self; 7] = [
         Self::GenerateText,

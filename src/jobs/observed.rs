@@ -214,6 +214,10 @@ impl VideoProvider for Observed<dyn VideoProvider> {
         result
     }
 
+    fn polls_with_inputs(&self) -> bool {
+        self.inner.polls_with_inputs()
+    }
+
     fn poll_interval(&self) -> Option<Duration> {
         self.inner.poll_interval()
     }

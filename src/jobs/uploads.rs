@@ -7,7 +7,8 @@ use uuid::Uuid;
 use super::Runner;
 use crate::{
     domain::ids::{AccountId, GenerationId, UploadId},
-    media::{MediaInfo, MediaKey, MediaStoreError, PICTURE_KINDS},
+    media::{InvalidMedia, MediaInfo, MediaKey, MediaStoreError, PICTURE_KINDS, read_picture},
+    offload::{for_account, offload},
     store::{
         StoreError,
         uploads::{UploadRecord, UploadStored, UploadTerm},
@@ -25,6 +26,14 @@ pub enum KeepError {
     OverQuota(i64),
     #[error("the file was not recorded soon enough")]
     TooLate,
+}
+
+/// Checks a picture on a blocking thread. `None` if a decoder panicked.
+pub async fn check_picture(
+    account: AccountId,
+    bytes: Bytes,
+) -> Option<Result<MediaInfo, InvalidMedia>> {
+    for_account(account, offload(move || read_picture(&bytes))).await
 }
 
 impl Runner {

@@ -10,7 +10,7 @@ use std::{fmt, sync::Arc};
 use chrono::{DateTime, Utc};
 use tokio::sync::oneshot;
 
-use super::{Service, ServiceError, TokenRefusal, generations::ability_of};
+use super::{Service, ServiceError, TokenRefusal};
 use crate::{
     domain::{
         ability::{Abilities, Ability},
@@ -98,7 +98,7 @@ impl Caller {
 
     /// Refuses a suspended account's caller, and one that may not generate anything.
     pub fn require_any_generation(&self) -> Result<(), ServiceError> {
-        let mut types = Modality::ALL.iter().map(|&modality| ability_of(modality));
+        let mut types = Modality::ALL.iter().copied().map(Ability::to_generate);
         if types.any(|ability| self.abilities.grant(ability)) {
             return self.require_active();
         }

@@ -10,9 +10,8 @@ use crate::{
         page::{Page, PageRequest},
         validate::{FieldCode, FieldError},
     },
-    jobs::KeepError,
-    media::{InvalidMedia, MediaInfo, MediaKind, read_picture},
-    offload::{for_account, offload},
+    jobs::{KeepError, check_picture},
+    media::{InvalidMedia, MediaInfo, MediaKind},
     store::uploads::{UploadDeleted, UploadRecord, UploadTerm},
 };
 
@@ -37,8 +36,7 @@ impl Service {
         bytes: Bytes,
     ) -> Result<UploadRecord, ServiceError> {
         self.require_running()?;
-        let checked = check(caller, bytes.clone()).await;
-        let info = checked.map_err(|error| refused(BODY, &error))?;
+        let info = check(caller, BODY, bytes.clone()).await?;
         if info.kind != claimed {
             let message = format!(
                 "is {}, not {} as Content-Type says",
@@ -123,20 +121,23 @@ impl Service {
     }
 }
 
-/// Checks a picture off the threads of requests.
-pub(super) async fn check(caller: &Caller, bytes: Bytes) -> Result<MediaInfo, InvalidMedia> {
-    let reading = offload(move || read_picture(&bytes));
-    let read = for_account(caller.account_id, reading).await;
-    read.unwrap_or(Err(InvalidMedia::Damaged("its header cannot be read")))
-}
-
-pub(super) fn refused(param: &str, error: &InvalidMedia) -> ServiceError {
-    let code = match error {
-        InvalidMedia::TooLong(_) => FieldCode::TooLong,
-        InvalidMedia::Pixels { .. } => FieldCode::OutOfRange,
-        _ => FieldCode::InvalidFormat,
-    };
-    invalid(param, code, format!("is no usable picture: {error}"))
+/// Checks a picture. `param` names it in errors.
+pub(super) async fn check(
+    caller: &Caller,
+    param: &str,
+    bytes: Bytes,
+) -> Result<MediaInfo, ServiceError> {
+    let checked = check_picture(caller.account_id, bytes).await;
+    let checked =
+        checked.ok_or_else(|| ServiceError::Internal("reading a picture panicked".to_owned()))?;
+    checked.map_err(|error| {
+        let code = match error {
+            InvalidMedia::TooLong(_) => FieldCode::TooLong,
+            InvalidMedia::Pixels { .. } => FieldCode::OutOfRange,
+            _ => FieldCode::InvalidFormat,
+        };
+        invalid(param, code, format!("is no usable picture: {error}"))
+    })
 }
 
 pub(super) fn invalid(param: &str, code: FieldCode, message: impl Into<String>) -> ServiceError {

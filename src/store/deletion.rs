@@ -176,7 +176,11 @@ impl Store {
                 now,
                 batch,
             )
-            .fetch_all(self.requests.named("erase uploads of deleted accounts").long())
+            .fetch_all(
+                self.requests
+                    .named("erase uploads of deleted accounts")
+                    .long(),
+            )
             .await?;
             is_complete = uploads.is_empty();
             with_files = uploads;

@@ -5,7 +5,7 @@
 
 use axum::{
     body::Bytes,
-    extract::{FromRequest, Path, Request},
+    extract::{FromRequest, Request},
     response::{IntoResponse as _, Response},
 };
 use futures_util::stream;
@@ -14,15 +14,13 @@ use maud::{Markup, html};
 use multer::Multipart;
 use serde_json::{Value, json};
 
-use super::{again, bench::Bench};
 use crate::{
     console::{
         Console,
         form::Form,
-        guard, operations as op,
+        guard,
         parts::{list, option, text},
         problem::Problem,
-        session::Session,
     },
     domain::request::InputRole,
 };
@@ -70,15 +68,15 @@ pub fn refill(form: &mut Form, record: &Value) {
 }
 
 /// The pictures of a form, and how to add one; nothing if the model takes none.
-pub fn fields(bench: &Bench) -> Markup {
-    let mut roles = roles(&bench.model).peekable();
+pub fn fields(kind: &str, model: &Value, form: &Form) -> Markup {
+    let mut roles = roles(model).peekable();
     if roles.peek().is_none() {
         return html! {};
     }
     html! {
         fieldset.stack #pictures data-pictures {
             legend { "Pictures" }
-            @for field in bench.form.all("input") {
+            @for field in form.all("input") {
                 label {
                     input type="checkbox" name="input" value=(field) checked;
                     " " (field.replace(' ', ": "))
@@ -95,7 +93,7 @@ pub fn fields(bench: &Bench) -> Markup {
                 }
             }
             button type="submit" name="action" value="preview" formnovalidate formenctype="multipart/form-data"
-                formaction={ "/playground/" (bench.kind) "/pictures" } { "Add picture" }
+                formaction={ "/playground/" (kind) "/pictures" } { "Add picture" }
         }
     }
 }
@@ -122,9 +120,9 @@ pub fn uses(record: &Value) -> Markup {
 
 /// A form with a picture.
 pub struct PictureForm {
-    form: Form,
-    picture: Bytes,
-    media_type: String,
+    pub form: Form,
+    pub picture: Bytes,
+    pub media_type: String,
 }
 
 impl FromRequest<Console> for PictureForm {
@@ -160,25 +158,4 @@ impl FromRequest<Console> for PictureForm {
         }
         Ok(read)
     }
-}
-
-/// Uploads the picture of a form and shows the form with it.
-pub async fn add(
-    Path(kind): Path<String>,
-    session: Session,
-    sent: PictureForm,
-) -> Result<Response, Problem> {
-    let PictureForm {
-        mut form,
-        picture,
-        media_type,
-    } = sent;
-    let role = form.word("role").to_owned();
-    let uploading = session.call(op::UPLOAD, &[]).file(&media_type, picture);
-    let uploaded = uploading.json().await;
-    if let Ok(upload) = &uploaded {
-        form.push("input", &format!("{role} {}", text(&upload["id"])));
-    }
-    let bench = Bench::set_up(&session, &kind, form).await?;
-    Ok(again(&session, &bench, uploaded.as_ref().err()).await)
 }

@@ -109,7 +109,7 @@ fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
                 @if parameters::takes_negative_prompt(&bench.model) {
                     (field(problem, "What to avoid", "negative_prompt", "", &area("negative_prompt", "short", "", false)))
                 }
-                (pictures::fields(bench))
+                (pictures::fields(&bench.kind, &bench.model, &bench.form))
                 div.fields {
                     @for parameter in &bench.parameters { (parameter.input(form, problem)) }
                 }

@@ -8,8 +8,8 @@ use chrono::TimeDelta;
 
 use super::Prepared;
 use crate::{
-    domain::ability::Ability,
     domain::{
+        ability::Ability,
         catalogue::InputLimits,
         generation::{Generation, Output, Status},
         ids::{GenerationId, UploadId},
@@ -23,8 +23,7 @@ use crate::{
     service::{
         Service, ServiceError,
         auth::Caller,
-        generations::ability_of,
-        uploads::{check, invalid, refused},
+        uploads::{check, invalid},
     },
     store::uploads::UploadTerm,
 };
@@ -90,8 +89,7 @@ impl Service {
                     if reserved.is_some_and(|reserved| !reserved.try_add(bytes.len())) {
                         return Err(ServiceError::Overloaded);
                     }
-                    let info = check(caller, bytes.clone()).await;
-                    let info = info.map_err(|error| refused(&param, &error))?;
+                    let info = check(caller, &param, bytes.clone()).await?;
                     (info, FoundFile::Data(bytes))
                 }
             };
@@ -152,7 +150,7 @@ impl Service {
             }
             found => found?,
         };
-        let may_read = [Ability::ReadHistory, ability_of(found.modality)];
+        let may_read = [Ability::ReadHistory, Ability::to_generate(found.modality)];
         if !may_read
             .iter()
             .any(|&ability| caller.abilities.grant(ability))

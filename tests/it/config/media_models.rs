@@ -244,7 +244,7 @@ fn of_images() {
             ),
             (
                 "limits.max_tokens = 5",
-                "limits.max_tokens is not a known key: remove it or use one of max_prompt_chars, native_sizes, max_n, style, negative_prompt",
+                "limits.max_tokens is not a known key: remove it or use one of max_prompt_chars, native_sizes, max_n, style, negative_prompt, inputs",
             ),
             (
                 "overhead_tokens = 5",

@@ -86,7 +86,7 @@ fn errors_of_settings() {
         ),
         (
             "[media]\nfolder = \"x\"",
-            "media.folder is not a known key: remove it or use one of url_seconds, allow_private_urls, storage, s3",
+            "media.folder is not a known key: remove it or use one of url_seconds, allow_private_urls, upload_hours, upload_bytes_per_account, storage, s3",
         ),
         (
             "[media]\ns3 = \"hunter2\"",

@@ -41,7 +41,7 @@ async fn an_upload_is_stored_once_listed_and_deleted(_: PgPoolOptions, options: 
         (&json!(30), &json!(20))
     );
     assert_eq!(first["bytes"], png(30, 20).len());
-    assert_eq!(first["expires_at"], "2027-01-16T08:00:00Z");
+    assert_eq!(first["expires_at"], "2027-01-16T08:00:00.000000Z");
     let file = app.file(&first["url"], &[]).await;
     assert_eq!((file.status.as_u16(), &file.bytes), (200, &png(30, 20)));
     assert_eq!(file.header("content-type"), "image/png");
@@ -50,7 +50,7 @@ async fn an_upload_is_stored_once_listed_and_deleted(_: PgPoolOptions, options: 
     let again = upload(&app, &account, 30, 20).await;
     assert_eq!(again["id"], first["id"]);
     assert_eq!(again["created_at"], first["created_at"]);
-    assert_eq!(again["expires_at"], "2027-01-16T09:00:00Z");
+    assert_eq!(again["expires_at"], "2027-01-16T09:00:00.000000Z");
     assert_eq!(app.files().len(), 1);
 
     let second = upload(&app, &account, 31, 20).await;
