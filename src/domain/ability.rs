@@ -5,6 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::generation::Modality;
+
 /// An ability of an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 pub enum Ability {
@@ -52,6 +54,16 @@ impl Ability {
             Self::ReadHistory => "read:history",
             Self::ReadCredits => "read:credits",
             Self::All => "*",
+        }
+    }
+
+    /// What creating, cancelling and deleting a generation of a type requires.
+    pub const fn to_generate(modality: Modality) -> Self {
+        match modality {
+            Modality::Text => Self::GenerateText,
+            Modality::Image => Self::GenerateImage,
+            Modality::Video => Self::GenerateVideo,
+            Modality::Audio => Self::GenerateAudio,
         }
     }
 

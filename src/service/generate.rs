@@ -18,6 +18,7 @@ pub use hold_wait::HoldQueues;
 use super::{Service, ServiceError, WaitPlace, auth::Caller, explain};
 use crate::{
     domain::{
+        ability::Ability,
         catalogue::{Model, ModelKind},
         credits::Credits,
         generation::{Generation, Status, Surface},
@@ -83,8 +84,9 @@ impl Service {
         let has_room = copied
             .as_ref()
             .is_none_or(|copied| copied.try_add(request.copied_bytes()));
+        let ability = Ability::to_generate(request.modality());
         let confirmed = if request.has_template() || !has_room {
-            caller.confirm().await?
+            caller.confirm_for(ability).await?
         } else {
             None
         };
@@ -105,7 +107,7 @@ impl Service {
             caller.leave_uncounted();
             return Err(error);
         }
-        match caller.confirm().await? {
+        match caller.confirm_for(ability).await? {
             Some(known)
                 if matches!(error, ServiceError::NotAsPresumed) || !known.plans_like(caller) =>
             {

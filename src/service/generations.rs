@@ -33,16 +33,6 @@ const ANSWER_BYTES: usize = 12 << 20;
 /// Longer than any generation runs whose caller waits.
 const LONGEST: Duration = Duration::from_hours(6);
 
-/// The ability that creating, cancelling and deleting a generation of this type requires.
-pub const fn ability_of(modality: Modality) -> Ability {
-    match modality {
-        Modality::Text => Ability::GenerateText,
-        Modality::Image => Ability::GenerateImage,
-        Modality::Video => Ability::GenerateVideo,
-        Modality::Audio => Ability::GenerateAudio,
-    }
-}
-
 /// A generation that was waited for.
 #[derive(Debug)]
 pub struct Found {
@@ -280,7 +270,7 @@ impl Service {
         id: GenerationId,
     ) -> Result<Generation, ServiceError> {
         let found = self.generation(caller, id).await?;
-        caller.require(ability_of(found.modality))?;
+        caller.require(Ability::to_generate(found.modality))?;
         if found.status.is_finished() {
             return Err(ServiceError::AlreadyFinished);
         }
@@ -294,7 +284,7 @@ impl Service {
     /// Removes the prompt and the result of a finished generation permanently.
     pub async fn delete(&self, caller: &Caller, id: GenerationId) -> Result<(), ServiceError> {
         let found = self.generation(caller, id).await?;
-        caller.require(ability_of(found.modality))?;
+        caller.require(Ability::to_generate(found.modality))?;
         self.require_running()?;
         let now = self.0.clock.now();
         if self

@@ -173,18 +173,6 @@ const CYCLES: &[(&[&str], &str)] = &[
         ],
         "calls are items",
     ),
-    (
-        &[
-            "console/assets",
-            "console/client",
-            "console/form",
-            "console/guard",
-            "console/parts",
-            "console/session",
-            "console/shell",
-        ],
-        "pages and the client that fills them",
-    ),
 ];
 
 #[test]
