@@ -34,16 +34,6 @@ pub enum Ability {
 }
 
 impl Ability {
-    /// The ability that creating, cancelling and deleting a generation of this type requires.
-    pub const fn to_generate(modality: Modality) -> Self {
-        match modality {
-            Modality::Text => Self::GenerateText,
-            Modality::Image => Self::GenerateImage,
-            Modality::Video => Self::GenerateVideo,
-            Modality::Audio => Self::GenerateAudio,
-        }
-    }
-
     /// In the order of the API documentation.
     pub const ALL: [Self; 7] = [
         Self::GenerateText,
@@ -64,6 +54,16 @@ impl Ability {
             Self::ReadHistory => "read:history",
             Self::ReadCredits => "read:credits",
             Self::All => "*",
+        }
+    }
+
+    /// What creating, cancelling and deleting a generation of a type requires.
+    pub const fn to_generate(modality: Modality) -> Self {
+        match modality {
+            Modality::Text => Self::GenerateText,
+            Modality::Image => Self::GenerateImage,
+            Modality::Video => Self::GenerateVideo,
+            Modality::Audio => Self::GenerateAudio,
         }
     }
 

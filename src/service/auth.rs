@@ -298,6 +298,15 @@ impl Caller {
         Ok(Some(caller))
     }
 
+    /// Like [`Self::confirm`], and refuses a key that has lost the ability since it was cached.
+    pub(super) async fn confirm_for(&self, ability: Ability) -> Result<Option<Self>, ServiceError> {
+        let confirmed = self.confirm().await?;
+        if let Some(caller) = &confirmed {
+            caller.require(ability)?;
+        }
+        Ok(confirmed)
+    }
+
     /// Ends a request uncounted, because the database is unavailable.
     pub(super) fn leave_uncounted(&self) {
         if let Some(cached) = &self.cached {

@@ -19,6 +19,7 @@ pub use hold_wait::HoldQueues;
 use super::{Service, ServiceError, WaitPlace, auth::Caller, explain};
 use crate::{
     domain::{
+        ability::Ability,
         catalogue::{Model, ModelKind},
         credits::Credits,
         generation::{Generation, Status, Surface},
@@ -87,10 +88,11 @@ impl Service {
         let has_room = copied
             .as_ref()
             .is_none_or(|copied| copied.try_add(request.copied_bytes()));
+        let ability = Ability::to_generate(request.modality());
         // A copy would keep the inputs in memory while the generation runs.
         let needs_key = request.has_template() || !request.inputs().is_empty();
         let confirmed = if needs_key || !has_room {
-            caller.confirm().await?
+            caller.confirm_for(ability).await?
         } else {
             None
         };
@@ -111,7 +113,7 @@ impl Service {
             caller.leave_uncounted();
             return Err(error);
         }
-        match caller.confirm().await? {
+        match caller.confirm_for(ability).await? {
             Some(known)
                 if matches!(error, ServiceError::NotAsPresumed) || !known.plans_like(caller) =>
             {

@@ -65,7 +65,7 @@ pub async fn delete(
 ///
 /// What is left out gets its default, as in a new key. What the key has spent is counted from its
 /// generations for the periods of the new limit; a key that has spent more is refused until the
-/// next period. Servers cache abilities and the requests per minute for up to 15 s.
+/// next period.
 #[utoipa::path(
     put, path = "/v1/admin/accounts/{id}/api-keys/{key}", tag = "admin",
     params(

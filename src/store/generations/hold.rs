@@ -262,11 +262,12 @@ pub(super) async fn write(
                    p.id as presumed, p.per_minute, p.n
             from api_keys k
                 join accounts a on a.id = k.account_id and a.id = any($3)
-                left join unnest($6::bigint[], $7::integer[], $8::integer[], $9::jsonb[])
-                        as p (id, per_minute, n, defaults)
+                left join unnest($6::bigint[], $7::integer[], $8::integer[], $9::jsonb[],
+                                 $13::integer[])
+                        as p (id, per_minute, n, defaults, version)
                     -- Not `=`, by which all that have the same defaults would be joined first.
-                    on p.id = k.id and a.defaults is not distinct from p.defaults
-                        and (k.expires_at is null or k.expires_at > $10)
+                    on p.id = k.id and p.version = k.version
+                        and a.defaults is not distinct from p.defaults and (k.expires_at is null or k.expires_at > $10)
             where k.id = any($4) and k.revoked_at is null
         ), counted as materialized (
             select c.caller, c.tat, c.admitted
@@ -374,6 +375,7 @@ pub(super) async fn write(
         now,
         nanos(now),
         is_decided,
+        &presumed.versions,
     )
     .fetch_all(executor)
     .await?;

@@ -25,6 +25,7 @@ pub(super) struct Columns<'a> {
     pub limits: Vec<i32>,
     pub counts: Vec<i32>,
     pub defaults: Vec<&'a Value>,
+    pub versions: Vec<i32>,
 }
 
 impl<'a> Presumptions<'a> {
@@ -34,7 +35,8 @@ impl<'a> Presumptions<'a> {
         for presumed in uncounted {
             let place = presumed.map(|presumed| {
                 let (first, n) = all.keys.entry(presumed.key.id.0).or_insert((presumed, 0));
-                if first.key.defaults != presumed.key.defaults {
+                let (first, one) = (&first.key, &presumed.key);
+                if first.version != one.version || first.defaults != one.defaults {
                     // One of them is wrong: it is read again.
                     return CONFLICTING;
                 }
@@ -54,6 +56,7 @@ impl<'a> Presumptions<'a> {
             limits: keys().map(|(key, _)| limit(key)).collect(),
             counts: keys().map(|&(_, n)| n).collect(),
             defaults: keys().map(|(key, _)| &key.key.defaults).collect(),
+            versions: keys().map(|(key, _)| key.key.version).collect(),
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct AuthenticatedKey {
     pub account_id: AccountId,
     /// What it may call.
     pub abilities: Abilities,
+    /// Grows with every change of the key.
+    pub version: i32,
     pub expires_at: Option<DateTime<Utc>>,
     /// Whether it has been revoked.
     pub revoked: bool,
@@ -169,7 +171,7 @@ impl KeyReader {
         let reading = sqlx::query!(
             r#"
             with key as materialized (
-                select k.id, k.account_id, k.abilities, k.rate_limit_per_minute, k.expires_at,
+                select k.id, k.account_id, k.abilities, k.version, k.rate_limit_per_minute, k.expires_at,
                        k.revoked_at, k.last_used_at, k.spend_limit, k.digest, p.n
                 from unnest($1::bytea[], $2::integer[]) as p (digest, n)
                     join api_keys k on k.digest = p.digest and k.digest = any($1)
@@ -190,6 +192,7 @@ impl KeyReader {
             )
             select key.id as "id!: ApiKeyId", key.account_id as "account_id!: AccountId",
                    key.abilities as "abilities!: Abilities",
+                   key.version as "version!",
                    key.rate_limit_per_minute as "rate_limit_per_minute!",
                    key.expires_at, key.revoked_at is not null as "revoked!",
                    a.suspended_at is not null as "suspended!",
@@ -215,6 +218,7 @@ impl KeyReader {
                 id: row.id,
                 account_id: row.account_id,
                 abilities: row.abilities,
+                version: row.version,
                 expires_at: row.expires_at,
                 revoked: row.revoked,
                 expired: row.expires_at.is_some_and(|at| at <= now),

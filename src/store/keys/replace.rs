@@ -58,7 +58,7 @@ impl Store {
         let done = sqlx::query!(
             "update api_keys
              set name = $3, abilities = $4, rate_limit_per_minute = $5, expires_at = $6,
-                 spend_limit = $7, spend_period = $8
+                 spend_limit = $7, spend_period = $8, version = version + 1
              where account_id = $1 and id = $2",
             account.0,
             id.0,

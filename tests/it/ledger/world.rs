@@ -333,6 +333,7 @@ fn presumed(cast: &Cast, key: usize) -> Presumed {
         id: cast.keys[key],
         account_id: cast.accounts[cast.model.keys[key].account],
         abilities: Abilities::all(),
+        version: 0,
         expires_at: None,
         revoked: false,
         expired: false,
