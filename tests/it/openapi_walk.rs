@@ -181,7 +181,7 @@ impl Operation {
 
     pub async fn call_at(&self, app: &TestApp, token: &str, url: &str) -> Answer {
         if self.takes_pictures() && url.starts_with(&self.path) {
-            return uploads::post(app, token, "image/png", png(4, 4)).await;
+            return uploads::post_at(app, token, url, "image/png", png(4, 4)).await;
         }
         let body = self.body().map(|body| body.to_string());
         let json = [("content-type", "application/json")];

@@ -22,7 +22,11 @@ impl ApiError {
     #[expect(clippy::too_many_lines, reason = "one arm for each code")]
     pub fn example(code: Code, ability: Option<&str>) -> Self {
         let named = ability.and_then(Ability::parse);
-        let named = named.unwrap_or(Ability::GenerateVideo);
+        let named = named.unwrap_or(match ability {
+            // The one that is named where any would do.
+            Some("generate:*") => Ability::GenerateImage,
+            _ => Ability::GenerateVideo,
+        });
         let refused = match code {
             Code::MissingToken => return Self::token(TokenRefusal::Missing),
             Code::InvalidToken => return Self::token(TokenRefusal::Invalid),

@@ -25,6 +25,7 @@ use super::super::{
         base_url::{BaseUrlError, VersionPath, endpoint},
         classify, secret_header,
     },
+    picture::of_role,
     setup::Setup,
 };
 use crate::domain::{
@@ -105,12 +106,18 @@ fn body(call: &VideoCall, settings: &OmniModel) -> Value {
     body
 }
 
-/// The prompt, after the pictures if there are some.
+/// The prompt, after the pictures if there are some. The first frame precedes the last one.
 fn input(call: &VideoCall) -> Value {
     if call.inputs.is_empty() {
         return json!(call.prompt);
     }
-    let pictures = call.inputs.iter().map(|picture| {
+    let roles = [
+        InputRole::FirstFrame,
+        InputRole::LastFrame,
+        InputRole::Reference,
+    ];
+    let pictures = roles.iter().flat_map(|&role| of_role(&call.inputs, role));
+    let pictures = pictures.map(|picture| {
         json!({
             "type": "image",
             "data": picture.base64(),

@@ -275,6 +275,19 @@ async fn the_same_key_with_other_pictures_is_another_request(
     other.error(422, "idempotency_key_reused");
     let balance = app.balance(&account).await;
     assert_eq!(balance, ("8.5".to_owned(), "0".to_owned()));
+    // Nor does a replay need what it was made from.
+    let mine = upload(&app, &account, 7, 7).await;
+    let body = json!({"prompt": "x", "parameters": {"size": "256x256"},
+        "inputs": [{"role": "source", "upload": mine["id"]}]});
+    let edit = async || {
+        let key = [("idempotency-key", "u")];
+        app.post_with(&account.key, IMAGE, &key, &body).await
+    };
+    let first = edit().await.expect(200);
+    let path = format!("/v1/uploads/{}", mine["id"].as_str().unwrap());
+    app.delete(&account.key, &path).await.expect(204);
+    assert_eq!(edit().await.expect(200)["uuid"], first["uuid"]);
+    app.assert_settled().await;
 }
 
 #[sqlx::test]

@@ -12,8 +12,19 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use crate::common::{Account, Answer, TestApp, link, vendors::png};
 
 pub async fn post(app: &TestApp, token: &str, media_type: &str, bytes: impl Into<Bytes>) -> Answer {
+    post_at(app, token, "/v1/uploads", media_type, bytes).await
+}
+
+/// As [`post`], with a query.
+pub async fn post_at(
+    app: &TestApp,
+    token: &str,
+    url: &str,
+    media_type: &str,
+    bytes: impl Into<Bytes>,
+) -> Answer {
     let bytes = bytes.into();
-    let request = Request::post("/v1/uploads")
+    let request = Request::post(url)
         .header("authorization", format!("Bearer {token}"))
         .header("content-type", media_type)
         .header("content-length", bytes.len());

@@ -167,10 +167,12 @@ async fn gemini_gets_frames_or_references_before_the_prompt(
         json!({"error": {"code": "invalid_request", "message": "no"}}),
     ));
     for (roles, task) in [
-        (&["first_frame", "last_frame"][..], "image_to_video"),
+        (&["last_frame", "first_frame"][..], "image_to_video"),
         (&["reference", "reference"][..], "reference_to_video"),
     ] {
-        let inputs: Vec<_> = roles.iter().map(|role| data(role, 16, 9)).collect();
+        // The first frame goes first, in whatever order the request names them.
+        let size = |role: &str| if role == "last_frame" { 18 } else { 16 };
+        let inputs: Vec<_> = roles.iter().map(|role| data(role, size(role), 9)).collect();
         let body = json!({"prompt": "Waves", "provider": "gemini", "inputs": inputs});
         let uuid = app.queue(&account, "video", &body).await;
         let record = app.until_finished(&account, &uuid).await;
