@@ -200,7 +200,7 @@ fn form_type(headers: &HeaderMap) -> Option<String> {
 }
 
 impl<T> JsonBody<T> {
-    /// Reads a form. Its digest does not depend on the boundary, which SDKs choose anew.
+    /// Reads a form. Its digest does not depend on the boundary, which differs in a retry.
     async fn of_form(
         parts: &Parts,
         bytes: Bytes,

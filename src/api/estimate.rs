@@ -9,6 +9,7 @@ use super::{
     body::JsonBody,
     error::ApiError,
     extract::{Authorized, ReadCredits},
+    generate,
 };
 use crate::domain::{
     credits::Credits,
@@ -70,7 +71,7 @@ pub async fn estimate(
     body: JsonBody<GenerationRequest>,
 ) -> Result<Json<EstimateBody>, ApiError> {
     let caller = &auth.caller;
-    let request = body.read_as(|request| state.service.violations(caller, request))?;
+    let request = generate::read(&state, caller, body).await?;
     let found = state.service.estimate(caller, request).await?;
     Ok(Json(EstimateBody {
         r#type: found.modality,

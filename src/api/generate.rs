@@ -248,6 +248,20 @@ pub struct StreamEvent {
     data: String,
 }
 
+/// Reads a body, which may be large.
+pub async fn read<T: Body + Send + 'static>(
+    state: &ApiState,
+    caller: &Caller,
+    body: JsonBody<T>,
+) -> Result<GenerationRequest, ApiError>
+where
+    GenerationRequest: From<T>,
+{
+    let (service, caller) = (state.service.clone(), caller.clone());
+    let violations = move |request: &_| service.violations(&caller, request);
+    body.apart(|body| body.read_as(violations)).await
+}
+
 /// Reads a body and submits its request; with what a streamed text will deliver.
 async fn submit<T: Body + Send + 'static>(
     state: &ApiState,
@@ -260,9 +274,7 @@ where
     GenerationRequest: From<T>,
 {
     let key = idempotency_key(headers, route, body.members())?;
-    let (service, who) = (state.service.clone(), caller.clone());
-    let reading = body.apart(move |body| body.read_as(|request| service.violations(&who, request)));
-    let request: GenerationRequest = reading.await?;
+    let request = read(state, caller, body).await?;
     let respond_async = !request.is_streamed() && Prefer::read(headers).respond_async;
     let (sink, deltas) = request
         .is_streamed()
