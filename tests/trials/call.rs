@@ -1,5 +1,8 @@
 //! A request for a generation, of any modality.
 
+use std::io::Cursor;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
@@ -31,12 +34,19 @@ impl Call {
                 ("/v1/generate/text", body, prefer)
             }
             40..52 => {
-                let body = json!({"provider": "openai", "parameters": {"n": rng.i32(1..3)}});
+                let mut body = json!({"provider": "openai", "parameters": {"n": rng.i32(1..3)}});
+                if one_of(3, rng) {
+                    body["inputs"] = json!([picture("source", rng), picture("reference", rng)]);
+                }
                 let prefer = one_of(4, rng).then_some("respond-async");
                 ("/v1/generate/image", body, prefer)
             }
             52..80 => {
-                let body = json!({"provider": "runway", "parameters": {"duration": rng.i32(2..5)}});
+                let duration = rng.i32(2..5);
+                let mut body = json!({"provider": "runway", "parameters": {"duration": duration}});
+                if one_of(3, rng) {
+                    body["inputs"] = json!([picture("first_frame", rng)]);
+                }
                 (
                     "/v1/generate/video",
                     body,
@@ -74,4 +84,14 @@ impl Call {
         }
         json_body(request, self.body.to_string())
     }
+}
+
+/// An input of one color, so that few have the same bytes.
+fn picture(role: &str, rng: &mut fastrand::Rng) -> Value {
+    let color = image::Rgb([rng.u8(..), rng.u8(..), rng.u8(..)]);
+    let mut bytes = Cursor::new(Vec::new());
+    image::RgbImage::from_pixel(16, 9, color)
+        .write_to(&mut bytes, image::ImageFormat::Png)
+        .unwrap();
+    json!({"role": role, "data": BASE64_STANDARD.encode(bytes.into_inner())})
 }

@@ -177,9 +177,11 @@ impl Shared {
         if let Some(reply) = mood.spoilt(path) {
             return reply;
         }
-        let (reply, due) = if path.contains("/images/") {
+        let (reply, due) = if path.contains("/images/edits") {
+            self.images(&form(&body), mood)
+        } else if path.contains("/images/") {
             self.images(&call, mood)
-        } else if path.contains("/text_to_video") {
+        } else if path.contains("_to_video") {
             self.video(&call, mark, mood)
         } else if path.contains("/text-to-speech/") {
             self.speech(&call, path, mood)
@@ -232,7 +234,9 @@ impl Shared {
         let item = json!({"b64_json": BASE64_STANDARD.encode(image)});
         let data: Vec<Value> = (0..made).map(|_| item.clone()).collect();
         let reply = Reply::json(200, &json!({"created": 1, "data": data}));
-        (reply, Some(made * 1_450_000))
+        // It counts no tokens: each input is charged at its ceiling.
+        let inputs = call["inputs"].as_i64().unwrap_or_default();
+        (reply, Some(made * 1_450_000 + inputs * 6_000_000))
     }
 
     fn speech(&self, call: &Value, path: &str, mood: Mood) -> (Reply, Option<i64>) {
@@ -281,6 +285,13 @@ impl Shared {
         fault.inspect(|name| self.tally.fault(name));
         reply
     }
+}
+
+/// What the price of an edit depends on.
+fn form(body: &str) -> Value {
+    let n = body.split("name=\"n\"\r\n\r\n").nth(1);
+    let n = n.and_then(|rest| rest.split("\r\n").next()?.parse::<i64>().ok());
+    json!({"n": n, "inputs": body.matches("name=\"image[]\"").count()})
 }
 
 /// How long the port may take to become free.

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use reqwest::Method;
 use serde_json::json;
 
@@ -55,6 +56,7 @@ pub async fn run(scene: Arc<Scene>, http: Http, round: u32, own: Own) {
                     call.body["template_id"] = json!(client.scene.templates[account]);
                     call.body["template_variables"] = json!({"tone": "calm"});
                 }
+                client.upload(&mut call).await;
                 client.make(&call).await;
             }
             62..80 => client.look().await,
@@ -70,6 +72,29 @@ pub async fn run(scene: Arc<Scene>, http: Http, round: u32, own: Own) {
 }
 
 impl Client {
+    /// Uploads some of the pictures of a call, and names them instead.
+    async fn upload(&mut self, call: &mut Call) {
+        let inputs = call.body["inputs"].as_array_mut();
+        for input in inputs.into_iter().flatten() {
+            if self.rng.bool() {
+                continue;
+            }
+            let bytes = BASE64_STANDARD.decode(input["data"].as_str().unwrap_or_default());
+            let server = self.rng.usize(0..2);
+            let request = self
+                .http
+                .build(server, Method::POST, "/v1/uploads", &self.token);
+            let request = request.header("content-type", "image/png");
+            let Some(answer) = self.http.send(request.body(bytes.unwrap())).await else {
+                continue;
+            };
+            if answer.status == 201 {
+                self.scene.tally.deed("uploaded a picture");
+                *input = json!({"role": input["role"], "upload": answer.body["id"]});
+            }
+        }
+    }
+
     /// Creates a generation; disconnects, sends duplicates, or retries.
     async fn make(&mut self, call: &Call) {
         let patience = match self.rng.u32(0..8) {
