@@ -122,7 +122,7 @@ impl From<ModelHealth> for ModelHealthBody {
 }
 
 impl ProviderErrorBody {
-    fn new(errors: ProviderErrors) -> Option<Self> {
+    fn new(errors: &ProviderErrors) -> Option<Self> {
         Some(Self {
             code: errors.code?,
             account_refused: errors.is_account_refused,
@@ -184,10 +184,7 @@ pub async fn providers(
         ProviderHealthBody {
             state: provider_state(&errors, last_completed_at),
             last_completed_at,
-            errors: errors
-                .into_iter()
-                .filter_map(ProviderErrorBody::new)
-                .collect(),
+            errors: errors.iter().filter_map(ProviderErrorBody::new).collect(),
             models: models.remove(&calls.provider).unwrap_or_default(),
             provider: calls.provider,
             limit: calls.limit,
