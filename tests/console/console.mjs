@@ -251,6 +251,24 @@ async function operator(page, hers) {
   assert.equal(await go(hers, "/keys"), 200);
   await go(page, "/operator");
   await until(page, () => document.querySelector("main").innerText.includes("0 differences"));
+  await go(hers, "/keys/new");
+  await hers.type("[name=name]", "backend");
+  await submit(hers, "form.card button.primary");
+  // What the customer sees, without what changes it, but with what operators may change.
+  await go(page, account);
+  await submit(page, "form[action$='/view'] button");
+  assert.match(await text(page), /You view account/);
+  await go(page, "/gallery");
+  await go(page, "/keys");
+  await submit(page, "tbody a");
+  const key = new URL(page.url()).pathname;
+  await page.$eval("form[action*='/operator/'] [name=name]", (field) => { field.value = "renamed"; });
+  await submit(page, "form[action*='/operator/'] button.primary");
+  assert.equal(await text(page, "h1"), "renamed");
+  await accessible(page, ["/", key, "/generations", "/gallery"], "viewing");
+  await go(page, "/");
+  await submit(page, "form[action='/operator/view/end'] button");
+  assert.doesNotMatch(await text(page), /You view account/);
   done("an operator");
   return account;
 }
@@ -284,11 +302,11 @@ try {
   const account = await operator(olgas, hers);
   await Promise.all([
     accessible(hers, ["/", "/playground/text", "/playground/image", "/playground/video",
-      "/playground/audio", "/generations", "/generations?type=video&status=failed",
+      "/playground/audio", "/generations", "/generations?type=video&status=failed", "/gallery",
       ...Object.values(receipts), "/usage", "/usage?by=model", "/ledger", "/keys", "/keys/new",
       "/templates", "/templates/new", "/webhooks", "/search?q=nothing", "/connect", "/settings", "/nowhere"], "account"),
-    accessible(olgas, ["/operator", "/operator/accounts", account, "/operator/jobs",
-      "/operator/spending", "/generations"], "operator"),
+    accessible(olgas, ["/operator", "/operator/accounts", "/operator/accounts/new", account, "/operator/jobs",
+      "/operator/providers", "/operator/spending", "/generations"], "operator"),
     accessible(bobs, ["/keys", "/webhooks", ...his], "hostile"),
     accessible(stranger, ["/login"], "nobody"),
   ]);

@@ -225,7 +225,8 @@ fn imported_files<'a>(
     files: &'a BTreeMap<String, PathBuf>,
 ) -> BTreeSet<&'a str> {
     let text = fs::read_to_string(file).unwrap();
-    let text = text.split("#[cfg(test)]\nmod").next().unwrap();
+    // Inline tests are at the end.
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let code: Vec<&str> = text
         .lines()
         .map(|line| line.split("//").next().unwrap())

@@ -115,13 +115,13 @@ impl From<ServiceError> for ApiError {
             }
             ServiceError::StoppedWaiting(generation) => Self::new(
                 Code::ShuttingDown,
-                "the server is shutting down; the generation goes on and can be looked up",
+                "the server is shutting down; the generation continues, and its record can be read later",
             )
             .header(header::RETRY_AFTER, BUSY_RETRY_SECONDS)
             .unfinished(*generation),
             ServiceError::TooManyWait(generation) => Self::new(
                 Code::Overloaded,
-                "too many requests of the account wait; the generation goes on and can be looked up",
+                "too many requests of the account wait; the generation continues, and its record can be read later",
             )
             .header(header::RETRY_AFTER, BUSY_RETRY_SECONDS)
             .unfinished(*generation),

@@ -1,15 +1,33 @@
-//! Connections from one address on which nothing is sent.
+//! Connections from one address on which nothing is sent. Those that the server closes count as
+//! refused with 503, those that it keeps as 200.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::sleep;
+use tokio::{io::AsyncReadExt as _, net::TcpStream, time::timeout};
 
 use super::{Answers, scene::Attacker};
 
+/// How long a connection is kept.
+const KEPT: Duration = Duration::from_secs(5);
+
 pub async fn run(attacker: &Attacker<'_>) -> Answers {
     let connections = join_all((0..4_500).map(|_| attacker.connect())).await;
-    sleep(Duration::from_secs(5)).await;
-    drop(connections);
-    Answers::default()
+    let kept = connections.into_iter().map(|connection| async {
+        match connection {
+            None => 0,
+            Some(connection) => {
+                if is_kept(connection).await {
+                    200
+                } else {
+                    503
+                }
+            }
+        }
+    });
+    join_all(kept).await.into_iter().collect()
+}
+
+async fn is_kept(mut connection: TcpStream) -> bool {
+    timeout(KEPT, connection.read_u8()).await.is_err()
 }

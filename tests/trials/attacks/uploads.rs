@@ -8,7 +8,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Answers, scene::Attacker};
+use super::{
+    Answers,
+    scene::{Attacker, status},
+};
 
 pub async fn run(attacker: &Attacker<'_>) -> Answers {
     let end = Instant::now() + Duration::from_secs(15);
@@ -23,12 +26,15 @@ pub async fn run(attacker: &Attacker<'_>) -> Answers {
         );
         let mut stream = attacker.connect().await?;
         stream.write_all(head.as_bytes()).await.ok()?;
-        while Instant::now() < end {
-            stream.write_all(&[b'a'; 8 << 10]).await.ok()?;
+        // Ends early if the server refuses.
+        while Instant::now() < end && stream.write_all(&[b'a'; 8 << 10]).await.is_ok() {
             sleep(Duration::from_millis(125)).await;
         }
-        Some(())
+        Some(stream)
     });
-    join_all(uploads).await;
-    Answers::default()
+    let sent = join_all(uploads).await;
+    join_all(sent.into_iter().map(status))
+        .await
+        .into_iter()
+        .collect()
 }
