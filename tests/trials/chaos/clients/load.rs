@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::scene::Scene;
 use crate::{
@@ -74,7 +74,7 @@ pub async fn run(scene: Arc<Scene>, http: Http, round: u32, own: Own) {
 impl Client {
     /// Uploads some of the pictures of a call, and names them instead.
     async fn upload(&mut self, call: &mut Call) {
-        let inputs = call.body["inputs"].as_array_mut();
+        let inputs = call.body.get_mut("inputs").and_then(Value::as_array_mut);
         for input in inputs.into_iter().flatten() {
             if self.rng.bool() {
                 continue;
