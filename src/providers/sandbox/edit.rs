@@ -2,7 +2,10 @@
 //! transparent, or else around it; references as small pictures at the lower edge. A video begins
 //! with its first frame.
 
-use std::io::Cursor;
+use std::{
+    io::Cursor,
+    sync::{Mutex, PoisonError},
+};
 
 use image::{
     DynamicImage, ImageDecoder as _, ImageError, ImageReader, Limits, RgbImage, imageops,
@@ -16,6 +19,8 @@ use crate::{
 
 /// Memory for decoding: 40 million pixels of RGBA, and some more.
 const MAX_MEMORY: u64 = 192 << 20;
+/// Locked while a picture is decoded, because each may take that much.
+static DECODING: Mutex<()> = Mutex::new(());
 /// Parts of the short side: the frame around a source, and the side of a reference.
 const FRAME: u32 = 16;
 const REFERENCE: u32 = 5;
@@ -75,37 +80,57 @@ fn add_small(inputs: &[InputPicture], picture: &mut RgbImage) -> Result<(), Imag
     Ok(())
 }
 
-/// Scaled so that it fills `size`, and cut to it.
-fn filling(
-    picture: &InputPicture,
-    (width, height): (u32, u32),
-) -> Result<DynamicImage, ImageError> {
-    Ok(decoded(picture)?.resize_to_fill(width, height, FilterType::Triangle))
+/// Scales a picture so that it fills `size`, and cuts it to that.
+fn filling(picture: &InputPicture, size: (u32, u32)) -> Result<DynamicImage, ImageError> {
+    let fill = |image: &DynamicImage, width, height| {
+        image.resize_to_fill(width, height, FilterType::Triangle)
+    };
+    scaled(picture, size, fill)
 }
 
-fn stretched(
-    picture: &InputPicture,
-    (width, height): (u32, u32),
-) -> Result<DynamicImage, ImageError> {
-    Ok(decoded(picture)?.resize_exact(width, height, FilterType::Nearest))
+fn stretched(picture: &InputPicture, size: (u32, u32)) -> Result<DynamicImage, ImageError> {
+    let stretch = |image: &DynamicImage, width, height| {
+        image.resize_exact(width, height, FilterType::Nearest)
+    };
+    scaled(picture, size, stretch)
 }
 
-/// Upright.
-fn decoded(picture: &InputPicture) -> Result<DynamicImage, ImageError> {
+/// Decodes a picture, scales it, and turns it upright.
+fn scaled(
+    picture: &InputPicture,
+    (width, height): (u32, u32),
+    scale: impl Fn(&DynamicImage, u32, u32) -> DynamicImage,
+) -> Result<DynamicImage, ImageError> {
+    let _decoding = DECODING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut limits = Limits::no_limits();
     limits.max_alloc = Some(MAX_MEMORY);
     let mut reader = ImageReader::new(Cursor::new(&picture.bytes)).with_guessed_format()?;
     reader.limits(limits);
     let mut decoder = reader.into_decoder()?;
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    let mut image = DynamicImage::from_decoder(decoder)?;
-    image.apply_orientation(orientation);
-    Ok(image)
+    let is_turned = matches!(
+        orientation,
+        Orientation::Rotate90
+            | Orientation::Rotate270
+            | Orientation::Rotate90FlipH
+            | Orientation::Rotate270FlipH
+    );
+    let image = DynamicImage::from_decoder(decoder)?;
+    let mut scaled = if is_turned {
+        scale(&image, height, width)
+    } else {
+        scale(&image, width, height)
+    };
+    scaled.apply_orientation(orientation);
+    Ok(scaled)
 }
 
 #[cfg(test)]
 mod tests {
-    use image::{ImageFormat, Rgb, Rgba, RgbaImage};
+    use image::{
+        ExtendedColorType, ImageEncoder as _, ImageFormat, Rgb, Rgba, RgbaImage,
+        codecs::jpeg::JpegEncoder,
+    };
 
     use super::*;
 
@@ -145,6 +170,28 @@ mod tests {
         let edited = edited(&[source, mask], drawn).unwrap();
         assert_eq!(edited.get_pixel(10, 32), &DRAWN);
         assert_eq!(edited.get_pixel(63, 0), &Rgb([200, 0, 0]));
+    }
+
+    /// A quarter turn to the right: what is at the left is at the top.
+    #[test]
+    fn a_turned_source_is_shown_upright() {
+        let pixels = RgbImage::from_fn(40, 40, |x, _| Rgb([if x < 20 { 250 } else { 0 }, 0, 0]));
+        let tag = [1, 18, 0, 3, 0, 0, 0, 1, 0, 6, 0, 0];
+        let exif = [b"MM\0\x2a\0\0\0\x08\0\x01", &tag[..], &[0; 4]].concat();
+        let mut jpeg = Vec::new();
+        let mut encoder = JpegEncoder::new(&mut jpeg);
+        encoder.set_exif_metadata(exif).unwrap();
+        encoder
+            .write_image(&pixels, 40, 40, ExtendedColorType::Rgb8)
+            .unwrap();
+        let source = InputPicture {
+            role: InputRole::Source,
+            content_type: "image/jpeg".to_owned(),
+            bytes: jpeg.into(),
+        };
+        let edited = edited(&[source], RgbImage::new(40, 40)).unwrap();
+        assert!(edited.get_pixel(20, 8).0[0] > 200);
+        assert!(edited.get_pixel(8, 32).0[0] < 50);
     }
 
     #[test]
