@@ -7,13 +7,14 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-.PHONY: help run test test-s3 s3-server chaos attacks failover upgrade day fuzz schemathesis sdks \
+.PHONY: help run dist test test-s3 s3-server chaos attacks failover upgrade day fuzz schemathesis sdks \
 	test-console scale bench audit check check-docs fmt sqlx check-sqlx openapi tools postgres nft \
 	faketime node python chromium
 .NOTPARALLEL:
 
 help:
 	@echo 'make run         start the service, with a private Postgres under data/; config=FILE'
+	@echo 'make dist        build an archive with an optimized gensvc, its manual pages and completions'
 	@echo 'make test        run all tests, with a separate Postgres under target/, and the console'
 	@echo '                 in Chromium; only=NAME: only tests whose path contains NAME'
 	@echo 'make test-s3     test files on an S3 server and its faults (needs the network, once)'
@@ -54,6 +55,21 @@ run: tools $(if $(DATABASE_URL),,postgres)
 		exit $$code ;; \
 	*) exec $(serve) ;; \
 	esac
+
+# For machines with the glibc of this one or a newer one.
+name = gensvc-$$($(release) --version | cut -d' ' -f2)-$$(uname -s -m | tr 'A-Z ' 'a-z-')
+release := $(CARGO_TARGET_DIR)/release/gensvc
+dist: tools
+	@cargo build --release --locked --bin gensvc
+	@set -e; name=$(name); folder=$(CARGO_TARGET_DIR)/dist/$$name; \
+	rm -rf $$folder; mkdir -p $$folder/completions; \
+	cp $(release) LICENSE README.md config/default.toml $$folder; \
+	$(release) man --folder $$folder/man >/dev/null; \
+	for shell in bash fish zsh; do \
+		$(release) completions $$shell > $$folder/completions/gensvc.$$shell; \
+	done; \
+	tar -C $(CARGO_TARGET_DIR)/dist -czf $(CARGO_TARGET_DIR)/dist/$$name.tar.gz $$name; \
+	echo "Wrote $(CARGO_TARGET_DIR)/dist/$$name.tar.gz. It needs $$(getconf GNU_LIBC_VERSION) or newer."
 
 # Gives the rest of a recipe a private Postgres in DATABASE_URL and stops it in the end. A
 # DATABASE_URL from outside is ignored: tests create and drop databases.

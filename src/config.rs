@@ -8,6 +8,7 @@ mod access;
 mod changes;
 pub mod load;
 pub mod media;
+mod merge;
 pub mod models;
 mod net;
 pub mod observe;

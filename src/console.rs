@@ -1,7 +1,8 @@
 //! The console: pages for people, at the address of the API.
 //!
-//! It has HTML, forms and the session's cookie, but no rules, SQL or permissions. Pages call the API
-//! within this process with the session's token: what the API refuses, the console cannot do.
+//! It renders HTML, reads forms and keeps the session's cookie. Rules, SQL and permissions are not
+//! here: pages call the API within this process with the session's token, so that the console can
+//! do only what the API allows.
 
 mod account;
 mod chart;
@@ -49,23 +50,23 @@ use crate::{
     domain::{clock::SharedClock, limiter::Limiter},
 };
 
-/// What all pages share.
+/// State that all pages share.
 #[derive(Clone)]
 pub struct Console(Arc<Inner>);
 
 struct Inner {
     api: Router,
     clock: SharedClock,
-    /// The address of the server for clients, without a slash at the end.
+    /// The address of the server for clients, without a trailing slash.
     public_url: String,
     /// Whether it is https: cookies are then `Secure`.
     is_https: bool,
     policy: http::HeaderValue,
-    /// Running downloads, by account.
+    /// Running downloads, by user.
     downloads: Limiter<i64>,
 }
 
-/// Concurrent downloads of all accounts, and of one account.
+/// Concurrent downloads of all users, and of one user.
 const DOWNLOADS: (usize, usize) = (32, 2);
 
 /// The pages, with `api` as their fallback. `bucket` is the origin to which links to files are

@@ -62,7 +62,7 @@ pub struct AdminAccountBody {
     pub id: AccountId,
     /// Its name.
     pub name: String,
-    /// Its first user's email, as it was typed; empty for a deleted account.
+    /// The first user's email, as entered; empty for a deleted account.
     pub email: String,
     /// What is owned.
     pub balance: Credits,
@@ -79,11 +79,11 @@ pub struct AdminAccountBody {
     /// Why it is suspended, where a reason was given.
     #[schema(required, nullable)]
     pub suspended_reason: Option<String>,
-    /// When it was deleted; null where it is not.
+    /// When it was deleted; null if it was not.
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
     pub deleted_at: Option<DateTime<Utc>>,
-    /// When the last prompt and file of the deleted account was removed.
+    /// When the last prompt and file of a deleted account were removed; null until then.
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
     pub erased_at: Option<DateTime<Utc>>,

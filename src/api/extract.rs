@@ -97,7 +97,6 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        let viewed = viewed_account(parts)?;
         let token = token(parts).map_err(ApiError::token)?;
         let arrived = state.service.now();
         let page = parts.extensions.get::<Page>();
@@ -113,7 +112,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
         }
         caller.check_rate()?;
         memory::charge_to(caller.account_id);
-        let caller = match viewed {
+        let caller = match viewed_account(parts)? {
             Some(account) => view_as(state, &caller, account, parts).await?,
             None => caller,
         };
@@ -126,7 +125,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
     }
 }
 
-/// The account of [`VIEWED_ACCOUNT`], which only reads may name.
+/// Reads [`VIEWED_ACCOUNT`], which is refused unless the request is a GET or HEAD.
 fn viewed_account(parts: &Parts) -> Result<Option<AccountId>, ApiError> {
     let mut values = parts.headers.get_all(&VIEWED_ACCOUNT).iter();
     let Some(value) = values.next() else {
@@ -134,7 +133,7 @@ fn viewed_account(parts: &Parts) -> Result<Option<AccountId>, ApiError> {
     };
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(ApiError::invalid_header(
-            "X-Gensvc-Account is for GET requests; the routes below /v1/admin change accounts",
+            "X-Gensvc-Account is for GET requests only; change accounts with routes of /v1/admin",
         ));
     }
     let id = value.to_str().ok().and_then(number).map(AccountId);
@@ -146,7 +145,7 @@ fn viewed_account(parts: &Parts) -> Result<Option<AccountId>, ApiError> {
     }
 }
 
-/// The caller by which an operator reads an account; each read is logged.
+/// Returns the caller with which an operator reads an account, and logs the read.
 async fn view_as(
     state: &ApiState,
     operator: &Caller,

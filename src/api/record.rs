@@ -273,7 +273,7 @@ pub struct GenerationRecord {
     pub inputs: Vec<InputBody>,
     /// The stored files; empty for text.
     pub outputs: Vec<OutputBody>,
-    /// How its price is computed; null until completed.
+    /// How its price was computed; null until it is completed.
     #[schema(required, nullable)]
     pub bill: Option<Bill>,
     /// Where it came from and how it went.

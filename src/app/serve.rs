@@ -380,7 +380,7 @@ async fn removals(runner: Runner) {
     repeat("the removal of files", REMOVE_EVERY, runner, step).await;
 }
 
-/// Removes what deleted accounts leave.
+/// Removes content and files of deleted accounts.
 async fn erasures(runner: Runner) {
     let step = |runner: Runner| async move { runner.erase_deleted(REMOVAL_BATCH).await };
     repeat("the erasure of accounts", REMOVE_EVERY, runner, step).await;

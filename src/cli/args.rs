@@ -116,8 +116,8 @@ pub(super) enum AccountCommand {
     Resume(Who),
     /// Change an account's name, or the email of its first user.
     Change(AccountChange),
-    /// Delete an account for good: its users, keys, templates, webhooks, prompts, results and files.
-    /// Its ledger stays.
+    /// Delete an account permanently: its users, keys, templates, webhooks, prompts, results and
+    /// files. The ledger is kept.
     Delete(Deletion),
 }
 
@@ -137,10 +137,10 @@ pub(super) struct Who {
 pub(super) struct AccountChange {
     #[command(flatten)]
     pub(super) who: Who,
-    /// The email from now on.
+    /// The new email.
     #[arg(long, required_unless_present = "name")]
     pub(super) new_email: Option<String>,
-    /// The name from now on.
+    /// The new name.
     #[arg(long)]
     pub(super) name: Option<String>,
 }
@@ -149,7 +149,7 @@ pub(super) struct AccountChange {
 pub(super) struct Deletion {
     #[command(flatten)]
     pub(super) who: Who,
-    /// Confirm that it cannot be undone.
+    /// Confirm the deletion, which cannot be undone.
     #[arg(long)]
     pub(super) yes: bool,
 }

@@ -43,13 +43,23 @@ fn collect(
             collect(&format!("{key}."), defaults, inner, overrides, found);
             continue;
         }
-        let is_list_of_tables = value
-            .as_array()
-            .is_some_and(|v| v.iter().any(Value::is_table));
+        if let (Value::Array(models), Some(Value::Array(known))) = (value, built_in) {
+            for model in models.iter().filter_map(Value::as_table) {
+                let Some(Value::String(id)) = model.get("id") else {
+                    continue;
+                };
+                let is_it = |known: &&Value| known.get("id") == model.get("id");
+                if let Some(Value::Table(known)) = known.iter().find(is_it) {
+                    let prefix = format!("{key}.{id}.");
+                    collect(&prefix, Some(known), model, overrides, found);
+                }
+            }
+        }
         let shown = shown(value);
-        // A variable is text, of whatever type the built-in value is.
+        // A variable is text, of whatever type the built-in value is. Tables in a list without ids,
+        // such as tiers, are shown empty.
         if built_in.is_some_and(|built_in| {
-            built_in == value || (!is_list_of_tables && self::shown(built_in) == shown)
+            built_in == value || (!shown.is_empty() && self::shown(built_in) == shown)
         }) {
             continue;
         }

@@ -6,7 +6,9 @@ use std::{collections::BTreeMap, path::Path};
 
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, Provider, changes, models::markup::check_margin, providers};
+use super::{
+    Config, ConfigError, Provider, changes, merge, models::markup::check_margin, providers,
+};
 use crate::domain::{generation::Modality, settings, vendor::Vendor};
 
 /// The defaults, with the documentation of every key.
@@ -93,7 +95,7 @@ impl Config {
                 );
                 ConfigError::new(name.clone(), problem)
             })?;
-            merge(&mut tree, parse(&name, &text)?);
+            merge::file(&mut tree, parse(&name, &text)?);
         }
         let overrides = overrides(env, &defaults, &tree)?;
         for (key, (_, value)) in &overrides.0 {
@@ -177,18 +179,6 @@ fn parse(name: &str, text: &str) -> Result<Table, ConfigError> {
         let problem = format!("is not valid TOML: line {line}, column {column}: {reason}");
         ConfigError::new(name, problem)
     })
-}
-
-/// Merges `over` into `base`: tables key by key, everything else as a whole.
-fn merge(base: &mut Table, over: Table) {
-    for (key, value) in over {
-        match (base.get_mut(&key), value) {
-            (Some(Value::Table(base)), Value::Table(over)) => merge(base, over),
-            (_, value) => {
-                base.insert(key, value);
-            }
-        }
-    }
 }
 
 /// Sets one key. If its parent is not a table, reading that fails later.

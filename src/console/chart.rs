@@ -1,4 +1,4 @@
-//! Charts as SVG. The same figures are in a table next to each.
+//! SVG charts. A table next to each chart shows the same figures.
 
 use chrono::NaiveDate;
 use maud::{Markup, html};
@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::parts::grouped;
 use crate::domain::credits::Credits;
 
-/// A bar: name, credits, and the address of the generations that it sums.
+/// A bar: its name, its credits and the URL of the generations that it sums.
 pub struct Bar {
     name: String,
     credits: Credits,
@@ -32,7 +32,7 @@ impl Bar {
     }
 }
 
-/// Scales `part` of `whole` to `length`. More than zero is at least 1, so that it is visible.
+/// Scales `part` of `whole` to `length`. A value above zero gets at least 1, to be visible.
 fn scaled(part: Credits, whole: Credits, length: u16) -> u16 {
     let (part, whole) = (part.micros().unsigned_abs(), whole.micros().unsigned_abs());
     if part == 0 || whole == 0 {
@@ -105,7 +105,7 @@ fn columns_of(bars: &[Bar], &Size { class, width }: &Size) -> Markup {
     // As many names as there is room for, the last among them.
     let every = (bars.len() * usize::from(NAME)).div_ceil(usize::from(width - LEFT));
     let every = every.max(1);
-    // The last name of narrow columns would exceed the right edge.
+    // The last name of narrow columns would overflow the right edge.
     let (shift, anchor) = if slot < f64::from(NAME) / 2.0 {
         (slot, "end")
     } else {

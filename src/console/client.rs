@@ -21,7 +21,7 @@ use crate::{
     domain::{form_token::FormToken, ids::AccountId},
 };
 
-/// Maximum bytes of a response: above a page of 100 records.
+/// Maximum bytes of a response; a page of 100 records is smaller.
 const MAX_ANSWER: usize = 16 << 20;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -30,12 +30,12 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub struct Client {
     console: Console,
     token: Option<SecretString>,
-    /// The address and headers of the browser's request that the API needs: for its limits and log.
+    /// The address and headers of the browser's request, for the API's limits and log.
     peer: Option<ConnectInfo<SocketAddr>>,
     headers: HeaderMap,
     /// All calls of a page count as one request.
     page: Page,
-    /// The account that an operator views: read operations are about it.
+    /// The account that an operator views; read operations read it.
     viewed: Option<AccountId>,
 }
 
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// Makes read operations about an account that an operator views.
+    /// Makes read operations read an account that an operator views.
     pub fn viewing(self, viewed: Option<AccountId>) -> Self {
         Self { viewed, ..self }
     }

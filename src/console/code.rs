@@ -12,7 +12,7 @@ pub struct Call<'a> {
     pub base_url: &'a str,
     pub path: &'a str,
     pub body: &'a Value,
-    /// Whether it creates a job, whose end the code waits for.
+    /// Whether it creates a job; the code then waits for its end.
     pub waits: bool,
 }
 
@@ -34,7 +34,7 @@ fn curl(call: &Call<'_>) -> String {
     } else {
         ""
     };
-    // Ends the quoted text, adds an escaped quote, and begins it again.
+    // Closes the quoted string, adds an escaped quote, and reopens it.
     let body = pretty(call.body).replace('\'', r"'\''");
     format!(
         "curl {}{} \\\n  -H \"Authorization: Bearer $GENSVC_API_KEY\" \\\n  \

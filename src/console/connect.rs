@@ -110,7 +110,7 @@ fn command_line(url: &str) -> Markup {
     }
 }
 
-/// The prices that are shown of a model.
+/// The prices of a model that the page shows.
 const PRICES: [(&str, &str); 4] = [
     ("/input_per_million", "a million input tokens"),
     ("/output_per_million", "a million output tokens"),

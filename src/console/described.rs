@@ -1,5 +1,5 @@
-//! Inputs and bodies of forms, from the request's own description: types, bounds and names are
-//! those that the API checks and documents.
+//! Form inputs and request bodies, derived from the schema of a request: types, bounds and names
+//! are those that the API checks and documents.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{form::Form, parts, problem::Problem};
 use crate::domain::validate::{Body, Schemas};
 
-/// Longest field that is one line, whose surrounding white space is dropped.
+/// Maximum characters of a field that is a single line. Its surrounding white space is removed.
 const LINE_CHARS: u64 = 255;
 
 /// The fields of a request.
@@ -57,8 +57,8 @@ impl Described {
         )
     }
 
-    /// Puts the fields of a form into a body. Empty ones are left out; lists are not read. A day
-    /// becomes the end of that day, in UTC.
+    /// Converts a form to a request body. Empty fields and lists are left out. A day becomes the
+    /// end of that day in UTC.
     pub fn body(&self, form: &Form) -> Map<String, Value> {
         let mut body = Map::new();
         for (name, schema) in self.fields() {
@@ -85,7 +85,7 @@ impl Described {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FormKind {
     Text,
-    /// A short text, or one of a few words.
+    /// A short text, or a value of an enumeration.
     Line,
     Number,
     Credits,
@@ -105,7 +105,7 @@ fn form_kind(schema: &Value) -> FormKind {
     } else if schema["format"] == "date-time" {
         FormKind::Day
     } else if !is("string") {
-        // Credits are a string or a number; words are a reference to their list.
+        // Credits are a string with a pattern or a number; an enumeration is a `$ref`.
         let kinds = schema["oneOf"].as_array().into_iter().flatten();
         let has_pattern = kinds.clone().any(|kind| kind["pattern"].is_string());
         if has_pattern {

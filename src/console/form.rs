@@ -19,7 +19,7 @@ const MAX_LOGIN_BYTES: usize = 16 << 10;
 /// Maximum time until a form has arrived.
 const IN_TIME: Duration = Duration::from_secs(30);
 
-/// A form of a page of this server.
+/// A form that a page of this server submitted.
 #[derive(Debug, Clone, Default)]
 pub struct Form(Vec<(String, String)>);
 

@@ -36,7 +36,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
         }
         section.card {
             @if rows.is_empty() {
-                (parts::empty("Nothing here yet", "Completed generations of this type show here.", &html! {}))
+                (parts::empty("Nothing here yet", "Completed generations of this type appear here.", &html! {}))
             } @else { ul.gallery { @for row in rows { li { (tile(kind, row)) } } } }
         }
         (parts::pager(&uri, &found["next_cursor"]))
@@ -44,7 +44,8 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     Ok(shell::page(&session, "Gallery", &content))
 }
 
-/// Files are loaded when they come into view; of videos only their first frame.
+/// Renders a link to a receipt. Images load when they scroll into view; of videos only the first
+/// frame loads.
 fn tile(kind: &str, row: &Value) -> Markup {
     let (url, prompt) = (text(&row["result"]), text(&row["prompt"]));
     let count = row["usage"]["images"].as_u64().filter(|count| *count > 1);

@@ -1,4 +1,4 @@
-//! The history of generations. Filters and page are in the address.
+//! The history of generations. The URL has the filters and the page.
 
 use axum::response::Response;
 use http::Uri;

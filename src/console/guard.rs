@@ -50,7 +50,7 @@ fn is_same_origin(headers: &HeaderMap, public_url: &str) -> bool {
     [host, of(public_url)].contains(&Some(origin.origin()))
 }
 
-/// Refuses a change that was not made by a page of this server.
+/// Refuses a change that was not submitted by a page of this server.
 pub fn check_origin(
     method: &Method,
     headers: &HeaderMap,
@@ -72,7 +72,7 @@ pub async fn guard(State(console): State<Console>, request: Request, next: Next)
     dressed(next.run(request).await, &console)
 }
 
-/// Answers with a page also after a panic, and keeps the bodies of errors.
+/// Turns a panic into an error page, and keeps the bodies of other errors.
 pub async fn answered(mut request: Request, next: Next) -> Response {
     let page = Page::default();
     request.extensions_mut().insert(page.clone());
@@ -84,7 +84,7 @@ pub async fn answered(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// Adds the headers of pages to HTML.
+/// Adds security headers to HTML responses.
 fn dressed(mut response: Response, console: &Console) -> Response {
     let headers = response.headers_mut();
     let is_html = |value: &HeaderValue| value.as_bytes().starts_with(b"text/html");

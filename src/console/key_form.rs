@@ -22,7 +22,7 @@ const FIELDS: [&str; 6] = [
     "spend_period",
 ];
 
-/// Renders the inputs, after what the API refused.
+/// Renders the inputs, below what the API refused.
 pub fn inputs(form: &Form, problem: Option<&Problem>) -> Markup {
     let request = Described::new::<KeyRequest>();
     html! {
@@ -33,7 +33,7 @@ pub fn inputs(form: &Form, problem: Option<&Problem>) -> Markup {
     }
 }
 
-/// Inputs of a key's limits.
+/// Renders the inputs of a key's limits.
 fn limits(request: &Described, form: &Form, problem: Option<&Problem>) -> Markup {
     let input = |field| request.input(field, form, problem);
     html! {
@@ -89,33 +89,35 @@ fn abilities(form: &Form, problem: Option<&Problem>) -> Markup {
     }
 }
 
-/// The request of a key's form.
+/// Builds the request of a key's form.
 pub fn body(form: &Form) -> Map<String, Value> {
     let mut body = Described::new::<KeyRequest>().body(form);
-    // Without a tick the list is empty, which the API refuses.
+    // A day that was not changed keeps its time.
+    let (day, exactly) = (form.get("expires_at"), form.get("expires_exactly"));
+    if !exactly.is_empty() && form.get("before") == day {
+        body.insert("expires_at".to_owned(), json!(exactly));
+    }
+    // If no box is ticked, the list is empty, which the API refuses.
     if form.word("scope") == "some" {
         body.insert("abilities".to_owned(), json!(form.all("ability")));
     }
     body
 }
 
-/// The forms by which an operator changes and revokes a key.
+/// The forms by which an operator changes and revokes an active key.
 pub fn operator_forms(account: AccountId, key: &Value) -> Markup {
-    if key["revoked_at"].is_string() {
-        return html! {};
-    }
     let action = format!("/operator/accounts/{account}/keys/{}", key["id"]);
     html! {
         (editor(&action, &filled(key), None))
         section.card {
-            h2 { "End this key" }
+            h2 { "Revoke this key" }
             (parts::confirmed("Revoke", "Requests with this key are refused from then on. It cannot be undone.",
                 &format!("{action}/revoke")))
         }
     }
 }
 
-/// The form of a key as it is.
+/// Returns a form with the current values of a key.
 fn filled(key: &Value) -> Form {
     let mut form = Form::default();
     for name in ["name", "spend_limit", "spend_period"] {
@@ -130,6 +132,8 @@ fn filled(key: &Value) -> Form {
         // The form names the last whole day.
         let last = end.to_utc() - TimeDelta::microseconds(1);
         form.push("expires_at", &last.format("%Y-%m-%d").to_string());
+        form.push("before", &last.format("%Y-%m-%d").to_string());
+        form.push("expires_exactly", text(&key["expires_at"]));
     }
     let abilities = parts::list(&key["abilities"]).iter().map(text);
     let abilities: Vec<&str> = abilities.collect();
@@ -142,11 +146,14 @@ fn filled(key: &Value) -> Form {
     form
 }
 
-/// The form by which an operator changes a key.
+/// Renders the form with which an operator changes a key.
 pub fn editor(action: &str, form: &Form, problem: Option<&Problem>) -> Markup {
     html! {
         form.card method="post" action=(action) {
             h2 { "Change this key" }
+            @for name in ["before", "expires_exactly"] {
+                input type="hidden" name=(name) value=(form.get(name));
+            }
             (inputs(form, problem))
             div.actions { button.primary type="submit" { "Save" } }
         }

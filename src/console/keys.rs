@@ -155,7 +155,7 @@ fn secret_card(session: &Session, secret: &SecretString) -> Markup {
     html! {
         section.card {
             h2 { "Your new key" }
-            p.notice { "Copy it now: it is shown only this once, and cannot be read again." }
+            p.notice { "Copy it now: it is not shown again." }
             div.secret { (copyable(secret)) }
         }
         section.card { h2 { "A first call" } (parts::code_block("curl", &curl)) }
@@ -226,7 +226,7 @@ pub async fn page(
     };
     let content = html! {
         (content)
-        @if let Some(account) = session.viewed { (key_form::operator_forms(account, &key)) }
+        @if let (Some(account), "active") = (session.viewed, state(&key, session.now)) { (key_form::operator_forms(account, &key)) }
     };
     let page = shell::page(&session, text(&key["name"]), &content);
     Ok(match secret {

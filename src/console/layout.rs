@@ -1,4 +1,4 @@
-//! The document around every page, pages without a session, and the files that they load.
+//! The HTML document of all pages, pages without a session, and static files.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{parts, problem::Problem};
 
-/// `reload` is the address that browsers without JavaScript load after some seconds.
+/// Renders a document. `reload` is the URL that browsers without JavaScript load after 5 s.
 pub fn document(title: &str, body: &Markup, reload: Option<&str>) -> Markup {
     html! {
         (DOCTYPE)
@@ -49,17 +49,16 @@ pub fn bare(title: &str, content: &Markup) -> Markup {
     document(title, &body, None)
 }
 
-/// The page of a refusal that no form can show.
+/// Renders an error that no form can show.
 fn problem(problem: &Problem) -> Markup {
     let (title, cure) = match problem.code() {
         "not_found" => (
             "Not found",
-            "The address may be mistyped, or what it showed was deleted. Objects of other accounts \
-             are not found either.",
+            "The address is mistyped, or the object was deleted or belongs to another account.",
         ),
         "account_suspended" => (
             "This account is suspended",
-            "Running work finishes; nothing new is taken. Ask the operator of this server.",
+            "Running work finishes; new requests are refused. Ask the operator of this server.",
         ),
         "rate_limited" => (
             "Too many requests",
@@ -70,8 +69,8 @@ fn problem(problem: &Problem) -> Markup {
             "Nothing is lost: reload the page in some seconds.",
         ),
         "foreign_origin" => (
-            "This form came from another place",
-            "Changes are taken from pages of this server only.",
+            "This form came from another site",
+            "Only pages of this server can make changes.",
         ),
         _ => (
             "That did not work",

@@ -65,7 +65,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     Ok(shell::page(&session, "Ledger", &content))
 }
 
-/// The columns of entries. With `linked`, each shows its generation and what is on hold after it.
+/// The columns of entries. With `linked`, they include the generation and the held credits.
 pub fn columns(linked: bool) -> Vec<Column<'static>> {
     let kind = |row: &Value| {
         let kind = KINDS.iter().find(|(kind, _, _)| row["kind"] == *kind);

@@ -28,7 +28,7 @@ const SECRET: &str = "gensvc-secret";
 const SHOWN: &str = "gensvc-shown";
 /// How long a secret can be shown.
 const SHOW_WITHIN: TimeDelta = TimeDelta::minutes(10);
-/// How long the browser remembers that it was shown; above [`SHOW_WITHIN`].
+/// How long the browser remembers that it was shown; longer than [`SHOW_WITHIN`].
 const REMEMBERED: TimeDelta = TimeDelta::minutes(20);
 /// Marks the address of a page to which a form led that had been processed before.
 const BEFORE: &str = "sent=before";
@@ -42,7 +42,7 @@ pub fn field() -> Markup {
     }
 }
 
-/// The object that a form created, now or before.
+/// The object that a form created, with this submission or an earlier one.
 pub struct Created {
     pub object: Value,
     pub is_repeated: bool,

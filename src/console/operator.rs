@@ -49,7 +49,7 @@ fn seconds(value: &Value) -> Markup {
 pub async fn providers(session: Session) -> Result<Markup, Problem> {
     check(&session)?;
     let providers = session.get(op::PROVIDERS_HEALTH, &[]).await?;
-    let about = "What the last 5,000 generations of all servers say about each provider.";
+    let about = "Outcomes of the last 5,000 generations of all servers, by provider.";
     let content = html! {
         (shell::head("Providers", about, &parts::download("/operator/providers.csv", list(&providers["data"]))))
         @for provider in list(&providers["data"]) { (provider_card(provider)) }
@@ -128,7 +128,7 @@ fn self_audit(audit: &Value) -> Markup {
                 span.muted.small { (time(&audit["at"])) }
             }
             @match audit["differences"].as_u64() {
-                None => { p.muted { "There was none yet. The first one follows within a minute of the start of the server." } }
+                None => { p.muted { "There is no result yet. The first audit runs within a minute of the start." } }
                 Some(0) => { p.notice.good { "0 differences: every balance is what the ledger says." } }
                 Some(count) => {
                     p.notice.bad role="alert" {
@@ -171,28 +171,28 @@ fn provider_card(provider: &Value) -> Markup {
     let kind = |row: &Value| {
         html! {
             code { (text(&row["code"])) }
-            @if row["account_refused"] == true { " the provider refuses this server's key or account" }
+            @if row["account_refused"] == true { " (refuses this server's key or account)" }
         }
     };
     let errors_by_kind = [
-        table::row("code", "Last errors", kind),
+        table::row("code", "Recent errors", kind),
         table::amount("count", "Count"),
-        table::time("last_at", "Last"),
+        table::time("last_at", "Last seen"),
     ];
     html! {
         section.card {
             div.card-head {
                 h2 { (text(&provider["provider"])) " " (badge(text(&provider["state"]))) }
-                span.muted.small { "Calls at once from this server: " (calls(provider)) }
+                span.muted.small { "Concurrent calls from this server: " (calls(provider)) }
             }
             @if refusals > 0 {
                 p class={ "notice" @if provider["state"] == "account_refused" { " bad" } } role="alert" {
                     (refusals) " of the last generations failed because the provider refuses this "
                     "server's account. Check its API key, permissions and funds; the log has the code."
-                    @if provider["state"] != "account_refused" { " It has completed generations since." }
+                    @if provider["state"] != "account_refused" { " It has completed generations since then." }
                 }
             }
-            @if models.is_empty() { p.muted { "No generation of it ended lately." } }
+            @if models.is_empty() { p.muted { "It has no recent generations." } }
             @else { (table::plain(&model_columns(), models)) }
             @if !errors.is_empty() { (table::plain(&errors_by_kind, errors)) }
         }
@@ -204,7 +204,7 @@ pub async fn jobs(session: Session) -> Result<Markup, Problem> {
     let found = session.call(op::JOBS, &[]).json().await?;
     let rows = list(&found["data"]);
     let content = html! {
-        (shell::head("Jobs", "Unfinished generations of all accounts, the oldest first.",
+        (shell::head("Jobs", "Unfinished generations of all accounts, oldest first.",
             &parts::download("/operator/jobs.csv", rows)))
         section.card #jobs data-live="/operator/jobs" {
             div.card-head { h2 { "Unfinished" } span.muted.small { (amount(&found["total"])) " in all" } }

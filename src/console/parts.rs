@@ -56,7 +56,7 @@ pub fn amount(value: &Value) -> Markup {
     }
 }
 
-/// A number with two large decimals and the rest small.
+/// A number with two decimals in full size and the rest small.
 pub fn decimal(number: &str) -> Markup {
     let shown = grouped(number);
     let end = shown.find('.').map_or(shown.len(), |point| point + 3);
@@ -279,7 +279,7 @@ pub fn logo() -> Markup {
     )
 }
 
-/// The icon of a name, next to its word.
+/// The icon with a name, shown next to its label.
 pub fn icon(name: &str) -> Markup {
     let path = match name {
         "home" => "M3 10.5 12 3l9 7.5V21h-6v-6H9v6H3z",

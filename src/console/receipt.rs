@@ -194,14 +194,14 @@ fn bill(record: &Value) -> Markup {
                 (charge(bill, &record["credits"]))
                 @if record["usage"]["estimated"] == true {
                     p.muted.small {
-                        "The provider reported no usable counts: they were estimated from the length "
-                        "of the texts, four bytes a token."
+                        "The provider reported no usable token counts. They were estimated from "
+                        "the length of the texts, at four bytes per token."
                     }
                 }
             } @else {
                 p.notice.bad {
-                    "Charged: " (credits(&record["credits"]["charged"])) ". The record does not "
-                    "have the counts and prices to show how."
+                    "Charged: " (credits(&record["credits"]["charged"])) ". The record lacks "
+                    "the counts and prices to show how."
                 }
             }
         }
@@ -251,8 +251,8 @@ fn charge(bill: &Value, amounts: &Value) -> Markup {
             p.notice.good { "This is what was charged: " (credits(charged)) "." }
         } @else if *charged == amounts["estimated"] {
             p.notice {
-                "Charged: " (credits(charged)) ". More was counted than the hold allowed; you do "
-                "not pay the excess."
+                "Charged: " (credits(charged)) ". The sum exceeds the hold; the excess is not "
+                "charged."
             }
         } @else {
             p.notice.bad {
@@ -264,7 +264,7 @@ fn charge(bill: &Value, amounts: &Value) -> Markup {
 }
 
 fn ledger(record: &Value, entries: &Value) -> Markup {
-    // The oldest first.
+    // Oldest first.
     let rows = list(&entries["data"]).iter().rev();
     let rows: Vec<Value> = rows.cloned().collect();
     html! {
@@ -275,8 +275,8 @@ fn ledger(record: &Value, entries: &Value) -> Markup {
             } @else {
                 p.muted.small {
                     @if record["type"] == "text" {
-                        "The hold is the most that it could cost, with an answer of max_tokens. "
-                        "The rest is released when it ends."
+                        "The hold is the maximum cost, with an answer of max_tokens. What is not "
+                        "used is released when the generation ends."
                     } @else { "The hold is the price of all that was asked for." }
                 }
                 (table::cards(&super::ledger::columns(false), &rows))
@@ -399,7 +399,7 @@ fn values(name: &str, value: &Value) -> Markup {
 
 pub async fn cancel(session: Session, Path(uuid): Path<String>) -> Result<Redirect, Problem> {
     match session.get(op::CANCEL, &[&uuid]).await {
-        // It ended meanwhile: the receipt shows how.
+        // It has ended: the receipt shows how.
         Err(problem) if problem.code() != "already_finished" => Err(problem),
         _ => Ok(Redirect::to(&format!("/generations/{uuid}"))),
     }

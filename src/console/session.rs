@@ -3,7 +3,7 @@
 
 use axum::{
     extract::{FromRequestParts, State},
-    response::{IntoResponse, Redirect, Response},
+    response::{AppendHeaders, IntoResponse, Redirect, Response},
 };
 use chrono::{DateTime, Utc};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts};
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::domain::{ids::AccountId, limiter::Permit};
 
-/// The name with https: browsers refuse to set it from other hosts and from plain connections.
+/// The cookie's name with https: browsers accept it only over https and from this host.
 const SECURE_NAME: &str = "__Host-gensvc";
 const NAME: &str = "gensvc";
 
@@ -39,7 +39,7 @@ const VIEWABLE: [&str; 7] = [
     "webhooks",
 ];
 
-/// A logged-in user. To extract it is to check that a change was sent by a page of this server.
+/// A logged-in user. Extracting it checks that a page of this server sent the change.
 pub struct Session {
     console: Console,
     client: Client,
@@ -67,8 +67,9 @@ impl Session {
 
     /// Takes a permit to download a table.
     pub fn download(&self) -> Result<Permit<i64>, Problem> {
-        let account = self.me["account"]["id"].as_i64().unwrap_or_default();
-        let permit = self.console.0.downloads.try_acquire(account);
+        // An operator who views an account takes none of its permits.
+        let user = self.me["user"]["id"].as_i64().unwrap_or_default();
+        let permit = self.console.0.downloads.try_acquire(user);
         permit.ok_or_else(|| {
             let message = "other downloads are running; try again when they have ended";
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", message)
@@ -77,6 +78,10 @@ impl Session {
 
     pub fn is_https(&self) -> bool {
         self.console.0.is_https
+    }
+
+    pub fn console(&self) -> &Console {
+        &self.console
     }
 }
 
@@ -131,16 +136,22 @@ impl FromRequestParts<Console> for Session {
         let to_login = || to_login(&parts.method, path);
         let token = token(&parts.headers, console).ok_or_else(to_login)?;
         let client = Client::new(console, parts, Some(token));
-        let (client, viewed) = view(client, parts)
-            .await
-            .map_err(IntoResponse::into_response)?;
+        let refused = |problem: Problem| match problem.status {
+            StatusCode::UNAUTHORIZED => to_login(),
+            _ => problem.into_response(),
+        };
+        let (client, viewed) = view(client, parts).await.map_err(refused)?;
         let known = tokio::try_join!(
             client.call(op::ME, &[]).json(),
             client.call(op::BALANCE, &[]).json(),
         );
-        let (me, balance) = known.map_err(|problem| match problem.status {
-            StatusCode::UNAUTHORIZED => to_login(),
-            _ => problem.into_response(),
+        let (me, balance) = known.map_err(|problem| {
+            if viewed.is_some() && problem.status == StatusCode::NOT_FOUND {
+                let cookie = view_cookie(console, "");
+                let accounts = Redirect::to("/operator/accounts");
+                return ([(header::SET_COOKIE, cookie)], accounts).into_response();
+            }
+            refused(problem)
         })?;
         Ok(Self {
             console: console.clone(),
@@ -155,7 +166,8 @@ impl FromRequestParts<Console> for Session {
     }
 }
 
-/// Applies the cookie of a viewed account to a page that can show it. Only operators' cookies count.
+/// Applies the cookie of a viewed account to a page that can show it. Ignores it if the user is
+/// not an operator.
 async fn view(client: Client, parts: &Parts) -> Result<(Client, Option<AccountId>), Problem> {
     let path = parts.uri.path().strip_prefix('/').unwrap_or_default();
     let place = path.split(['/', '.']).next().unwrap_or_default();
@@ -163,12 +175,11 @@ async fn view(client: Client, parts: &Parts) -> Result<(Client, Option<AccountId
     let Some(id) = id.filter(|_| VIEWABLE.contains(&place)) else {
         return Ok((client, None));
     };
-    let me = client.call(op::ME, &[]).json().await;
-    if !me.is_ok_and(|me| me["operator"] == true) {
+    if client.call(op::ME, &[]).json().await?["operator"] != true {
         return Ok((client, None));
     }
     if parts.method != Method::GET && parts.method != Method::HEAD || path == "keys/new" {
-        let message = "you are viewing another account, read-only; stop viewing it first";
+        let message = "you are viewing another account, read-only; press Stop viewing first";
         return Err(Problem::new(StatusCode::FORBIDDEN, "viewing", message));
     }
     let viewed = Some(AccountId(id));
@@ -176,8 +187,8 @@ async fn view(client: Client, parts: &Parts) -> Result<(Client, Option<AccountId
 }
 
 /// Sets or removes the cookie of the viewed account.
-pub fn view_cookie(session: &Session, account: &str) -> HeaderValue {
-    let secure = if session.is_https() { "; Secure" } else { "" };
+pub fn view_cookie(console: &Console, account: &str) -> HeaderValue {
+    let secure = if console.0.is_https { "; Secure" } else { "" };
     let age = if account.is_empty() {
         "; Max-Age=0"
     } else {
@@ -259,7 +270,11 @@ pub async fn log_in(
         Ok(made) => {
             let token = made["token"].as_str().unwrap_or_default();
             let cookie = cookie(&console, token, made["expires_at"].as_str())?;
-            Ok(([(header::SET_COOKIE, cookie)], Redirect::to(next(&form))).into_response())
+            let cookies = AppendHeaders([
+                (header::SET_COOKIE, cookie),
+                (header::SET_COOKIE, view_cookie(&console, "")),
+            ]);
+            Ok((cookies, Redirect::to(next(&form))).into_response())
         }
         Err(problem) => {
             let page = login_page(form.word("email"), next(&form), Some(problem.message()));

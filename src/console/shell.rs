@@ -54,7 +54,7 @@ pub fn page(session: &Session, title: &str, content: &Markup) -> Markup {
     reloading(session, title, content, None)
 }
 
-/// A page that browsers without JavaScript replace by `reload` after some seconds.
+/// A page that browsers without JavaScript replace with `reload` after 5 s.
 pub fn reloading(session: &Session, title: &str, content: &Markup, reload: Option<&str>) -> Markup {
     let body = html! {
         body.app {
@@ -81,13 +81,13 @@ pub fn reloading(session: &Session, title: &str, content: &Markup, reload: Optio
     document(title, &body, reload)
 }
 
-/// Says which account an operator views.
+/// Shows which account an operator views.
 fn viewing(session: &Session) -> Markup {
     html! {
         @if let Some(account) = session.viewed {
             form.notice.viewing method="post" action="/operator/view/end" {
                 span {
-                    "You view account "
+                    "You are viewing account "
                     a href={ "/operator/accounts/" (account) } { (session.me["account"]["name"].as_str().unwrap_or_default()) }
                     " (" (account) "), read-only."
                 }

@@ -27,7 +27,7 @@ pub struct Column<'a> {
     /// Its heading on the page; empty if only the file has it.
     heading: &'static str,
     class: &'static str,
-    /// Shown behind the value on narrow screens, which have no headings.
+    /// Shown after the value on narrow screens, which have no headings.
     unit: Option<&'static str>,
     cell: Cell<'a>,
 }
@@ -120,7 +120,7 @@ pub fn cards(columns: &[Column<'_>], rows: &[Value]) -> Markup {
     html! { div.table tabindex="0" { table.cards { (contents(columns, rows)) } } }
 }
 
-/// A table that is scrolled sideways on narrow screens.
+/// A table that scrolls sideways on narrow screens.
 pub fn plain(columns: &[Column<'_>], rows: &[Value]) -> Markup {
     html! { div.table tabindex="0" { table { (contents(columns, rows)) } } }
 }
@@ -148,7 +148,7 @@ fn file_columns(columns: &[Column<'_>]) -> FileColumns {
     named.map(|column| (column.name, column.pointer)).collect()
 }
 
-/// A list of the API that is downloaded: page after page, as fast as the browser reads.
+/// A download of a list of the API, page by page, as fast as the browser reads.
 pub struct Download {
     name: &'static str,
     operation: Operation,
@@ -220,7 +220,7 @@ impl Download {
     }
 }
 
-/// A file of rows that are known already.
+/// A download of rows that are already in memory.
 pub fn download(name: &str, columns: &[Column<'_>], rows: &[Value]) -> Response {
     let columns = file_columns(columns);
     let text = format!("{}{}", headings(&columns), lines(&columns, rows));

@@ -27,7 +27,7 @@ const GROUPS: [(&str, &str); 5] = [
     ("api_key", "API key"),
 ];
 
-/// The counts of a row, and the type of the generations that have each.
+/// The counts of a row, each with the type of generations that it is for.
 const COUNTS: [(&str, &str, &str); 5] = [
     ("input_tokens", "Tokens in", "text"),
     ("output_tokens", "Tokens out", "text"),

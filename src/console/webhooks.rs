@@ -1,4 +1,4 @@
-//! Webhooks: list, create, delete, deliveries, send again.
+//! Webhooks: list, create, delete, deliveries, resend.
 
 use axum::{
     extract::Path,
@@ -154,7 +154,7 @@ pub async fn page(
         @if let Some(secret) = &secret {
             section.card {
                 h2 { "Your new webhook" }
-                p.notice { "Copy the secret now: it is shown only this once. Your server checks the signature of each event with it." }
+                p.notice { "Copy the secret now: it is not shown again. Verify the signature of each event with it." }
                 div.secret { (copyable(secret)) }
             }
         } @else { (once::notice(&session)) }
@@ -181,7 +181,7 @@ fn unshown(session: &Session, headers: &HeaderMap) -> Option<String> {
     Some(secret_text(&token.webhook_secret(once::account(session))))
 }
 
-/// `viewed`: the account that an operator views, whose deliveries are sent again as the operator.
+/// `viewed`: the account that an operator views; the operator's route resends its deliveries.
 fn delivery_columns(webhook: &str, viewed: Option<AccountId>) -> Vec<Column<'_>> {
     let event = |row: &Value| html! { a href={ "/generations/" (text(&row["generation"])) } { (text(&row["event"])) } };
     let answer = |row: &Value| {

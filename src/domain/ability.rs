@@ -57,7 +57,7 @@ impl Ability {
         }
     }
 
-    /// What creating, cancelling and deleting a generation of a type requires.
+    /// The ability that is required to create, cancel and delete generations of a type.
     pub const fn to_generate(modality: Modality) -> Self {
         match modality {
             Modality::Text => Self::GenerateText,

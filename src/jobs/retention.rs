@@ -1,5 +1,5 @@
-//! Periodic housekeeping: deletion by age, erasure of deleted accounts, and the work that settlements
-//! leave behind.
+//! Periodic housekeeping: deletion by age, erasure of deleted accounts, and deferred work of
+//! settlements.
 
 use std::sync::atomic::Ordering;
 

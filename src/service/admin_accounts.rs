@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Generations whose content one step of an erasure removes.
+/// Maximum generations whose content one step of an erasure removes.
 const ERASED_AT_ONCE: i64 = 500;
 
 fn email_is_taken() -> ServiceError {
@@ -77,7 +77,7 @@ impl Service {
             Closed::Done => self.account(account).await,
             Closed::NoAccount => Err(ServiceError::NotFound),
             Closed::IsOperators => {
-                let message = "is an operator's account; revoke the operator first";
+                let message = "is an operator's account; run `gensvc user operator --revoke` first";
                 let error = FieldError::new("id", FieldCode::NotAllowed, message);
                 Err(ServiceError::invalid(error))
             }

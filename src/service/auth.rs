@@ -139,7 +139,7 @@ impl Caller {
 }
 
 impl Service {
-    /// The caller by which an operator reads an account of a customer, also a suspended one.
+    /// Returns the caller with which an operator reads a customer's account, also a suspended one.
     pub async fn view_as(
         &self,
         operator: &Caller,
@@ -299,7 +299,7 @@ impl Caller {
     }
 
     /// Like [`Self::confirm`], and refuses a key that has lost the ability since it was cached.
-    pub(super) async fn confirm_for(&self, ability: Ability) -> Result<Option<Self>, ServiceError> {
+    pub async fn confirm_for(&self, ability: Ability) -> Result<Option<Self>, ServiceError> {
         let confirmed = self.confirm().await?;
         if let Some(caller) = &confirmed {
             caller.require(ability)?;

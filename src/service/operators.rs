@@ -38,8 +38,8 @@ impl Service {
         Ok(self.0.store.set_operator(user, operator, now).await?)
     }
 
-    /// Each provider's calls at this moment, and how the last generations of all servers ended, by
-    /// model and by error.
+    /// Returns the running calls of each provider, and the outcomes of the last generations of all
+    /// servers by model and by error.
     pub async fn provider_health(
         &self,
     ) -> Result<(Vec<ProviderCalls>, Vec<ModelHealth>, Vec<ProviderErrors>), ServiceError> {

@@ -137,7 +137,7 @@ impl Service {
         Ok(store.deliveries(caller.account_id, id, page).await?)
     }
 
-    /// Sends a delivery of an account again, whatever its outcome. `id`: its webhook, if known.
+    /// Resends a delivery of an account, whatever its outcome. `id`: its webhook, if known.
     pub async fn redeliver(
         &self,
         account: AccountId,

@@ -234,7 +234,7 @@ impl Store {
     }
 
     /// Changes the name of an account and the email of its first user, both or neither. `false`:
-    /// there is no such account, or it has no user whose email could change.
+    /// there is no such account, it is deleted, or it has no user whose email could change.
     pub async fn update_account(
         &self,
         account: AccountId,
@@ -242,16 +242,21 @@ impl Store {
         name: Option<&str>,
     ) -> Result<bool, StoreError> {
         let changed = sqlx::query_scalar!(
-            r#"with renamed as (
-                 update accounts set name = coalesce($3::text, name) where id = $1 returning id
+            r#"with found as (
+                 select id from accounts where id = $1 and deleted_at is null for no key update
              ), moved as (
                  update users set email = $2::text
-                 where $2::text is not null and id = (select u.id from users u
-                                                where u.account_id = $1 order by u.id limit 1)
+                 where $2::text is not null
+                   and id = (select u.id from users u join found on u.account_id = found.id
+                             order by u.id limit 1)
+                 returning id
+             ), renamed as (
+                 update accounts set name = coalesce($3::text, name)
+                 where id in (select id from found)
+                   and ($2::text is null or exists (select from moved))
                  returning id
              )
-             select exists (select from renamed)
-                    and ($2::text is null or exists (select from moved)) as "is_changed!""#,
+             select exists (select from renamed) as "is_changed!""#,
             account.0,
             email,
             name,

@@ -1,12 +1,15 @@
-//! Deleting an account: personal data goes, the ledger and all numbers stay.
+//! Deletes accounts: removes personal data, keeps the ledger, counts and costs.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Store, StoreError, exactly_one};
 use crate::domain::ids::{AccountId, GenerationId};
 
 /// The name of a deleted account.
 const DELETED: &str = "deleted account";
+
+/// How long after the deletion a request that began before it may still write.
+const LATE_WRITES: TimeDelta = TimeDelta::minutes(15);
 
 /// How an account was closed.
 #[derive(Debug)]
@@ -17,18 +20,19 @@ pub enum Closed {
     NoAccount,
 }
 
-/// A step of the removal of what deleted accounts leave.
+/// The result of one step of an erasure.
 #[derive(Debug)]
 pub struct Erased {
-    /// Generations that may have files, and the folders of uploads.
+    /// Erased generations that may have files, and the folders of uploads.
     pub with_files: Vec<GenerationId>,
-    /// Whether there was nothing to remove: what is left still runs.
+    /// Whether there was nothing to remove, except of running work.
     pub is_complete: bool,
 }
 
 impl Store {
-    /// Closes an account for good: removes its users, sessions and templates, revokes its keys and
-    /// deletes its webhooks, all or nothing. Running work finishes. A second time changes nothing.
+    /// Closes an account permanently, in one transaction: removes its users, sessions and
+    /// templates, revokes its keys and deletes its webhooks. Running work finishes. Repeating it
+    /// changes nothing.
     pub async fn close_account(
         &self,
         account: AccountId,
@@ -48,7 +52,7 @@ impl Store {
             Some(true) => return Ok(Closed::Done),
             Some(false) => {}
         }
-        // Logins lock the user's row: none is under way from here on.
+        // Logins lock the user's row: none can be in progress after this lock.
         let operators = sqlx::query_scalar!(
             r#"select operator_since is not null as "is_operator!" from users
                where account_id = $1 for update"#,
@@ -73,8 +77,8 @@ impl Store {
         exactly_one("deleting an account", done.rows_affected())?;
         for statement in [
             sqlx::query!("delete from sessions where account_id = $1", account.0),
-            // What creates keys, webhooks and templates locks its token. Once all tokens have
-            // ended, nothing is added to what the statements below find.
+            // What creates keys and webhooks locks its token. Once all tokens have ended, nothing is
+            // added to what the statements below find.
             sqlx::query!(
                 "update api_keys set revoked_at = coalesce(revoked_at, $2) where account_id = $1",
                 account.0,
@@ -94,19 +98,12 @@ impl Store {
             ),
             sqlx::query!("delete from users where account_id = $1", account.0),
             sqlx::query!("delete from templates where account_id = $1", account.0),
-            // What is left of them is purged like that of all deleted webhooks.
+            // The purge of deleted webhooks removes their deliveries.
             sqlx::query!(
-                "update webhooks set deleted_at = $2 where account_id = $1 and deleted_at is null",
+                "update webhooks set deleted_at = $2, secret = ''
+                 where account_id = $1 and deleted_at is null",
                 account.0,
                 now
-            ),
-            sqlx::query!(
-                "delete from idempotency_keys where account_id = $1",
-                account.0
-            ),
-            sqlx::query!(
-                "delete from prefix_receipts where account_id = $1",
-                account.0
             ),
         ] {
             statement.execute(&mut tx).await?;
@@ -116,8 +113,8 @@ impl Store {
     }
 
     /// Removes the content of up to `batch` finished generations of deleted accounts, then up to
-    /// `batch` uploads, which running generations may still read. Notes accounts of which nothing is
-    /// left.
+    /// `batch` uploads, unless running generations may still read them. Notes accounts of which
+    /// nothing is left, files included.
     pub async fn erase_deleted(
         &self,
         now: DateTime<Utc>,
@@ -188,13 +185,24 @@ impl Store {
         if is_complete {
             // A generation that ends meanwhile is in one of the two tables in every snapshot.
             sqlx::query!(
-                "update accounts a set erased_at = $1
-                 where deleted_at is not null and erased_at is null
-                   and not exists (select from running_generations where account_id = a.id)
-                   and not exists (select from finished_generations g
-                                   where g.account_id = a.id and g.deleted_at is null)
-                   and not exists (select from uploads where account_id = a.id)",
+                "with erased as (
+                     update accounts a set erased_at = $1, defaults = '{}'
+                     where deleted_at <= $2 and erased_at is null
+                       and not exists (select from running_generations where account_id = a.id)
+                       and not exists (select from uploads where account_id = a.id)
+                       and not exists (select from finished_generations g
+                                       where g.account_id = a.id
+                                         and (g.deleted_at is null
+                                              or g.id in (select generation_id from media_trash)))
+                     returning id
+                 ), late_templates as (
+                     delete from templates where account_id in (select id from erased)
+                 ), receipts as (
+                     delete from prefix_receipts where account_id in (select id from erased)
+                 )
+                 delete from idempotency_keys where account_id in (select id from erased)",
                 now,
+                now - LATE_WRITES,
             )
             .execute(self.requests.named("note erased accounts").long())
             .await?;

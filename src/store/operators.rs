@@ -26,11 +26,11 @@ pub struct ModelHealth {
     pub p95_seconds: Option<f64>,
 }
 
-/// Why generations of a provider failed, among those that were settled last.
+/// Outcomes of one kind of a provider, among the last settled generations.
 #[derive(Debug)]
 pub struct ProviderErrors {
     pub provider: String,
-    /// `None`: those that completed.
+    /// `None`: completed generations.
     pub code: Option<FailureCode>,
     /// Whether the provider refused the operator's key or account.
     pub is_account_refused: bool,
@@ -116,8 +116,8 @@ impl Store {
         Ok(rows)
     }
 
-    /// How often the last `most` generations of all accounts completed or failed, by provider and
-    /// code, the newest first.
+    /// Counts the outcomes of the last `most` generations of all accounts by provider and code,
+    /// newest first.
     pub async fn provider_errors(&self, most: i64) -> Result<Vec<ProviderErrors>, StoreError> {
         let rows = sqlx::query_as!(
             ProviderErrors,

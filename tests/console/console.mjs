@@ -257,7 +257,7 @@ async function operator(page, hers) {
   // What the customer sees, without what changes it, but with what operators may change.
   await go(page, account);
   await submit(page, "form[action$='/view'] button");
-  assert.match(await text(page), /You view account/);
+  assert.match(await text(page), /You are viewing account/);
   await go(page, "/gallery");
   await go(page, "/keys");
   await submit(page, "tbody a");
@@ -268,7 +268,7 @@ async function operator(page, hers) {
   await accessible(page, ["/", key, "/generations", "/gallery"], "viewing");
   await go(page, "/");
   await submit(page, "form[action='/operator/view/end'] button");
-  assert.doesNotMatch(await text(page), /You view account/);
+  assert.doesNotMatch(await text(page), /You are viewing account/);
   done("an operator");
   return account;
 }

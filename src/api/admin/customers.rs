@@ -33,8 +33,10 @@ pub async fn change(
     PathId(id): PathId<AccountId>,
     body: JsonBody<AccountUpdate>,
 ) -> Result<Json<AdminAccountBody>, ApiError> {
-    let account = state.service.update_account(id, &body.read()?).await?;
-    tracing::info!(%operator, account = %id, "account changed");
+    let change = body.read()?;
+    // Before the change: a caller who hangs up must not leave it without a line.
+    tracing::info!(%operator, account = %id, "changing an account");
+    let account = state.service.update_account(id, &change).await?;
     Ok(Json(account.into()))
 }
 
@@ -42,9 +44,9 @@ pub async fn change(
 ///
 /// Removes its users, sessions, templates and default models at once, revokes its keys and deletes
 /// its webhooks. Prompts, results and files of its generations are removed in the background;
-/// `erased_at` says when the last one is gone. Running work finishes first, and is charged. The
-/// ledger and the numbers of all generations stay. It cannot be undone. The account of an operator
-/// is `not_allowed`. Repeating it answers the same.
+/// `erased_at` is set when none is left. Running work finishes and is charged. The ledger and the
+/// counts and costs of generations are kept. This cannot be undone. An operator's account is
+/// `not_allowed`. Repeating it answers the same.
 #[utoipa::path(
     delete, path = "/v1/admin/accounts/{id}", tag = "admin",
     params(("id" = i64, Path, description = "The account's id")),
@@ -56,16 +58,15 @@ pub async fn delete(
     PathId(id): PathId<AccountId>,
     _query: NoQuery,
 ) -> Result<Json<AdminAccountBody>, ApiError> {
+    tracing::info!(%operator, account = %id, "deleting an account");
     let account = state.service.delete_account(id).await?;
-    tracing::info!(%operator, account = %id, "account deleted");
     Ok(Json(account.into()))
 }
 
 /// Replace an API key's name, abilities and limits
 ///
-/// What is left out gets its default, as in a new key. What the key has spent is counted from its
-/// generations for the periods of the new limit; a key that has spent more is refused until the
-/// next period.
+/// Omitted fields get their defaults, as in a new key. Earlier spending of the key counts toward
+/// the new limit; a key that has already spent more is refused until the next period.
 #[utoipa::path(
     put, path = "/v1/admin/accounts/{id}/api-keys/{key}", tag = "admin",
     params(
@@ -81,14 +82,15 @@ pub async fn replace_key(
     body: JsonBody<KeyRequest>,
 ) -> Result<Json<KeyBody>, ApiError> {
     let request = body.read_as(|request| state.service.key_violations(request))?;
+    tracing::info!(%operator, account = %id, key = %key, "replacing a key");
     let record = state.service.replace_key(id, key, &request).await?;
-    tracing::info!(%operator, account = %id, key = %key, "key replaced");
     Ok(Json(record.into()))
 }
 
 /// Revoke an API key of an account
 ///
-/// At once and for good; running requests finish. Repeating it answers the same.
+/// Takes effect at once and cannot be undone; running requests finish. Repeating it answers the
+/// same.
 #[utoipa::path(
     delete, path = "/v1/admin/accounts/{id}/api-keys/{key}", tag = "admin",
     params(
@@ -103,14 +105,15 @@ pub async fn revoke_key(
     PathIds(id, key): PathIds<AccountId, ApiKeyId>,
     _query: NoQuery,
 ) -> Result<Json<KeyBody>, ApiError> {
+    tracing::info!(%operator, account = %id, key = %key, "revoking a key");
     let record = state.service.revoke_key_of(id, key).await?;
-    tracing::info!(%operator, account = %id, key = %key, "key revoked");
     Ok(Json(record.into()))
 }
 
-/// Send a webhook delivery of an account again
+/// Resend a webhook delivery of an account
 ///
-/// Also one that was delivered or given up; a pending one becomes due now.
+/// Any delivery can be resent, also one that succeeded or was given up. A pending one becomes due
+/// now.
 #[utoipa::path(
     post, path = "/v1/admin/accounts/{id}/deliveries/{delivery}/redeliver", tag = "admin",
     params(
@@ -126,7 +129,7 @@ pub async fn redeliver(
     _query: NoQuery,
     _body: NoBody,
 ) -> Result<(StatusCode, Json<DeliveryBody>), ApiError> {
+    tracing::info!(%operator, account = %id, delivery = %delivery, "sending a webhook again");
     let found = state.service.redeliver(id, None, delivery).await?;
-    tracing::info!(%operator, account = %id, delivery = %delivery, "webhook sent again");
     Ok((StatusCode::ACCEPTED, Json(found.into())))
 }

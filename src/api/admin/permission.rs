@@ -1,4 +1,4 @@
-//! The permission of operators' routes.
+//! The permission that operators' routes require.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The caller of an operator's route: an admin token, or the session of an operator, within its
-/// rate limit. Refused with 401, 429 or 403, in this order.
+/// rate limit. Others are refused with 401, 429 or 403, checked in this order.
 #[derive(Debug, Clone, Copy)]
 pub enum Operator {
     Token(AdminTokenId),

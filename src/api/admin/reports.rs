@@ -36,22 +36,23 @@ pub struct ProviderHealthBody {
     /// Calls that it has now from this server; null without a limit.
     #[schema(required, nullable)]
     pub in_use: Option<usize>,
-    /// How its latest generations ended, of all servers: `account_refused` (it refuses the key or
-    /// account of this server: the operator must act) and `failing` while its last such failure is
-    /// newer than its last completed generation, else `ok`; `idle` without any.
+    /// `account_refused` or `failing` if its last error or timeout is newer than its last completed
+    /// generation, on any server, otherwise `ok`; `idle` without recent generations.
+    /// `account_refused`: it refuses the API key or account of this server, and the operator must
+    /// act.
     pub state: ProviderState,
-    /// When a generation last completed; null without any.
+    /// When its last completed generation ended; null without any.
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
     pub last_completed_at: Option<DateTime<Utc>>,
     /// Its failures by kind, the newest first.
     pub errors: Vec<ProviderErrorBody>,
-    /// How its generations ended, by model. All counts are of the last 5,000 generations of all
+    /// Outcomes of its generations, by model. All counts cover the last 5,000 generations of all
     /// providers and servers.
     pub models: Vec<ModelHealthBody>,
 }
 
-/// How a provider does.
+/// The state of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderState {
@@ -68,9 +69,9 @@ pub struct ProviderErrorBody {
     pub code: FailureCode,
     /// Whether the provider refused the key or account of this server.
     pub account_refused: bool,
-    /// How many.
+    /// Number of failures.
     pub count: i64,
-    /// When the last one failed.
+    /// Time of the last failure.
     #[serde(serialize_with = "rfc3339")]
     pub last_at: DateTime<Utc>,
 }
@@ -86,7 +87,7 @@ pub struct ModelHealthBody {
     pub generations: i64,
     /// How many of them failed.
     pub failed: i64,
-    /// How many failed because of the provider: not refused content, nor cancelled.
+    /// How many failed because of the provider: without refused content and cancellations.
     pub faults: i64,
     /// How many failed because the provider refused the server's key or account: the operator must
     /// act.
@@ -94,7 +95,7 @@ pub struct ModelHealthBody {
     /// Seconds from start to end of completed ones; null without any.
     #[schema(required, nullable)]
     pub median_seconds: Option<f64>,
-    /// The 95th percentile of the same.
+    /// The 95th percentile of these durations.
     #[schema(required, nullable)]
     pub p95_seconds: Option<f64>,
 }

@@ -50,18 +50,18 @@ fn name(operation: &mut Value) {
     operation["operationId"] = json!(format!("{}_{handler}", tag.replace('-', "_")));
 }
 
-/// Whether an operation reads an account that an operator can name.
+/// Whether an operator can choose the account that an operation reads.
 pub(super) fn is_viewable(method: &str, path: &str, operation: &Value) -> bool {
     let is_read = method == "get" && path.starts_with("/v1/");
     is_read && operation["security"] == json!([{"bearer": []}])
 }
 
-/// Adds the header by which an operator reads the account of a customer.
+/// Adds the header with which an operator reads the account of a customer.
 pub(super) fn add_viewed_account(operation: &mut Value) {
     let mut parameters = operation["parameters"].as_array().cloned();
     parameters.get_or_insert_default().push(
         json!({"name": "X-Gensvc-Account", "in": "header", "required": false,
-            "description": "For the session of an operator: the id of the account to read",
+            "description": "With an operator's session: the id of the account to read",
             "schema": {"type": "integer", "format": "int64", "minimum": 1}}),
     );
     operation["parameters"] = json!(parameters);

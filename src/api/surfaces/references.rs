@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::{
     api::{ApiState, body::JsonBody, error::ApiError},
     domain::{
+        ability::Ability,
         dialect::responses::referenced,
         validate::{Body, FieldCode, FieldError},
     },
@@ -60,7 +61,7 @@ pub(super) async fn resolve<T: Body + Send + 'static>(
         return Ok(body);
     }
     if !places.is_empty()
-        && let Some(confirmed) = caller.confirm().await?
+        && let Some(confirmed) = caller.confirm_for(Ability::GenerateText).await?
     {
         *caller = confirmed;
     }

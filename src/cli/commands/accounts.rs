@@ -234,7 +234,8 @@ async fn change(app: &App, args: AccountChange, output: Output) -> Result<(), Fa
     let changed = app.service.update_account(account.id, &change).await;
     let account = AdminAccountBody::from(changed.map_err(explained)?);
     let (id, email, name) = (account.id, &account.email, &account.name);
-    output.result(&format!("Account {id} is {name:?} of {email}."), &account)?;
+    let people = format!("Account {id} has the name {name:?} and the email {email}.");
+    output.result(&people, &account)?;
     Ok(())
 }
 
@@ -243,7 +244,7 @@ async fn delete(app: &App, args: &Deletion, output: Output) -> Result<(), Failur
     let id = account.id;
     if !args.yes {
         return Err(format!(
-            "account {id} of {} has {} left, {} of them on hold; add --yes to delete it for good",
+            "account {id} of {} has {} left, {} on hold; add --yes to delete it permanently",
             account.email,
             in_words(&account.balance.to_string()),
             account.held
@@ -257,7 +258,7 @@ async fn delete(app: &App, args: &Deletion, output: Output) -> Result<(), Failur
     let rest = if account.erased_at.is_some() {
         "Its prompts, results and files were removed"
     } else {
-        "Work that still runs is removed by a server when it ends"
+        "A server removes the results of running work when it ends"
     };
     output.result(&format!("Account {id} was deleted. {rest}."), &account)?;
     Ok(())

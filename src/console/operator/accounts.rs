@@ -1,5 +1,5 @@
-//! Accounts for operators: list, create, change, credits, suspension, deletion, and viewing one as
-//! its owner sees it.
+//! Accounts for operators: list, create, change, credits, suspension, deletion, and the view as
+//! customer.
 
 use axum::{
     extract::Path,
@@ -50,7 +50,7 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
                 label.field { span.label { "Email" } input type="email" name="email" value=(form.word("email")); }
                 div.actions { button.primary type="submit" { "Find" } }
             }
-            @if rows.is_empty() { (parts::empty("No such account", "The email is compared as a whole.", &html! {})) }
+            @if rows.is_empty() { (parts::empty("No such account", "Enter the complete email.", &html! {})) }
             @else { (table::cards(&columns(), rows)) }
         }
         (parts::pager(&uri, &found["next_cursor"]))
@@ -101,13 +101,13 @@ fn creation(session: &Session, form: &Form, problem: Option<&Problem>) -> Markup
     let request = Described::new::<AccountRequest>();
     let input = |field| request.input(field, form, problem);
     let content = html! {
-        (shell::head("Create an account", "With its first user, who can log in at once.", &html! {}))
+        (shell::head("Create an account", "The account gets a first user, who can log in at once.", &html! {}))
         form.card method="post" action="/operator/accounts" {
             @if problem.is_some() { (parts::refusal(problem, &["email", "password", "name", "credits"])) }
-            (input(("email", "Email", "Of the first user.")))
+            (input(("email", "Email", "The first user logs in with it.")))
             (input(("password", "Password", "At least 8 characters.")))
             div.fields {
-                (input(("name", "Name of the account", "The first part of the email by default.")))
+                (input(("name", "Name of the account", "Default: the part of the email before the @.")))
                 (input(("credits", "Credits", "Granted at once.")))
             }
             div.actions {
@@ -138,7 +138,7 @@ pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
 /// The result of a form of an account's page.
 #[derive(Default)]
 struct Outcome {
-    /// A movement of credits, and whether it was made now or before.
+    /// A movement of credits: 201 if it was made now, 200 if it was made before.
     moved: Option<(StatusCode, Value)>,
     problem: Option<Problem>,
     /// The form that was refused.
@@ -155,7 +155,7 @@ async fn render(session: &Session, id: &str, outcome: &Outcome) -> Result<Markup
     let action = format!("/operator/accounts/{}", account["id"]);
     let actions = html! {
         (badge(state(&account)))
-        form method="post" action={ (action) "/view" } { button type="submit" { "View as its owner" } }
+        form method="post" action={ (action) "/view" } { button type="submit" { "View as customer" } }
     };
     let content = html! {
         (shell::head(text(&account["name"]), text(&account["email"]), &actions))
@@ -190,7 +190,7 @@ fn moved(status: StatusCode, entry: &Value, account: &Value) -> Markup {
             }
         } @else {
             p.notice role="status" {
-                "This reference moved these credits before (" (moved) ", " (time(&entry["created_at"]))
+                "This reference was used before (" (moved) ", " (time(&entry["created_at"]))
                 "); nothing was moved again. The balance is " (amount(&account["balance"])) "."
             }
         }
@@ -215,15 +215,15 @@ fn movement(action: &str, outcome: &Outcome) -> Markup {
             (field(problem, "Kind", "kind", "", &html! {
                 select name="kind" { @for (kind, name) in kinds { (option(kind, form.word("kind"), name)) } }
             }))
-            (input(("amount", "Credits", "Negative only in an adjustment. A refund without them is of the whole charge.")))
-            (input(("reference", "Reference", "The reason, such as an invoice number. The customer sees it. The same reference moves credits once.")))
-            (input(("generation", "Generation", "Its UUID, for a refund.")))
+            (input(("amount", "Credits", "Only an adjustment can be negative. A refund without an amount returns the whole charge.")))
+            (input(("reference", "Reference", "The reason, such as an invoice number; the customer sees it. Each reference moves credits only once.")))
+            (input(("generation", "Generation", "The UUID of the generation to refund.")))
             div.actions { button.primary type="submit" { "Move the credits" } }
         }
     }
 }
 
-/// The form that refunds one generation, for its receipt.
+/// Renders the form on a receipt that refunds its generation.
 pub fn refund(account: AccountId, uuid: &str) -> Markup {
     html! {
         details.confirm {
@@ -263,7 +263,7 @@ fn facts(account: &Value) -> Markup {
                     @if account[member].is_string() { (fact(name, &time(&account[member]))) }
                 }
                 @if let Some(reason) = account["suspended_reason"].as_str() {
-                    (fact("Because", &html! { (reason) }))
+                    (fact("Reason", &html! { (reason) }))
                 }
             }
         }
@@ -291,7 +291,7 @@ fn change(action: &str, account: &Value, outcome: &Outcome) -> Markup {
 
 fn suspension(action: &str, account: &Value) -> Markup {
     let request = Described::new::<SuspensionRequest>();
-    let hint = "Its keys and sessions are refused from then on; running work finishes. The account does not see it.";
+    let hint = "The customer does not see it. Keys and sessions are refused at once; running work finishes.";
     html! {
         section.card {
             h2 { "Suspension" }
@@ -312,8 +312,8 @@ fn deletion(action: &str, account: &Value) -> Markup {
         form.card method="post" action={ (action) "/delete" } {
             h2 { "Deletion" }
             p.muted.small {
-                "Removes its users, keys, webhooks, templates, prompts, results and files for good. The "
-                "ledger stays. Running work finishes first."
+                "Permanently removes its users, keys, webhooks, templates, prompts, results and "
+                "files. The ledger is kept. Running work finishes first."
             }
             label.check {
                 input type="checkbox" name="confirmed" value="yes" required;
@@ -324,7 +324,7 @@ fn deletion(action: &str, account: &Value) -> Markup {
     }
 }
 
-/// The account's page after a form: 200, or the refusal with what was typed.
+/// Renders the account's page after a form; after a refusal with the entered values.
 async fn answer(
     session: &Session,
     id: &str,
@@ -405,23 +405,23 @@ pub async fn delete(
 ) -> Result<Redirect, Problem> {
     check(&session)?;
     if form.word("confirmed") != "yes" {
-        return Err(Problem::bad_form("tick the box to delete the account"));
+        return Err(Problem::bad_form("tick the box to confirm the deletion"));
     }
     session.get(op::DELETE_CUSTOMER, &[&id]).await?;
     Ok(Redirect::to(&format!("/operator/accounts/{id}")))
 }
 
-/// Leads to the overview of an account, as its owner sees it.
+/// Begins the view of an account as customer, and redirects to its overview.
 pub async fn view(session: Session, Path(id): Path<String>) -> Result<Response, Problem> {
     check(&session)?;
     let account = session.get(op::ADMIN_ACCOUNT, &[&id]).await?;
-    let cookie = view_cookie(&session, &account["id"].to_string());
+    let cookie = view_cookie(session.console(), &account["id"].to_string());
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response())
 }
 
 pub async fn end_view(session: Session) -> Result<Response, Problem> {
     check(&session)?;
-    let cookie = view_cookie(&session, "");
+    let cookie = view_cookie(session.console(), "");
     let accounts = Redirect::to("/operator/accounts");
     Ok(([(header::SET_COOKIE, cookie)], accounts).into_response())
 }

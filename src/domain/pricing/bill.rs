@@ -11,10 +11,10 @@ use super::{
 };
 use crate::domain::{credits::Credits, generation::Modality, usage::TextUsage};
 
-/// How the price of a completed generation is computed.
+/// How the price of a completed generation was computed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Bill {
-    /// The parts of the price. Parts of a text's input that are zero are left out.
+    /// The line items of the price. For text, cached input and cache writes of zero are left out.
     pub lines: Vec<BillLine>,
     /// Which of the model's prices apply; null if it has only one set.
     #[schema(
@@ -34,14 +34,14 @@ pub struct Bill {
 /// One line of a bill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct BillLine {
-    /// What was counted.
+    /// The kind of unit that was counted.
     #[schema(example = "Input tokens")]
     pub label: &'static str,
-    /// How many.
+    /// The number of units.
     pub quantity: u64,
-    /// Credits for `per` of them.
+    /// Price in credits of the units in `per`.
     pub unit_price: Credits,
-    /// How many the price is for, in words.
+    /// The number of units that `unit_price` is for.
     #[schema(example = "1,000,000 tokens")]
     pub per: &'static str,
     /// The exact product of quantity and price.
@@ -63,8 +63,9 @@ impl Bill {
                 let prices = TextPrices::deserialize(pricing).ok()?;
                 let usage = TextUsage::deserialize(usage).ok()?;
                 let parts = prices.parts(&usage).into_iter();
-                // Models without a prompt cache have no such lines.
-                let parts = parts.filter(|(label, _, count)| *count > 0 || !label.contains("ache"));
+                // Most models and requests use no prompt cache.
+                let always = ["Input tokens", "Output tokens"];
+                let parts = parts.filter(|(label, _, count)| *count > 0 || always.contains(label));
                 let parts = parts.map(|(label, price, count)| Part(label, price, count, TOKENS));
                 let tier = prices.tier(usage.input_tokens);
                 let note = tier.map(|tier| {

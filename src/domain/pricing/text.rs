@@ -73,7 +73,7 @@ impl TextPrices {
         tier.map_or(&self.base, |tier| &tier.prices)
     }
 
-    /// Each kind of token, its price and its count.
+    /// Returns label, price per million and count of each kind of token.
     pub(super) fn parts(&self, usage: &TextUsage) -> [(&'static str, Credits, u64); 5] {
         let prices = self.at(usage.input_tokens);
         let cached = usage.cached_input_tokens.unwrap_or(0);
@@ -97,7 +97,7 @@ impl TextPrices {
                 written.saturating_sub(long),
             ),
             (
-                "Tokens written to the cache for long",
+                "Tokens written to the cache, long lifetime",
                 or_input(prices.cache_write_long_per_million),
                 long,
             ),

@@ -129,16 +129,16 @@ impl Object for AccountRequest {
     }
 }
 
-/// What is to be changed of an account by the operator.
+/// An operator's change of an account.
 #[derive(Debug, Clone)]
 pub struct AccountUpdate {
-    /// Of its first user.
+    /// The email of the first user.
     pub email: Option<String>,
     pub name: Option<String>,
 }
 
 impl AccountUpdate {
-    /// What is wrong with one that was not read from a body.
+    /// Validates a change that was not read from a body.
     pub fn violations(&self) -> Vec<FieldError> {
         let check = |text: &Option<String>, check: fn(&str) -> Result<(), Refusal>| {
             text.as_deref().map_or(Ok(()), check)
@@ -152,8 +152,8 @@ impl AccountUpdate {
 
 impl Input for AccountUpdate {
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let email = "The first user's: one `@`; unique without case. Default: as before.";
-        let name = "The account's. Default: as before.";
+        let email = "The first user's: one `@`; unique, ignoring case. Default: unchanged.";
+        let name = "The account's. Default: unchanged.";
         Some(Self {
             email: fields.optional("email", email, EMAIL),
             name: fields.optional("name", name, NAME),
@@ -162,10 +162,8 @@ impl Input for AccountUpdate {
 }
 
 impl Object for AccountUpdate {
-    const SCHEMA: (&'static str, &'static str) = (
-        "AccountUpdateRequest",
-        "What is to be changed of an account by the operator.",
-    );
+    const SCHEMA: (&'static str, &'static str) =
+        ("AccountUpdateRequest", "The change of an account.");
 
     fn example() -> Value {
         json!({"name": "Ann's other shop"})

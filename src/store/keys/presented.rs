@@ -36,7 +36,7 @@ pub struct AuthenticatedKey {
     pub account_id: AccountId,
     /// What it may call.
     pub abilities: Abilities,
-    /// Grows with every change of the key.
+    /// Incremented by every change of the key.
     pub version: i32,
     pub expires_at: Option<DateTime<Utc>>,
     /// Whether it has been revoked.

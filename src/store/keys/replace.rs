@@ -1,4 +1,4 @@
-//! Replacing a key's name, abilities and limits.
+//! Replaces a key's name, abilities and limits.
 
 use chrono::{DateTime, Utc};
 
@@ -12,7 +12,7 @@ use crate::{
     store::{Store, StoreError, exactly_one, pool::Transaction},
 };
 
-/// What a key becomes.
+/// The new values of a key.
 #[derive(Debug)]
 pub struct KeyReplacement<'a> {
     pub name: &'a str,
@@ -24,8 +24,8 @@ pub struct KeyReplacement<'a> {
 }
 
 impl Store {
-    /// Replaces what can be changed of a key, also of a revoked one. `None`: the account has no
-    /// such key.
+    /// Replaces the name, abilities and limits of a key, also of a revoked one. `None`: the account
+    /// has no such key.
     pub async fn replace_key(
         &self,
         account: AccountId,
@@ -34,6 +34,12 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<Option<ApiKeyRecord>, StoreError> {
         let mut tx = self.requests.named("replace a key").begin().await?;
+        // Every hold and settlement names this table and waits here before its snapshot is taken, so
+        // none counts by the old limit once this is committed. Locked before the key's row, so that
+        // nothing waits for that row meanwhile.
+        sqlx::query!("lock table key_spend in share row exclusive mode")
+            .execute(&mut tx)
+            .await?;
         // Not `for update`, which would wait for holds that insert into key_spend.
         let old = sqlx::query!(
             r#"select spend_limit as "limit: Credits", spend_period as period from api_keys
@@ -47,14 +53,6 @@ impl Store {
             return Ok(None);
         };
         let period = new.spend_period.map(SpendPeriod::as_str);
-        let is_counted_anew = (old.limit, old.period.as_deref()) != (new.spend_limit, period);
-        if is_counted_anew {
-            // Every hold and settlement names this table and waits here before its snapshot is
-            // taken, so none counts by the old limit once this is committed.
-            sqlx::query!("lock table key_spend in share row exclusive mode")
-                .execute(&mut tx)
-                .await?;
-        }
         let done = sqlx::query!(
             "update api_keys
              set name = $3, abilities = $4, rate_limit_per_minute = $5, expires_at = $6,
@@ -72,7 +70,7 @@ impl Store {
         .execute(&mut tx)
         .await?;
         exactly_one("replacing a key", done.rows_affected())?;
-        if is_counted_anew {
+        if (old.limit, old.period.as_deref()) != (new.spend_limit, period) {
             count_spend(&mut tx, account, id).await?;
         }
         tx.commit().await?;
@@ -80,7 +78,7 @@ impl Store {
     }
 }
 
-/// Counts what a key has spent in each period of its limit, from its generations.
+/// Recomputes what a key has spent in each period of its limit, from its generations.
 async fn count_spend(
     tx: &mut Transaction,
     account: AccountId,
@@ -89,7 +87,7 @@ async fn count_spend(
     sqlx::query!("delete from key_spend where api_key_id = $1", id.0)
         .execute(&mut *tx)
         .await?;
-    // Their settlements give back what they do not use.
+    // The settlements of these generations return what they do not use to this period.
     sqlx::query!(
         "update running_generations g
          set spend_period = case when k.spend_limit is not null
@@ -120,8 +118,8 @@ async fn count_spend(
     )
     .execute(&mut *tx)
     .await?;
-    // Separately, because a key that has spent more cannot name its limit: its next hold does,
-    // and is refused.
+    // Separately, because `key_spend_within_limit` forbids a limit below what was spent: the next
+    // hold of such a key sets the limit, and is refused.
     sqlx::query!(
         "update key_spend s set spend_limit = k.spend_limit
          from api_keys k where k.id = $1 and s.api_key_id = $1 and s.spent <= k.spend_limit",

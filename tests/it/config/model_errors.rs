@@ -65,7 +65,7 @@ fn of_providers() {
         ),
         (
             "[providers.openai]\napi_key = \"sk-hunter2\"",
-            "providers.openai.api_key is not a known key: remove it or use one of kind, enabled, api_key_env, base_url, base_url_env, timeout_seconds, max_concurrent, markup, models",
+            "providers.openai.api_key is not a known key: remove it or use one of kind, enabled, api_key_env, base_url, base_url_env, timeout_seconds, max_concurrent, markup, replace, models",
         ),
         (
             "[providers.openai]\nmarkup = 1000.1",

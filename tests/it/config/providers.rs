@@ -144,34 +144,93 @@ fn a_servers_settings_from_variables() {
     assert!(local.api_key.is_some());
 }
 
-#[test]
-fn models_of_a_file_replace_those_built_in() {
-    let file = "[[providers.openai.models]]\nid = \"m\"\ntype = \"text\"\n\
-                prices = { input_per_million = \"1\", output_per_million = \"2\" }\n";
+/// The provider `openai` of a file.
+fn openai(file: &str) -> (Config, Vec<String>) {
     let c = from_file(file, &[("OPENAI_API_KEY", "k")]).unwrap();
-    let openai = c
-        .enabled_providers()
-        .into_iter()
-        .find(|p| p.name == "openai")
-        .unwrap();
-    assert_eq!(openai.models.len(), 1);
-    assert_eq!(
-        c.catalogue()
-            .default_model("openai", Modality::Text)
-            .unwrap()
-            .id,
-        "m"
+    let openai = c.providers().iter().find(|p| p.name == "openai").unwrap();
+    let ids = openai.models.iter().map(|model| model.id.clone()).collect();
+    (c, ids)
+}
+
+const OWN: &str = "[[providers.openai.models]]\nid = \"m\"\ntype = \"text\"\n\
+                   prices = { input_per_million = \"1\", output_per_million = \"2\" }\n";
+
+#[test]
+fn models_of_a_file_extend_those_built_in() {
+    let file = format!(
+        "{OWN}default = true\n\
+         [[providers.openai.models]]\nid = \"gpt-6-luna\"\nprices.input_per_million = \"11\"\n\
+         [[providers.openai.models]]\nid = \"gpt-4o\"\nenabled = false\n"
     );
-    let text = text_of(&openai.models[0].kind);
+    let (built_in, before) = openai("");
+    let (c, ids) = openai(&file);
+    // Those of the file come first.
+    let wanted = ["m", "gpt-6-luna"].into_iter().map(str::to_owned);
+    let kept = before
+        .into_iter()
+        .filter(|id| id != "gpt-6-luna" && id != "gpt-4o");
+    assert_eq!(ids, wanted.chain(kept).collect::<Vec<_>>());
+    let default = |c: &Config| {
+        let catalogue = c.catalogue();
+        let model = catalogue.default_model("openai", Modality::Text);
+        model.unwrap().id.clone()
+    };
+    assert_eq!((&*default(&built_in), &*default(&c)), ("gpt-6-luna", "m"));
+    let prices = |c: &Config| {
+        let catalogue = c.catalogue();
+        let mut models = catalogue.models().iter();
+        let luna = models.find(|model| model.id == "gpt-6-luna").unwrap();
+        serde_json::to_value(luna.prices()).unwrap()
+    };
+    let mut expected = prices(&built_in);
+    expected["input_per_million"] = "11".into();
+    assert_eq!(prices(&c), expected);
+    let summary = serde_json::to_value(c.summary()).unwrap();
+    let changed = |key: &str| {
+        let changes = summary["changes"].as_array().unwrap();
+        changes.iter().find(|change| change["key"] == key).cloned()
+    };
+    let price = changed("providers.openai.models.gpt-6-luna.prices.input_per_million").unwrap();
     assert_eq!(
-        text.limits.temperature, None,
-        "a vendor's model takes none unless told"
+        (&price["value"], &price["built_in"]),
+        (&"11".into(), &"10".into())
+    );
+    assert_eq!(
+        changed("providers.openai.models.gpt-6-luna.prices.output_per_million"),
+        None
+    );
+}
+
+#[test]
+fn a_provider_with_replace_or_of_another_kind_has_only_the_models_of_the_file() {
+    for provider in [
+        "replace = true",
+        "kind = \"openai_compatible\"\nbase_url = \"https://a.test\"",
+    ] {
+        let (c, ids) = openai(&format!("[providers.openai]\n{provider}\n{OWN}"));
+        assert_eq!(ids, ["m"]);
+        let catalogue = c.catalogue();
+        let model = catalogue.default_model("openai", Modality::Text).unwrap();
+        let ModelKind::Text(text) = &model.kind else {
+            panic!()
+        };
+        // A vendor's model takes no temperature unless its settings say so.
+        assert_eq!(
+            text.limits.temperature.is_none(),
+            provider == "replace = true"
+        );
+    }
+    let error = from_file("[providers.openai]\nreplace = 1\n", &[]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "providers.openai.replace is 1: must be true or false"
     );
 }
 
 #[test]
 fn a_provider_without_an_enabled_model() {
-    let file = "[[providers.openai.models]]\nid = \"m\"\nenabled = false\n";
+    let file = "[providers.openai]\nreplace = true\n\
+                [[providers.openai.models]]\nid = \"m\"\nenabled = false\n";
     let c = from_file(file, &[("OPENAI_API_KEY", "k")]).unwrap();
     let openai = c.providers().iter().find(|p| p.name == "openai").unwrap();
     assert_eq!(openai.status, Status::NoModels);

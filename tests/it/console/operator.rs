@@ -259,13 +259,33 @@ async fn refused_account_is_final_and_shown_to_the_operator(
         assert_eq!(answer.header("x-should-retry"), "false", "{status}");
         assert!(!answer.text.contains("sk-secret"), "{}", answer.text);
     }
+    let token = app.login(&operator).await;
+    let openai = async || {
+        let health = app.get(&token, "/v1/admin/providers").await.expect(200);
+        let mut providers = health["data"].as_array().unwrap().iter();
+        providers
+            .find(|one| one["provider"] == "openai")
+            .unwrap()
+            .clone()
+    };
+    let refused = openai().await;
+    assert_eq!(refused["state"], "account_refused", "{refused}");
+    let error = &refused["errors"][0];
+    assert_eq!(
+        (&error["code"], &error["account_refused"], &error["count"]),
+        (&json!("provider_error"), &json!(true), &json!(8))
+    );
+    assert_eq!(refused["last_completed_at"], Value::Null);
+    let browser = Browser::logged_in(&app, &operator).await;
+    let page = words(&browser.page("/operator").await);
+    assert!(page.contains("Refuses our account"), "{page}");
     upstream.play(|_| Reply::Status(500, json!({})));
     let answer = app
         .text(&other.key, json!({"prompt": "x", "provider": "openai"}))
         .await;
     assert_eq!(answer.error(502, "provider_error")["retryable"], true);
+    assert_eq!(openai().await["state"], "failing");
 
-    let browser = Browser::logged_in(&app, &operator).await;
     let page = words(&browser.page("/operator/providers").await);
     assert!(
         page.contains("8 of the last generations failed because"),
@@ -377,6 +397,37 @@ async fn an_account_is_viewed_as_its_owner_sees_it(_: PgPoolOptions, options: Pg
         page.contains("value=\"theirs\"") && page.contains("value=\"7.5\""),
         "{page}"
     );
+    // A day that the form leaves as it was keeps its time.
+    let (end, last) = ("2030-01-31T12:30:00.000000Z", "2030-01-31");
+    let until = json!({"name": "theirs", "expires_at": end});
+    let replaced = format!("/v1/admin/accounts/{}/api-keys/{key}", other.id);
+    let token = app.login(&operator).await;
+    let headers = [("content-type", "application/json")];
+    let answer = app.call(
+        Method::PUT,
+        &token,
+        &replaced,
+        &headers,
+        Some(until.to_string()),
+    );
+    answer.await.expect(200);
+    for (day, wanted) in [(last, end), ("2030-02-01", "2030-02-02T00:00:00.000000Z")] {
+        let page = viewing.page(&key_path).await;
+        assert!(
+            page.contains(&format!("name=\"expires_exactly\" value=\"{end}\"")),
+            "{page}"
+        );
+        let fields = [
+            ("name", "theirs"),
+            ("scope", "all"),
+            ("before", last),
+            ("expires_exactly", end),
+            ("expires_at", day),
+        ];
+        viewing.post(&change, &fields).await;
+        let keys = app.get(&other.key, "/v1/api-keys").await.json();
+        assert_eq!(keys["data"][0]["expires_at"], wanted);
+    }
     let wrong = viewing
         .post(&change, &[("name", "x"), ("spend_limit", "much")])
         .await;

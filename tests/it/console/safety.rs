@@ -199,6 +199,20 @@ async fn who_asked_too_much_can_log_out(_: PgPoolOptions, options: PgConnectOpti
         "{}",
         refused.text
     );
+    // Also with the cookie of a viewed account, and for what creates something.
+    let cookies = format!("{}; gensvc-view=1", browser.cookie);
+    let viewing = Browser {
+        app: &app,
+        cookie: cookies,
+    };
+    for page in ["/", "/keys", "/generations.csv"] {
+        assert_eq!(
+            viewing.get(page).await.status,
+            StatusCode::TOO_MANY_REQUESTS
+        );
+    }
+    let made = viewing.post("/keys", &[("name", "x")]).await;
+    assert_eq!(made.status, StatusCode::TOO_MANY_REQUESTS);
     let answer = browser.post("/logout", &[]).await;
     assert!(answer.header("set-cookie").contains("Max-Age=0"));
     // Not only the cookie is gone.

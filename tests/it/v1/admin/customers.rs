@@ -81,6 +81,14 @@ async fn operators_read_every_account_and_change_none(_: PgPoolOptions, options:
         let answer = app.call(method, &token, path, &header, body).await;
         answer.error(400, "invalid_header");
     }
+    let header_only = app.call(
+        Method::GET,
+        "",
+        "/v1/credits/balance",
+        &[("x-gensvc-account", "x")],
+        None,
+    );
+    header_only.await.error(401, "missing_token");
     for (name, status, code) in [
         ("x", 400, "invalid_header"),
         ("-1", 400, "invalid_header"),
@@ -249,6 +257,18 @@ async fn deleted_account_leaves_its_ledger_only(_: PgPoolOptions, options: PgCon
         .await;
     assert!(resumed.expect(200)["suspended_at"].is_string());
 
+    // Its name stays away.
+    let rename = json!({"name": "Ann", "email": "ann@example.com"});
+    for change in [json!({"name": "Ann"}), rename] {
+        send(&app, &token, Method::PATCH, &path, &change)
+            .await
+            .error(404, "not_found");
+    }
+    assert_eq!(
+        app.get(&token, &path).await.expect(200)["name"],
+        "deleted account"
+    );
+
     // A server erases what has ended, and the rest when it ends.
     while app.app.runner.erase_deleted(1).await.unwrap() {}
     assert_eq!(
@@ -264,6 +284,14 @@ async fn deleted_account_leaves_its_ledger_only(_: PgPoolOptions, options: PgCon
         app.advance(TimeDelta::seconds(1));
     }
     while app.app.runner.erase_deleted(1).await.unwrap() {}
+    // Not before files that are written late are removed.
+    assert_eq!(
+        app.get(&token, &path).await.expect(200)["erased_at"],
+        Value::Null
+    );
+    app.advance(TimeDelta::minutes(20));
+    app.app.runner.empty_trash(10).await.unwrap();
+    app.app.runner.erase_deleted(1).await.unwrap();
     let erased = app.get(&token, &path).await.expect(200);
     assert!(erased["erased_at"].is_string(), "{erased}");
     assert_eq!(app.delete(&token, &path).await.expect(200), erased);

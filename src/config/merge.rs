@@ -1,0 +1,72 @@
+//! Merges the settings of a file into the built-in ones: tables key by key, models by their id, and
+//! everything else as a whole.
+
+use toml::{Table, Value};
+
+/// Merges the settings of a file. A provider of another kind, or with `replace = true`, has only the
+/// models of the file.
+pub(super) fn file(built_in: &mut Table, mut file: Table) {
+    if let Some(Value::Table(providers)) = file.get_mut("providers") {
+        for (name, provider) in providers {
+            let known = built_in.get("providers").and_then(|all| all.get(name));
+            let (Some(Value::Table(known)), Value::Table(provider)) = (known, provider) else {
+                continue;
+            };
+            let is_other = |kind: &Value| Some(kind) != known.get("kind");
+            let is_replaced = provider.get("replace") == Some(&Value::Boolean(true))
+                || provider.get("kind").is_some_and(is_other);
+            if let (false, Some(Value::Array(models)), Some(Value::Array(known))) =
+                (is_replaced, provider.get_mut("models"), known.get("models"))
+            {
+                extend(models, known);
+            }
+        }
+    }
+    tables(built_in, file);
+}
+
+fn tables(base: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(base)), Value::Table(over)) => tables(base, over),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Completes models from the built-in ones with the same id, and adds the other built-in ones. Models
+/// of the file keep their places, which errors name.
+fn extend(models: &mut Vec<Value>, built_in: &[Value]) {
+    let mut rest = built_in.to_vec();
+    let is_default = |model: &Table| model.get("default") == Some(&Value::Boolean(true));
+    let mut defaults = Vec::new();
+    for (place, model) in models.iter_mut().enumerate() {
+        let Value::Table(model) = model else { continue };
+        let is_new_default = is_default(model);
+        let is_it = |known: &Value| known.get("id").is_some() && known.get("id") == model.get("id");
+        if let Some(known) = rest.iter().position(is_it)
+            && let Value::Table(known) = rest.remove(known)
+        {
+            let changes = std::mem::replace(model, known);
+            tables(model, changes);
+        }
+        if is_new_default {
+            defaults.push((model.get("type").cloned(), place));
+        }
+    }
+    models.append(&mut rest);
+    // A default of the file replaces the built-in one of its type.
+    for (place, model) in models.iter_mut().enumerate() {
+        let Value::Table(model) = model else { continue };
+        let of_type = || {
+            defaults
+                .iter()
+                .filter(|(of, _)| of.as_ref() == model.get("type"))
+        };
+        if of_type().count() > 0 && of_type().all(|(_, default)| *default != place) {
+            model.remove("default");
+        }
+    }
+}
