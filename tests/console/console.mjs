@@ -115,6 +115,34 @@ async function checkReceipt(page, path) {
   assert.equal(units(charged), total, path);
 }
 
+// A picture is added, edited, and the result becomes the first frame of a video.
+async function pictures(page, javascript) {
+  await go(page, "/playground/image");
+  await page.select("[name='p.size']", "256x256");
+  const file = await page.$("[name=picture]");
+  const added = page.waitForNavigation();
+  await file.uploadFile(process.env.CONSOLE_PICTURE);
+  if (!javascript) await page.click("#pictures button");
+  await added;
+  const input = await page.$eval("[name=input]", (box) => box.value);
+  assert.match(input, /^source upl_/);
+  const generate = async (element) => {
+    await writePrompt(page, "with a boat");
+    if (javascript) await page.click("[data-run]:not(form)");
+    else await submit(page, "[data-run]:not(form)");
+    await until(page, (wanted) => document.querySelector(wanted) !== null, element);
+    await until(page, () => document.querySelector("#result .badge.good") !== null);
+    return receiptLink(page);
+  };
+  const edited = await generate("#result img");
+  const animate = await page.$eval("#result a[href^='/playground/video?input=first_frame']", (link) => link.getAttribute("href"));
+  await go(page, animate);
+  const animated = await generate("#result video");
+  for (const receipt of [edited, animated]) await checkReceipt(page, receipt);
+  assert.match(await text(page), /first_frame/);
+  return { edited, animated };
+}
+
 // A key is made, used by a program, revoked, and refused.
 async function keys(page, javascript) {
   await go(page, "/keys/new");
@@ -182,6 +210,7 @@ async function everyday(page, name, javascript) {
   assert.equal(new URL(page.url()).pathname, "/");
   const receipts = await generateAll(page, javascript, "A lighthouse at dusk, with \"quotes\" & <b>marks</b>");
   for (const receipt of Object.values(receipts)) await checkReceipt(page, receipt);
+  Object.assign(receipts, await pictures(page, javascript));
   await keys(page, javascript);
   if (javascript) {
     await runningJob(page);

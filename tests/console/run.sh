@@ -23,6 +23,7 @@ if [ "$(cat "$work/installed" 2>/dev/null)" != "$packages" ]; then
 	echo "$packages" >"$work/installed"
 fi
 cp tests/console/*.mjs "$work/"
+export CONSOLE_PICTURE="$PWD/docs/console.png"
 
 unset DATABASE_URL OPENAI_API_KEY ANTHROPIC_API_KEY GEMINI_API_KEY STABILITY_API_KEY \
 	RUNWAYML_API_SECRET ELEVENLABS_API_KEY GENSVC_API_KEY GENSVC_BASE_URL
