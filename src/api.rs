@@ -170,7 +170,7 @@ fn routes() -> Vec<Route> {
         route!(generate::video)
             .unbounded()
             .errors(&REFUSED)
-            .errors(&[StorageUnavailable]),
+            .errors(&[StorageUnavailable, TooManyRequests]),
         route!(generate::audio).unbounded().errors(&REFUSED),
         route!(media::file)
             .unbounded()
@@ -190,7 +190,7 @@ fn routes() -> Vec<Route> {
         route!(estimate::estimate).errors(&[ContextLengthExceeded]),
         route!(uploads::create)
             .unbounded()
-            .errors(&[Paused, StorageUnavailable]),
+            .errors(&[Paused, StorageUnavailable, TooManyRequests]),
         route!(uploads::list),
         route!(uploads::get),
         route!(uploads::delete).errors(&[Paused]),

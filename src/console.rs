@@ -64,10 +64,14 @@ struct Inner {
     policy: http::HeaderValue,
     /// Running downloads, by user.
     downloads: Limiter<i64>,
+    /// Forms with pictures that are being received, by user.
+    pictures: Limiter<i64>,
 }
 
 /// Concurrent downloads of all users, and of one user.
 const DOWNLOADS: (usize, usize) = (32, 2);
+/// Concurrent forms with pictures of all users, and of one user.
+const PICTURES: (usize, usize) = (8, 2);
 
 /// The pages, with `api` as their fallback. `bucket` is the origin to which links to files are
 /// redirected.
@@ -89,6 +93,7 @@ pub fn router(
         is_https: url.is_some_and(|url| url.scheme() == "https"),
         policy: guard::policy(&media.join(" ")),
         downloads: Limiter::new(DOWNLOADS.0, DOWNLOADS.1),
+        pictures: Limiter::new(PICTURES.0, PICTURES.1),
     }));
     let guarded = from_fn_with_state(console.clone(), guard::guard);
     let pages = routes().route_layer(from_fn(guard::answered));

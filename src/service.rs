@@ -29,7 +29,6 @@ use chrono::TimeDelta;
 
 use crate::{
     domain::{
-        ability::Ability,
         catalogue::Catalogue,
         clock::{MAX_SKEW, SharedClock},
         context::ContextOverflow,
@@ -48,6 +47,7 @@ use crate::{
         Store, StoreError,
         credits::{Balance, LedgerEntry},
         generations::SpendLimit,
+        uploads::UploadBytes,
     },
 };
 use generate::HoldQueues;
@@ -241,7 +241,7 @@ pub enum ServiceError {
     #[error("over the rate limit")]
     RateLimited(RateState),
     #[error("the key lacks the ability {0}")]
-    MissingAbility(Ability),
+    MissingAbility(&'static str),
     #[error("only a session may do this")]
     SessionRequired,
     /// A key with a spend limit could escape it through a new key.
@@ -279,6 +279,8 @@ pub enum ServiceError {
     TooManyJobs(i32),
     #[error("the account is at its share of synchronous work")]
     TooManyRequests(ShareReached),
+    #[error("the account's uploads and inputs have {} of {quota} bytes", .used.all)]
+    InputsStored { used: UploadBytes, quota: i64 },
     #[error("not enough credits")]
     CreditsShort(Box<CreditsShort>),
     #[error("the generation is finished")]

@@ -11,6 +11,7 @@ use http::{HeaderMap, StatusCode, header, request::Parts};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::{
+    runtime::Handle,
     task::spawn_blocking,
     time::{Instant, timeout_at},
 };
@@ -50,6 +51,7 @@ pub struct JsonBody<T> {
     errors: Vec<FieldError>,
     /// SHA-256 of the bytes; only where an SDK may send the same again.
     digest: Option<[u8; 32]>,
+    is_form: bool,
     /// As it was sent, on the paths of SDKs.
     original: Option<(Bytes, Members)>,
     /// One of [`LARGE_BODIES`] or [`SLOW_BODIES`], held until a body is read whose parsing would
@@ -98,7 +100,16 @@ impl<T: Described> JsonBody<T> {
             let known: Vec<String> = all.iter().map(|e| e.param.clone()).collect();
             all.extend(errors.into_iter().filter(|e| !known.contains(&e.param)));
         }
+        if self.is_form {
+            for error in &mut all {
+                error.param = multipart::field(&error.param);
+            }
+        }
         into_result(value, all)
+    }
+
+    pub const fn is_form(&self) -> bool {
+        self.is_form
     }
 
     /// What is wrong with the body, without taking it.
@@ -146,6 +157,7 @@ impl<T: Described> JsonBody<T> {
             members: self.members,
             errors: self.errors,
             digest: self.digest,
+            is_form: self.is_form,
             original: self.original,
             permit: self.permit,
             reserved: self.reserved,
@@ -170,11 +182,23 @@ impl<T: Described + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
         };
         let (bytes, permit) = read_body(&parts, body, state, limit).await?;
         if let Some(content_type) = form {
-            return Self::of_form(&parts, bytes, &content_type, permit).await;
+            let mut errors = Query::<()>::of(&parts).parse().1;
+            let repeats = parts.headers.contains_key(RETRY_COUNT);
+            let reserved = memory::current();
+            return apart(move || {
+                let mut body = Self::of_form(bytes, &content_type, repeats, (permit, reserved))?;
+                body.errors.append(&mut errors);
+                Ok(body)
+            })
+            .await;
         }
         let repeats = parts.headers.contains_key(RETRY_COUNT);
         let sdk = parts.extensions.get::<Sdk>();
         let keeps = sdk.is_some();
+        if keeps || T::HAS_PICTURES {
+            // The strings or files that are read from it.
+            reserve(memory::current().as_deref(), bytes.len())?;
+        }
         let is_slow = permit.is_some();
         let reserved = memory::current();
         let reading = move || Self::of(bytes, repeats, keeps, (permit, reserved));
@@ -201,20 +225,18 @@ fn form_type(headers: &HeaderMap) -> Option<String> {
 
 impl<T> JsonBody<T> {
     /// Reads a form. Its digest does not depend on the boundary, which differs in a retry.
-    async fn of_form(
-        parts: &Parts,
+    fn of_form(
         bytes: Bytes,
         content_type: &str,
-        permit: Option<Permit<Party>>,
+        repeats: bool,
+        (permit, reserved): (Option<Permit<Party>>, Option<Arc<Reservation>>),
     ) -> Result<Self, ApiError> {
-        let reserved = memory::current();
         // The files in base64, and again as they are read from it.
         reserve(reserved.as_deref(), 3 * bytes.len())?;
-        let members = multipart::members(bytes, content_type).await?;
+        // All bytes are there: nothing is waited for.
+        let members = Handle::current().block_on(multipart::members(bytes, content_type))?;
         let value = Value::Object(members);
-        let mut errors: Vec<FieldError> = nul_errors(&value).collect();
-        errors.extend(Query::<()>::of(parts).parse().1);
-        let repeats = parts.headers.contains_key(RETRY_COUNT);
+        let errors = nul_errors(&value).collect();
         Ok(Self {
             digest: repeats.then(|| Sha256::digest(value.to_string()).into()),
             members: match value {
@@ -222,6 +244,7 @@ impl<T> JsonBody<T> {
                 _ => Map::new(),
             },
             errors,
+            is_form: true,
             original: None,
             permit,
             reserved,
@@ -237,15 +260,12 @@ impl<T> JsonBody<T> {
         (permit, reserved): (Option<Permit<Party>>, Option<Arc<Reservation>>),
     ) -> Result<Self, ApiError> {
         let (value, members, errors) = parse(&bytes, reserved.as_deref())?;
-        if keeps {
-            // The strings that are read from it.
-            reserve(reserved.as_deref(), bytes.len())?;
-        }
         let digest = repeats.then(|| Sha256::digest(&bytes).into());
         Ok(Self {
             members: object(value)?,
             errors,
             digest,
+            is_form: false,
             original: keeps.then_some((bytes, members)),
             permit,
             reserved,

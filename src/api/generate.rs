@@ -9,7 +9,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use utoipa::ToSchema;
 
 use super::{
@@ -267,13 +267,13 @@ async fn submit<T: Body + Send + 'static>(
     state: &ApiState,
     caller: &Caller,
     headers: &HeaderMap,
-    route: &str,
+    route: &'static str,
     body: JsonBody<T>,
 ) -> Result<(Submitted, Option<Deltas>), ApiError>
 where
     GenerationRequest: From<T>,
 {
-    let key = idempotency_key(headers, route, body.members())?;
+    let (key, body) = idempotency_key(headers, route, body).await?;
     let request = read(state, caller, body).await?;
     let respond_async = !request.is_streamed() && Prefer::read(headers).respond_async;
     let (sink, deltas) = request
@@ -383,24 +383,26 @@ fn accepted(state: &ApiState, record: Generation) -> Response {
     response
 }
 
-/// The request's idempotency key, checked.
-pub fn idempotency_key(
+/// The request's idempotency key, checked, and its body, which may be large.
+pub async fn idempotency_key<T: Body + Send + 'static>(
     headers: &HeaderMap,
-    route: &str,
-    body: &Map<String, Value>,
-) -> Result<Option<IdempotentRequest>, ApiError> {
+    route: &'static str,
+    body: JsonBody<T>,
+) -> Result<(Option<IdempotentRequest>, JsonBody<T>), ApiError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else {
-        return Ok(None);
+        return Ok((None, body));
     };
-    let key = value.as_bytes();
-    let sound = (1..=255).contains(&key.len()) && key.iter().all(u8::is_ascii_graphic);
-    match value.to_str() {
-        Ok(key) if sound && values.next().is_none() => {
-            Ok(Some(IdempotentRequest::new(key.to_owned(), route, body)))
-        }
-        _ => Err(ApiError::invalid_header(
+    let key = value.to_str().unwrap_or_default().to_owned();
+    let sound = (1..=255).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_graphic());
+    if !sound || values.next().is_some() {
+        return Err(ApiError::invalid_header(
             "Idempotency-Key must be given once, as 1 to 255 visible ASCII characters",
-        )),
+        ));
     }
+    let keyed = body.apart(move |body| {
+        let key = IdempotentRequest::new(key, route, body.members());
+        Ok((Some(key), body))
+    });
+    keyed.await
 }

@@ -59,6 +59,12 @@ pub async fn members(bytes: Bytes, content_type: &str) -> Result<Map<String, Val
     Ok(members)
 }
 
+/// The form's field of a member of [`members`], for errors.
+pub fn field(member: &str) -> String {
+    let name = member.split(['[', '.']).next().unwrap_or_default();
+    if name == "images" { "image" } else { name }.to_owned()
+}
+
 fn insert(members: &mut Map<String, Value>, name: &str, value: Value) -> Result<(), ApiError> {
     if members.insert(name.to_owned(), value).is_some() {
         let message = format!("the form has the field {name:?} twice");

@@ -20,7 +20,7 @@ use tracing::Instrument as _;
 use super::{
     ApiState, MediaLinks,
     body::JsonBody,
-    context::{IDEMPOTENCY_KEY, RETRY_COUNT, RequestId, RequestPermit, Sdk},
+    context::{RETRY_COUNT, RequestId, RequestPermit, Sdk},
     error::{ApiError, GENERATION},
     extract::Authorized,
     generate::idempotency_key,
@@ -61,7 +61,7 @@ struct SdkHeaders {
 /// Reads the idempotency key, or the number of an SDK's attempt, by which earlier requests are found.
 async fn idempotent<P, T: Body + Send + 'static>(
     auth: &Authorized<P>,
-    headers: HeaderMap,
+    headers: &HeaderMap,
     route: &'static str,
     body: JsonBody<T>,
 ) -> Result<(Option<IdempotentRequest>, JsonBody<T>), ApiError> {
@@ -71,14 +71,7 @@ async fn idempotent<P, T: Body + Send + 'static>(
     let attempt = attempt.map(|(count, digest)| {
         IdempotentRequest::attempt(count, &auth.caller, auth.arrived, route, digest)
     });
-    if !headers.contains_key(IDEMPOTENCY_KEY) {
-        return Ok((attempt, body));
-    }
-    let keyed = body.apart(move |body| {
-        let key = idempotency_key(&headers, route, body.members())?;
-        Ok((key, body))
-    });
-    let (key, body) = keyed.await?;
+    let (key, body) = idempotency_key(headers, route, body).await?;
     Ok((key.or(attempt), body))
 }
 

@@ -327,6 +327,8 @@ document.addEventListener("dragover", (event) => {
 for (const type of ["drop", "paste"]) {
   document.addEventListener(type, (event) => {
     const pictures = document.querySelector("[data-pictures]");
+    // Some programs copy text with a picture of it.
+    if (event.clipboardData?.types.includes("text/plain")) return;
     const files = (event.dataTransfer ?? event.clipboardData)?.files;
     if (!pictures || !files?.length) return;
     event.preventDefault();

@@ -6,7 +6,7 @@ pub mod pictures;
 mod view;
 
 use axum::{
-    extract::Path,
+    extract::{Path, Request},
     response::{IntoResponse as _, Redirect, Response},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
@@ -92,13 +92,13 @@ pub async fn run(
 pub async fn add_picture(
     Path(kind): Path<String>,
     session: Session,
-    sent: PictureForm,
+    request: Request,
 ) -> Result<Response, Problem> {
     let PictureForm {
         mut form,
         picture,
         media_type,
-    } = sent;
+    } = PictureForm::read(request, &session).await?;
     let role = form.word("role").to_owned();
     let uploading = session.call(op::UPLOAD, &[]).file(&media_type, picture);
     let uploaded = uploading.json().await;

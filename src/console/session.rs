@@ -20,7 +20,10 @@ use super::{
     parts,
     problem::Problem,
 };
-use crate::domain::{ids::AccountId, limiter::Permit};
+use crate::domain::{
+    ids::AccountId,
+    limiter::{Limiter, Permit},
+};
 
 /// The cookie's name with https: browsers accept it only over https and from this host.
 const SECURE_NAME: &str = "__Host-gensvc";
@@ -67,12 +70,20 @@ impl Session {
 
     /// Takes a permit to download a table.
     pub fn download(&self) -> Result<Permit<i64>, Problem> {
+        self.permit(&self.console.0.downloads, "downloads")
+    }
+
+    /// Takes a permit to send a picture.
+    pub fn add_picture(&self) -> Result<Permit<i64>, Problem> {
+        self.permit(&self.console.0.pictures, "uploads")
+    }
+
+    fn permit(&self, limiter: &Limiter<i64>, what: &str) -> Result<Permit<i64>, Problem> {
         // An operator who views an account takes none of its permits.
         let user = self.me["user"]["id"].as_i64().unwrap_or_default();
-        let permit = self.console.0.downloads.try_acquire(user);
-        permit.ok_or_else(|| {
-            let message = "other downloads are running; try again when they have ended";
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", message)
+        limiter.try_acquire(user).ok_or_else(|| {
+            let message = format!("other {what} are running; try again when they have ended");
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", &message)
         })
     }
 

@@ -109,13 +109,15 @@ impl<'a> Limits<'a> {
 
 const NO_MEMORY: &str = "no memory is left for it";
 
-/// SHA-256 over a route and the JSON value of a body: equal exactly for "the same request". Members
-/// are sorted, and `1` and `1.0` are the same number.
+/// SHA-256 over a route and the JSON value of a body without `stream`: equal exactly for "the same
+/// request". Members are sorted, and `1` and `1.0` are the same number.
 pub fn fingerprint(route: &str, body: &Map<String, Value>) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(route.as_bytes());
     hash.update(b"\n");
-    digest(&mut hash, &CanonicalObject(body));
+    let skipped = Some("stream");
+    let members = body;
+    digest(&mut hash, &CanonicalObject { members, skipped });
     hash.finalize().into()
 }
 
@@ -239,14 +241,20 @@ fn path(trail: &[Step<'_>]) -> String {
 /// Serialises a value with sorted members and canonical numbers.
 struct Canonical<'a>(&'a Value);
 
-struct CanonicalObject<'a>(&'a Map<String, Value>);
+struct CanonicalObject<'a> {
+    members: &'a Map<String, Value>,
+    skipped: Option<&'static str>,
+}
 
 impl Serialize for Canonical<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Number(number) => canonical_number(number).serialize(serializer),
             Value::Array(items) => serializer.collect_seq(items.iter().map(Canonical)),
-            Value::Object(members) => CanonicalObject(members).serialize(serializer),
+            Value::Object(members) => {
+                let skipped = None;
+                CanonicalObject { members, skipped }.serialize(serializer)
+            }
             other => other.serialize(serializer),
         }
     }
@@ -254,7 +262,10 @@ impl Serialize for Canonical<'_> {
 
 impl Serialize for CanonicalObject<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut members: Vec<_> = self.0.iter().collect();
+        let members = self.members.iter();
+        let mut members: Vec<_> = members
+            .filter(|(name, _)| self.skipped != Some(name.as_str()))
+            .collect();
         members.sort_by_key(|(name, _)| *name);
         serializer.collect_map(
             members

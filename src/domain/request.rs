@@ -17,8 +17,8 @@ pub use account::{
 };
 pub use dialogue::DialogueRequest;
 pub use inputs::{
-    InputFrom, InputRequest, InputRole, MAX_ALL_INPUT_BYTES, MAX_INPUT_BYTES, MAX_INPUTS,
-    read_inputs,
+    InputFrom, InputRequest, InputRole, MAX_ALL_INPUT_BYTES, MAX_INPUT_BYTES, MAX_INPUT_PIXELS,
+    MAX_INPUTS, read_inputs,
 };
 pub use media::{
     ImageRequest, Quality, Ratio, SIZES, SpeechFormat, SpeechRequest, Style, VOICE, VideoRequest,

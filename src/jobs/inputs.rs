@@ -1,6 +1,6 @@
 //! Inputs: in memory only while they are submitted, within a budget that accounts share.
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use super::{Runner, RunningGuard, step::Step};
 use crate::{
@@ -16,17 +16,23 @@ use crate::{
     store::jobs::Job,
 };
 
-/// A file, its base64 and the body that has it.
-const COPIES: u64 = 3;
+/// A file, its base64, a body that has it, and the same of a retry.
+const COPIES: u64 = 5;
+/// Bytes of inputs in memory of one account: the largest requests have two copies of each, since
+/// they are sent as forms.
+const MAX_LOADED: u64 = 3 * MAX_ALL_INPUT_BYTES;
+/// How long a submission waits for memory. A job tries again later, other work fails.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// Bytes of inputs in memory, of all accounts and of one: two and one of the largest requests.
+/// Bytes of inputs in memory, of all accounts and of one.
 static LOADED: LazyLock<Limiter<AccountId>> = LazyLock::new(|| {
-    let most = weight(MAX_ALL_INPUT_BYTES);
+    let most = weight(MAX_LOADED);
     Limiter::with_queue((2 * most, most), (usize::MAX, usize::MAX))
 });
 
 fn weight(bytes: u64) -> usize {
-    usize::try_from(bytes.saturating_mul(COPIES)).unwrap_or(usize::MAX)
+    let copied = bytes.saturating_mul(COPIES).min(MAX_LOADED);
+    usize::try_from(copied).unwrap_or(usize::MAX)
 }
 
 /// Pictures, as long as they may be in memory.
@@ -49,7 +55,9 @@ impl Runner {
         } else {
             let bytes = weight(inputs.iter().map(|input| input.bytes).sum());
             let acquiring = LOADED.acquire(job.account_id, bytes);
-            self.unless_stopped(guard, acquiring).await?
+            let acquiring = tokio::time::timeout(MAX_WAIT, acquiring);
+            let permit = self.unless_stopped(guard, acquiring).await?;
+            Some(permit.ok().flatten().ok_or_else(no_memory)?)
         };
         let mut pictures = Vec::with_capacity(inputs.len());
         for input in inputs {
@@ -78,6 +86,12 @@ impl Runner {
             _permit: permit,
         })
     }
+}
+
+/// Nothing was submitted.
+fn no_memory() -> Step {
+    let message = "this server had no memory left for the inputs; try again";
+    Step::NotStored(Failure::new(FailureCode::StorageUnavailable, message))
 }
 
 pub(super) fn unreadable() -> Failure {

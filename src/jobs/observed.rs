@@ -214,8 +214,8 @@ impl VideoProvider for Observed<dyn VideoProvider> {
         result
     }
 
-    fn polls_with_inputs(&self) -> bool {
-        self.inner.polls_with_inputs()
+    fn poll_needs_inputs(&self, task: &str) -> bool {
+        self.inner.poll_needs_inputs(task)
     }
 
     fn poll_interval(&self) -> Option<Duration> {

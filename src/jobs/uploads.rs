@@ -1,17 +1,22 @@
 //! Pictures that callers send: stored as uploads, and read again where they are submitted.
 
+use std::{sync::LazyLock, time::Duration};
+
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt as _;
 use uuid::Uuid;
 
 use super::Runner;
 use crate::{
-    domain::ids::{AccountId, GenerationId, UploadId},
+    domain::{
+        ids::{AccountId, GenerationId, UploadId},
+        limiter::Limiter,
+    },
     media::{InvalidMedia, MediaInfo, MediaKey, MediaStoreError, PICTURE_KINDS, read_picture},
     offload::{for_account, offload},
     store::{
         StoreError,
-        uploads::{UploadRecord, UploadStored, UploadTerm},
+        uploads::{UploadBytes, UploadRecord, UploadStored, UploadTerm},
     },
 };
 
@@ -21,12 +26,22 @@ pub enum KeepError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Media(#[from] MediaStoreError),
-    /// Holds the bytes that the account has.
-    #[error("the account has {0} bytes of uploads")]
-    OverQuota(i64),
+    #[error("the account has {} bytes of uploads", .0.all)]
+    OverQuota(UploadBytes),
     #[error("the file was not recorded soon enough")]
     TooLate,
 }
+
+/// Maximum time to write a file, shorter than `LATE_WRITES`, after which it would be removed before
+/// its row is stored.
+const WRITE_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// One per account, so that those that wait for the lock of [`Store::store_upload`] need no
+/// connection.
+///
+/// [`Store::store_upload`]: crate::store::Store::store_upload
+static STORING: LazyLock<Limiter<AccountId>> =
+    LazyLock::new(|| Limiter::with_queue((usize::MAX, 1), (usize::MAX, usize::MAX)));
 
 /// Checks a picture on a blocking thread. `None` if a decoder panicked.
 pub async fn check_picture(
@@ -66,8 +81,15 @@ impl Runner {
         };
         store.begin_upload(file_id.0, now).await?;
         let key = MediaKey::new(file_id, 0, info.kind);
-        self.0.media.store.put(&key, bytes).await?;
-        let stored = store.store_upload(account, &new, term, quota).await?;
+        let writing = self.0.media.store.put(&key, bytes);
+        match tokio::time::timeout(WRITE_TIMEOUT, writing).await {
+            Ok(written) => written?,
+            Err(_elapsed) => return Err(KeepError::TooLate),
+        }
+        let stored = {
+            let _permit = STORING.acquire(account, 1).await;
+            store.store_upload(account, &new, term, quota).await?
+        };
         if !matches!(&stored, UploadStored::Stored(record) if record.file_id == file_id.0) {
             // The trash names it, should this fail.
             self.remove_files(file_id).await;

@@ -56,7 +56,8 @@ impl Runner {
         if permit.is_none() && !is_poll {
             return Step::retry();
         }
-        let is_loading = !is_poll || provider.polls_with_inputs();
+        let task = job.remote_id.as_deref();
+        let is_loading = task.is_none_or(|task| provider.poll_needs_inputs(task));
         let inputs = if is_loading { &work.inputs[..] } else { &[] };
         let loaded = match self.load_inputs(job, guard, inputs).await {
             Ok(loaded) => loaded,

@@ -28,6 +28,12 @@ pub enum InvalidMedia {
     TooLong(usize),
     #[error("the image has {width}x{height} pixels; at most 40 megapixels are taken")]
     Pixels { width: u32, height: u32 },
+    /// Longer than others decode, or a strip.
+    #[error(
+        "the image has {width}x{height} pixels; a side may have at most 16,384, and 20 times those \
+         of the other"
+    )]
+    Sides { width: u32, height: u32 },
     #[error("the image is animated; send one still picture")]
     Animated,
     /// Decoding it would take too much memory.

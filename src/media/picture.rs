@@ -9,7 +9,7 @@ use image::{
 };
 
 use super::{InvalidMedia, MediaInfo, MediaKind, fit::refusal, probe::inspect};
-use crate::domain::request::MAX_INPUT_BYTES;
+use crate::domain::request::{MAX_INPUT_BYTES, MAX_INPUT_PIXELS};
 
 /// The formats of pictures, as vendors take them.
 pub const PICTURE_KINDS: [MediaKind; 3] = [MediaKind::Png, MediaKind::Jpeg, MediaKind::Webp];
@@ -18,7 +18,16 @@ pub const PICTURE_KINDS: [MediaKind; 3] = [MediaKind::Png, MediaKind::Jpeg, Medi
 pub const MAX_PICTURE_BYTES: usize = MAX_INPUT_BYTES;
 
 /// Maximum pixels of a picture.
-const MAX_PIXELS: u64 = 40_000_000;
+const MAX_PIXELS: u64 = MAX_INPUT_PIXELS;
+
+/// Longest side in pixels.
+const MAX_SIDE: u32 = 16_384;
+
+/// How many times longer than the other a side may be.
+const MAX_RATIO: u32 = 20;
+
+/// Memory of a picture's pixels: 40 million of 4 bytes.
+pub const MAX_DECODED_BYTES: u64 = 4 * MAX_PIXELS + (16 << 20);
 
 /// Memory limit for what precedes the pixels, such as a compressed color profile.
 const MAX_HEADER_MEMORY: u64 = 16 << 20;
@@ -27,6 +36,27 @@ struct Header {
     size: (u32, u32),
     orientation: Orientation,
     is_animated: bool,
+    has_alpha: bool,
+    /// Memory of the pixels.
+    decoded_bytes: u64,
+}
+
+/// What a picture is like, apart from its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PictureTraits {
+    /// Whether it may have transparent pixels.
+    pub has_alpha: bool,
+    /// Whether EXIF asks for another orientation than that of the pixels.
+    pub is_rotated: bool,
+}
+
+/// Reads the header of a picture that was checked before.
+pub fn picture_traits(kind: MediaKind, bytes: &[u8]) -> Result<PictureTraits, InvalidMedia> {
+    let header = header(kind, bytes).map_err(|error| refusal(&error))?;
+    Ok(PictureTraits {
+        has_alpha: header.has_alpha,
+        is_rotated: header.orientation != Orientation::NoTransforms,
+    })
 }
 
 /// Checks that `bytes` are one complete still picture. Width and height are as displayed, after the
@@ -45,6 +75,9 @@ pub fn read_picture(bytes: &[u8]) -> Result<MediaInfo, InvalidMedia> {
         return Err(InvalidMedia::Animated);
     }
     check_pixels(header.size)?;
+    if header.decoded_bytes > MAX_DECODED_BYTES {
+        return Err(InvalidMedia::TooLarge);
+    }
     if header.size != claimed {
         return Err(InvalidMedia::Damaged("its headers differ in its size"));
     }
@@ -58,6 +91,10 @@ fn check_pixels((width, height): (u32, u32)) -> Result<(), InvalidMedia> {
     if u64::from(width) * u64::from(height) > MAX_PIXELS {
         return Err(InvalidMedia::Pixels { width, height });
     }
+    let (short, long) = (width.min(height), width.max(height));
+    if long > MAX_SIDE || long > short.saturating_mul(MAX_RATIO) {
+        return Err(InvalidMedia::Sides { width, height });
+    }
     Ok(())
 }
 
@@ -66,6 +103,8 @@ fn header(kind: MediaKind, bytes: &[u8]) -> Result<Header, ImageError> {
     fn of(mut decoder: impl ImageDecoder, is_animated: bool) -> Header {
         Header {
             size: decoder.dimensions(),
+            has_alpha: decoder.color_type().has_alpha(),
+            decoded_bytes: decoder.total_bytes(),
             // An image without EXIF is valid.
             orientation: decoder.orientation().unwrap_or(Orientation::NoTransforms),
             is_animated,
@@ -89,7 +128,8 @@ fn header(kind: MediaKind, bytes: &[u8]) -> Result<Header, ImageError> {
     }
 }
 
-const fn is_turned(orientation: Orientation) -> bool {
+/// Whether the sides of a picture are exchanged when it is displayed.
+pub const fn is_turned(orientation: Orientation) -> bool {
     matches!(
         orientation,
         Orientation::Rotate90

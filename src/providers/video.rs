@@ -54,8 +54,8 @@ pub trait VideoProvider: Send + Sync {
     /// Polls a task once. An error means that the poll failed (and will be retried), not the task.
     async fn poll(&self, task: &str, call: &VideoCall) -> Result<VideoStatus, ProviderError>;
 
-    /// Whether a poll needs the inputs of its call, as the sandbox does, which makes the result then.
-    fn polls_with_inputs(&self) -> bool {
+    /// Whether the next poll needs the inputs of its call: the sandbox makes the result then.
+    fn poll_needs_inputs(&self, _task: &str) -> bool {
         false
     }
 

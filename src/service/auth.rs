@@ -92,7 +92,7 @@ impl Caller {
         if self.abilities.grant(ability) {
             Ok(())
         } else {
-            Err(ServiceError::MissingAbility(ability))
+            Err(ServiceError::MissingAbility(ability.as_str()))
         }
     }
 
@@ -102,7 +102,8 @@ impl Caller {
         if types.any(|ability| self.abilities.grant(ability)) {
             return self.require_active();
         }
-        self.require(Ability::GenerateImage)
+        self.require_active()?;
+        Err(ServiceError::MissingAbility("generate:*"))
     }
 
     /// Refuses a suspended account's caller.

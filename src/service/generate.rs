@@ -12,6 +12,8 @@ mod wait_queue;
 
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
+
 pub use attempts::IdempotentRequest;
 pub use estimate::Estimate;
 pub use hold_wait::HoldQueues;
@@ -23,7 +25,7 @@ use crate::{
         catalogue::{Model, ModelKind},
         credits::Credits,
         generation::{Generation, Status, Surface},
-        ids::GenerationId,
+        ids::{GenerationId, UploadId},
         pricing::Ceiling,
         request::GenerationRequest,
         share::ShareReached,
@@ -65,6 +67,8 @@ struct Prepared<'a> {
     unlimited: bool,
     /// Inputs that are not stored yet.
     inputs: Vec<FoundInput>,
+    /// Inputs that were stored, and until when.
+    kept: Option<(Vec<UploadId>, DateTime<Utc>)>,
     /// Lent to the task that places the hold.
     work: Arc<Work>,
 }
@@ -162,11 +166,29 @@ impl Service {
                 self.replan(caller, &mut plan, idempotent).await?;
             }
         }
+        let placed = self
+            .place_or_wait(caller, &mut plan, idempotent, attempt, wait)
+            .await;
+        if !matches!(&placed, Ok(Submitted::New(..) | Submitted::Queued(..))) {
+            self.discard_inputs(caller, &plan).await;
+        }
+        placed
+    }
+
+    /// Tries to place the hold as long as the request may wait for credits.
+    async fn place_or_wait<F: Fn() + Send>(
+        &self,
+        caller: &Caller,
+        plan: &mut Prepared<'_>,
+        idempotent: Option<&IdempotentRequest>,
+        attempt: Option<Arc<UndecidedAttempt>>,
+        mut wait: Option<HoldWait<'_, F>>,
+    ) -> Result<Submitted, ServiceError> {
         loop {
             if self.is_draining() {
                 return Err(ServiceError::ShuttingDown);
             }
-            let placing = self.place(caller, &mut plan, idempotent, attempt.clone());
+            let placing = self.place(caller, plan, idempotent, attempt.clone());
             let short = match placing.await {
                 Ok(Submitted::Queued(record, _)) => {
                     return Ok(Submitted::Queued(record, wait.and_then(|wait| wait.place)));
@@ -177,7 +199,7 @@ impl Service {
             let mut fits = false;
             if let Some(wait) = &mut wait {
                 while !fits && wait.may_try_again(&short).await? {
-                    fits = self.replan(caller, &mut plan, idempotent).await?;
+                    fits = self.replan(caller, plan, idempotent).await?;
                 }
             }
             if !fits {
@@ -276,6 +298,7 @@ impl Service {
             max_cost: plan.max_cost,
             unlimited: plan.unlimited,
             inputs: plan.inputs,
+            kept: None,
             work: Arc::new(Work {
                 new,
                 call: plan.call,

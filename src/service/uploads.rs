@@ -1,18 +1,18 @@
 //! Uploaded pictures: checked, stored once, listed and deleted.
 
 use bytes::Bytes;
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Service, ServiceError, auth::Caller};
 use crate::{
     domain::{
-        ids::{GenerationId, UploadId},
+        ids::UploadId,
         page::{Page, PageRequest},
         validate::{FieldCode, FieldError},
     },
     jobs::{KeepError, check_picture},
     media::{InvalidMedia, MediaInfo, MediaKind},
-    store::uploads::{UploadDeleted, UploadRecord, UploadTerm},
+    store::uploads::{UploadRecord, UploadTerm},
 };
 
 /// The name of a body that is a picture, in errors.
@@ -70,8 +70,12 @@ impl Service {
         keeping.await.map_err(|error| match error {
             KeepError::Store(error) => ServiceError::Store(error),
             KeepError::OverQuota(used) => {
+                let lasting = used.all - used.transient;
+                if lasting.saturating_add_unsigned(info.bytes) <= quota {
+                    return ServiceError::InputsStored { used, quota };
+                }
                 let message = format!(
-                    "does not fit: the account's uploads have {used} of {quota} bytes; delete \
+                    "does not fit: the account's uploads have {lasting} of {quota} bytes; delete \
                      some, or wait until they expire"
                 );
                 invalid(param, FieldCode::NotAllowed, message)
@@ -105,17 +109,29 @@ impl Service {
         Ok(store.uploads(caller.account_id, page, now).await?)
     }
 
-    /// Deletes an upload. Its file stays until the generations that were accepted with it no longer
-    /// need it.
+    /// Deletes an upload. Its file stays as long as a running generation may read it.
     pub async fn delete_upload(&self, caller: &Caller, id: UploadId) -> Result<(), ServiceError> {
         self.require_running()?;
         let (store, now) = (&self.0.store, self.0.clock.now());
-        let deleted = store.delete_upload(caller.account_id, id, now).await?;
-        match deleted {
-            UploadDeleted::NotFound => return Err(ServiceError::NotFound),
-            UploadDeleted::FileLater => {}
-            // The link to a file must not outlive this answer.
-            UploadDeleted::File(file) => self.0.runner.remove_files(GenerationId(file)).await,
+        if !store.hide_upload(caller.account_id, id, now).await? {
+            return Err(ServiceError::NotFound);
+        }
+        // The link to a file must not outlive this answer.
+        self.remove_unused(caller, &[id], None).await
+    }
+
+    /// Removes those uploads that neither their owner sees nor a running generation reads.
+    /// `kept_until`: only those that are not needed for longer.
+    pub(super) async fn remove_unused(
+        &self,
+        caller: &Caller,
+        ids: &[UploadId],
+        kept_until: Option<DateTime<Utc>>,
+    ) -> Result<(), ServiceError> {
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let removing = store.delete_unused_uploads(caller.account_id, ids, kept_until, now);
+        for file in removing.await? {
+            self.0.runner.remove_files(file).await;
         }
         Ok(())
     }
@@ -133,7 +149,9 @@ pub(super) async fn check(
     checked.map_err(|error| {
         let code = match error {
             InvalidMedia::TooLong(_) => FieldCode::TooLong,
-            InvalidMedia::Pixels { .. } => FieldCode::OutOfRange,
+            InvalidMedia::Pixels { .. } | InvalidMedia::Sides { .. } | InvalidMedia::TooLarge => {
+                FieldCode::OutOfRange
+            }
             _ => FieldCode::InvalidFormat,
         };
         invalid(param, code, format!("is no usable picture: {error}"))

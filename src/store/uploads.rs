@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{Store, StoreError, exactly_one};
 use crate::domain::{
-    ids::{AccountId, UploadId},
+    ids::{AccountId, GenerationId, UploadId},
     page::{Cursor, Page, PageRequest},
 };
 
@@ -46,25 +46,22 @@ pub struct UploadFile {
     pub bytes: i64,
 }
 
+/// The bytes that an account has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UploadBytes {
+    pub all: i64,
+    /// Those that only accepted generations need, for some minutes more.
+    pub transient: i64,
+}
+
 #[derive(Debug, PartialEq, Eq)]
 pub enum UploadStored {
     /// The row, which names the file just written or that of an earlier upload.
     Stored(UploadRecord),
-    /// The account would have more bytes than it may. Holds the bytes that it has.
-    OverQuota(i64),
+    /// The account would have more bytes than it may.
+    OverQuota(UploadBytes),
     /// The file was not recorded soon enough and has been removed, or its account was deleted.
     TooLate,
-}
-
-/// How a deletion ended.
-#[derive(Debug, PartialEq, Eq)]
-pub enum UploadDeleted {
-    /// There is no such upload.
-    NotFound,
-    /// A generation may still read the file, which the purge removes later.
-    FileLater,
-    /// The file is to be removed now.
-    File(Uuid),
 }
 
 impl Store {
@@ -102,13 +99,14 @@ impl Store {
             UploadRecord,
             r#"update uploads set expires_at = greatest(expires_at, $3),
                                   kept_until = greatest(kept_until, $4)
-               where account_id = $1 and id = $2
+               where account_id = $1 and id = $2 and greatest(expires_at, kept_until) > $5
                returning id as "id: _", file_id, content_type, bytes, width, height, sha256,
                          created_at, expires_at"#,
             account.0,
             new.id.0,
             term.expires_at,
             term.kept_until,
+            new.created_at,
         )
         .fetch_optional(&mut tx)
         .await?;
@@ -116,17 +114,32 @@ impl Store {
             tx.commit().await?;
             return Ok(UploadStored::Stored(before));
         }
-        let used = sqlx::query_scalar!(
-            r#"select coalesce(sum(bytes), 0)::bigint as "used!" from uploads
-               where account_id = $1 and greatest(expires_at, kept_until) > $2"#,
+        let used = sqlx::query_as!(
+            UploadBytes,
+            r#"select coalesce(sum(bytes), 0)::bigint as "all!",
+                      coalesce(sum(bytes) filter (where expires_at <= $2), 0)::bigint
+                          as "transient!"
+               from uploads where account_id = $1 and greatest(expires_at, kept_until) > $2"#,
             account.0,
             new.created_at,
         )
         .fetch_one(&mut tx)
         .await?;
-        if used.saturating_add(new.bytes) > quota {
+        if used.all.saturating_add(new.bytes) > quota {
             return Ok(UploadStored::OverQuota(used));
         }
+        // The same bytes that nobody needs any more, but for the purge.
+        sqlx::query!(
+            "with gone as (
+                 delete from uploads where account_id = $1 and id = $2 returning file_id
+             )
+             insert into media_trash (generation_id, created_at) select file_id, $3 from gone",
+            account.0,
+            new.id.0,
+            new.created_at,
+        )
+        .execute(&mut tx)
+        .await?;
         let stored = sqlx::query_as!(
             UploadRecord,
             r#"with file as (
@@ -156,7 +169,8 @@ impl Store {
         Ok(stored.map_or(UploadStored::TooLate, UploadStored::Stored))
     }
 
-    /// Lets an upload last longer, if there is one. `visible`: only if its owner still sees it.
+    /// Lets an upload last longer, if there is one that is still needed. `visible`: only if its
+    /// owner still sees it.
     pub async fn extend_upload(
         &self,
         account: AccountId,
@@ -169,7 +183,8 @@ impl Store {
             UploadRecord,
             r#"update uploads set expires_at = greatest(expires_at, $3),
                                   kept_until = greatest(kept_until, $4)
-               where account_id = $1 and id = $2 and (not $5 or expires_at > $6)
+               where account_id = $1 and id = $2 and greatest(expires_at, kept_until) > $6
+                 and (not $5 or expires_at > $6)
                returning id as "id: _", file_id, content_type, bytes, width, height, sha256,
                          created_at, expires_at"#,
             account.0,
@@ -233,41 +248,58 @@ impl Store {
         ))
     }
 
-    /// Deletes an upload for its owner.
-    pub async fn delete_upload(
+    /// Hides an upload from its owner; `false` if there is none. No use that began before makes it
+    /// visible again.
+    pub async fn hide_upload(
         &self,
         account: AccountId,
         id: UploadId,
         now: DateTime<Utc>,
-    ) -> Result<UploadDeleted, StoreError> {
-        let mut tx = self.requests.named("delete an upload").begin().await?;
+    ) -> Result<bool, StoreError> {
         let hidden = sqlx::query!(
-            "update uploads set expires_at = $3
+            "update uploads set expires_at = 'epoch'
              where account_id = $1 and id = $2 and expires_at > $3",
             account.0,
             id.0,
             now,
         )
-        .execute(&mut tx)
+        .execute(self.requests.named("hide an upload"))
         .await?;
-        if hidden.rows_affected() == 0 {
-            return Ok(UploadDeleted::NotFound);
-        }
-        let file = sqlx::query_scalar!(
+        Ok(hidden.rows_affected() > 0)
+    }
+
+    /// Deletes those of an account's uploads that neither their owner sees nor a running generation
+    /// reads. `kept_until`: only those that are not needed for longer. Returns their files, which
+    /// are to be removed.
+    pub async fn delete_unused_uploads(
+        &self,
+        account: AccountId,
+        ids: &[UploadId],
+        kept_until: Option<DateTime<Utc>>,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<GenerationId>, StoreError> {
+        let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let files = sqlx::query_scalar!(
             r#"with gone as (
-                   delete from uploads where account_id = $1 and id = $2 and kept_until <= $3
+                   delete from uploads u
+                   where account_id = $1 and id = any($2) and expires_at <= $4
+                     and ($3::timestamptz is null or kept_until <= $3)
+                     and not exists (
+                         select from running_generations r
+                         where r.account_id = $1
+                           and strpos((r.parameters -> 'inputs')::text, u.file_id::text) > 0)
                    returning file_id
                )
-               insert into media_trash (generation_id, created_at) select file_id, $3 from gone
-               returning generation_id"#,
+               insert into media_trash (generation_id, created_at) select file_id, $4 from gone
+               returning generation_id as "id: GenerationId""#,
             account.0,
-            id.0,
+            &ids,
+            kept_until,
             now,
         )
-        .fetch_optional(&mut tx)
+        .fetch_all(self.requests.named("delete unused uploads"))
         .await?;
-        tx.commit().await?;
-        Ok(file.map_or(UploadDeleted::FileLater, UploadDeleted::File))
+        Ok(files)
     }
 
     /// Deletes up to `batch` uploads that are no longer needed. Their files follow.

@@ -363,7 +363,6 @@ async fn a_key_of_one_ability_gets_what_needs_it(_: PgPoolOptions, options: PgCo
             let needed = match operation.ability() {
                 "of the type" => "generate:text",
                 "generate:*" if ability.starts_with("generate:") => ability,
-                "generate:*" => "generate:image",
                 other => other,
             };
             let at = format!("{} {} with {ability}", operation.method, operation.path);

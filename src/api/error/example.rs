@@ -97,7 +97,10 @@ impl ApiError {
             }
             Code::CreditsOnHold => short(ShortOf::Holds, named),
             Code::MissingAbility if ability == Some("admin") => ServiceError::AdminRequired,
-            Code::MissingAbility => ServiceError::MissingAbility(named),
+            Code::MissingAbility => ServiceError::MissingAbility(match ability {
+                Some("generate:*") => "generate:*",
+                _ => named.as_str(),
+            }),
             Code::SessionRequired => ServiceError::SessionRequired,
             Code::AccountSuspended => ServiceError::Suspended,
             Code::NotFound => ServiceError::NotFound,

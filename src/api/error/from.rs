@@ -85,6 +85,14 @@ impl From<ServiceError> for ApiError {
                 let message = format!("the account has {most} {running}, its limit");
                 Self::busy(Code::TooManyRequests, message)
             }
+            ServiceError::InputsStored { used, quota } => {
+                let message = format!(
+                    "the account has {} of {quota} bytes of uploads; {} are of inputs within \
+                     requests and are removed within minutes",
+                    used.all, used.transient
+                );
+                Self::busy(Code::TooManyRequests, message).retry_after(60)
+            }
             ServiceError::CreditsShort(short) => Self::short(&short),
             ServiceError::AlreadyFinished => {
                 Self::new(Code::AlreadyFinished, "the generation is finished")

@@ -85,7 +85,7 @@ pub async fn create(
     body: JsonBody<MessagesRequest>,
 ) -> Result<Response, ApiError> {
     let own = own_headers(&headers);
-    let (key, body) = idempotent(&auth, headers, MESSAGES, body).await?;
+    let (key, body) = idempotent(&auth, &headers, MESSAGES, body).await?;
     let reading = body.apart(|body| dialogue(body, own, |MessagesRequest(dialogue)| dialogue));
     let dialogue = reading.await?;
     let call = SdkRequest {

@@ -21,6 +21,7 @@ use crate::{
         context::{RequestId, RequestPermit, Sdk},
         error::ApiError,
         extract::{Authorized, GenerateImage},
+        multipart,
         record::mark_replay,
     },
     domain::{
@@ -49,7 +50,7 @@ pub async fn images(
     request_id: RequestId,
     body: JsonBody<ImagesRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, body) = idempotent(&auth, headers, IMAGES, body).await?;
+    let (key, body) = idempotent(&auth, &headers, IMAGES, body).await?;
     let request = body.read()?;
     let call = SdkRequest {
         sdk: Sdk::OpenAi,
@@ -80,8 +81,14 @@ pub async fn edits(
     request_id: RequestId,
     body: JsonBody<EditsRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, body) = idempotent(&auth, headers, EDITS, body).await?;
-    let EditsRequest(request) = body.apart(JsonBody::read).await?;
+    let (key, body) = idempotent(&auth, &headers, EDITS, body).await?;
+    let is_form = body.is_form();
+    let EditsRequest(mut request) = body.apart(JsonBody::read).await?;
+    if is_form {
+        for input in &mut request.request.inputs {
+            input.sdk_field = input.sdk_field.as_deref().map(multipart::field);
+        }
+    }
     let call = SdkRequest {
         sdk: Sdk::OpenAi,
         state,
@@ -89,7 +96,11 @@ pub async fn edits(
         permit,
         request_id,
         key,
-        names: &[],
+        names: if is_form {
+            &[("inputs", "image")]
+        } else {
+            &[("inputs", "images")]
+        },
     };
     answered(call, request).await
 }

@@ -73,7 +73,7 @@ pub async fn chat(
     request_id: RequestId,
     body: JsonBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, mut body) = idempotent(&auth, headers, CHAT, body).await?;
+    let (key, mut body) = idempotent(&auth, &headers, CHAT, body).await?;
     let (request, names) = match is_mixed(body.members_mut()) {
         None => (body.apart(read).await?, None),
         Some(include_usage) => {

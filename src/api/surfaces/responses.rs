@@ -46,7 +46,7 @@ pub async fn respond(
     request_id: RequestId,
     body: JsonBody<ResponsesRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, body) = idempotent(&auth, headers, RESPONSES, body).await?;
+    let (key, body) = idempotent(&auth, &headers, RESPONSES, body).await?;
     let body = resolve(&state, &mut auth.caller, body).await?;
     let ResponsesRequest { dialogue, echo } = body.apart(read).await?;
     let call = SdkRequest {

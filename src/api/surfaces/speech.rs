@@ -41,7 +41,7 @@ pub async fn speech(
     request_id: RequestId,
     body: JsonBody<SpokenRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, body) = idempotent(&auth, headers, SPEECH, body).await?;
+    let (key, body) = idempotent(&auth, &headers, SPEECH, body).await?;
     let SpokenRequest(request) = body.read()?;
     let call = SdkRequest {
         sdk: Sdk::OpenAi,

@@ -3,30 +3,26 @@
 //! A field `input` of the form is a role and what the picture is: `source upl_...` or
 //! `source UUID/0`.
 
-use axum::{
-    body::Bytes,
-    extract::{FromRequest, Request},
-    response::{IntoResponse as _, Response},
-};
-use futures_util::stream;
-use http::header;
+use std::time::Duration;
+
+use axum::{body::Bytes, extract::Request};
+use http::{StatusCode, header};
 use maud::{Markup, html};
-use multer::Multipart;
+use multer::{Constraints, Multipart, SizeLimit};
 use serde_json::{Value, json};
 
 use crate::{
     console::{
-        Console,
         form::Form,
-        guard,
         parts::{list, option, text},
         problem::Problem,
+        session::Session,
     },
     domain::request::InputRole,
 };
 
 /// The largest form with a picture.
-const MAX_BYTES: usize = 21 << 20;
+const MAX_BYTES: u64 = 21 << 20;
 
 /// The roles that a model takes.
 fn roles(model: &Value) -> impl Iterator<Item = &'static str> {
@@ -118,6 +114,9 @@ pub fn uses(record: &Value) -> Markup {
     }
 }
 
+/// Maximum time until a form with a picture has arrived: [`MAX_BYTES`] at 64 KiB a second.
+const IN_TIME: Duration = Duration::from_secs(30 + 21 * 16);
+
 /// A form with a picture.
 pub struct PictureForm {
     pub form: Form,
@@ -125,34 +124,47 @@ pub struct PictureForm {
     pub media_type: String,
 }
 
-impl FromRequest<Console> for PictureForm {
-    type Rejection = Response;
+impl PictureForm {
+    /// Reads a form of a session, with one of its permits.
+    pub async fn read(request: Request, session: &Session) -> Result<Self, Problem> {
+        let _permit = session.add_picture()?;
+        let reading = tokio::time::timeout(IN_TIME, Self::read_fields(request));
+        reading.await.unwrap_or_else(|_elapsed| {
+            let message = "the form did not arrive in time";
+            let status = StatusCode::REQUEST_TIMEOUT;
+            Err(Problem::new(status, "request_timeout", message))
+        })
+    }
 
-    async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
+    async fn read_fields(request: Request) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        guard::check_origin(&parts.method, &parts.headers, console)
-            .map_err(axum::response::IntoResponse::into_response)?;
-        let refused = |message: &str| Problem::bad_form(message).into_response();
         let content_type = parts.headers.get(header::CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok());
         let boundary = multer::parse_boundary(content_type.unwrap_or_default());
-        let boundary = boundary.map_err(|_| refused("send the form as multipart/form-data"))?;
-        let bytes = axum::body::to_bytes(body, MAX_BYTES).await;
-        let bytes = bytes.map_err(|_| refused("the form is too large, or ended too early"))?;
-        let body = stream::once(async { Ok::<_, std::convert::Infallible>(bytes) });
-        let mut fields = Multipart::new(body, boundary);
+        let boundary =
+            boundary.map_err(|_| Problem::bad_form("send the form as multipart/form-data"))?;
+        let limit = SizeLimit::new().whole_stream(MAX_BYTES);
+        let constraints = Constraints::new().size_limit(limit);
+        let mut fields =
+            Multipart::with_constraints(body.into_data_stream(), boundary, constraints);
         let mut read = Self {
             form: Form::default(),
             picture: Bytes::new(),
             media_type: String::new(),
         };
-        while let Ok(Some(field)) = fields.next_field().await {
+        let cut = |_| {
+            let message = "the form is too large, or ended too early";
+            let status = StatusCode::PAYLOAD_TOO_LARGE;
+            Problem::new(status, "payload_too_large", message)
+        };
+        while let Some(field) = fields.next_field().await.map_err(cut)? {
             let name = field.name().unwrap_or_default().to_owned();
             if name == "picture" {
                 let media_type = field.content_type().map(ToString::to_string);
                 read.media_type = media_type.unwrap_or_default();
-                read.picture = field.bytes().await.unwrap_or_default();
-            } else if let Ok(value) = field.text().await {
+                read.picture = field.bytes().await.map_err(cut)?;
+            } else {
+                let value = field.text().await.map_err(cut)?;
                 read.form.push(&name, &value);
             }
         }

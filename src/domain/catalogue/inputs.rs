@@ -7,12 +7,18 @@ use utoipa::ToSchema;
 
 use super::{Catalogue, Model, ModelKind};
 use crate::domain::{
-    request::{GenerationRequest, InputRequest, InputRole, MAX_INPUT_BYTES, MAX_INPUTS},
+    request::{
+        GenerationRequest, InputRequest, InputRole, MAX_ALL_INPUT_BYTES, MAX_DURATION,
+        MAX_INPUT_BYTES, MAX_INPUT_PIXELS, MAX_INPUTS,
+    },
     settings::range::Bounded,
     validate::{FieldCode, FieldError},
 };
 
 type Count = Bounded<u32, 1, MAX_INPUTS>;
+const MAX_ALL: usize = MAX_ALL_INPUT_BYTES as usize;
+const MAX_PIXELS: usize = MAX_INPUT_PIXELS as usize;
+const MAX_SECONDS: usize = MAX_DURATION as usize;
 
 /// The pictures that a model takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -25,6 +31,12 @@ pub struct InputLimits {
     pub required: Option<InputRole>,
     /// Maximum bytes of one.
     pub max_bytes: usize,
+    /// Maximum bytes of all together.
+    pub max_total_bytes: u64,
+    /// Maximum pixels of one.
+    pub max_pixels: u64,
+    /// Maximum duration of a video with a last frame, where it is less than that of others.
+    pub max_seconds_to_last_frame: Option<u32>,
     /// Whether the result has the shape of the source, which must be that of `parameters.size`.
     pub keeps_shape: bool,
 }
@@ -39,6 +51,9 @@ struct RawInputs {
     last_frame: Option<Count>,
     required: Option<InputRole>,
     max_bytes: Option<Bounded<usize, 1, MAX_INPUT_BYTES>>,
+    max_total_bytes: Option<Bounded<u64, 1, MAX_ALL>>,
+    max_pixels: Option<Bounded<u64, 1, MAX_PIXELS>>,
+    max_seconds_to_last_frame: Option<Bounded<u32, 1, MAX_SECONDS>>,
     #[serde(default)]
     keeps_shape: bool,
 }
@@ -57,6 +72,9 @@ impl From<RawInputs> for InputLimits {
             roles: roles.collect(),
             required: raw.required,
             max_bytes: raw.max_bytes.map_or(MAX_INPUT_BYTES, |n| *n),
+            max_total_bytes: raw.max_total_bytes.map_or(MAX_ALL_INPUT_BYTES, |n| *n),
+            max_pixels: raw.max_pixels.map_or(MAX_INPUT_PIXELS, |n| *n),
+            max_seconds_to_last_frame: raw.max_seconds_to_last_frame.map(|n| *n),
             keeps_shape: raw.keeps_shape,
         }
     }
@@ -89,7 +107,8 @@ impl Catalogue {
             errors.push(FieldError::new("inputs", FieldCode::Required, message));
         }
         let mut seen: BTreeMap<InputRole, u32> = BTreeMap::new();
-        for (at, InputRequest { role, .. }) in inputs.iter().enumerate() {
+        for (at, input) in inputs.iter().enumerate() {
+            let InputRequest { role, .. } = input;
             let number = *seen.entry(*role).and_modify(|n| *n += 1).or_insert(1);
             let allowed = model.inputs().and_then(|limits| limits.roles.get(role));
             let message = match allowed {
@@ -106,9 +125,10 @@ impl Catalogue {
                     None => continue,
                 },
             };
-            let param = format!("inputs[{at}].role");
+            let param = input.param(at, "role");
             errors.push(FieldError::new(param, FieldCode::NotSupported, message));
         }
+        errors.extend(frames_violation(model, request));
         errors
     }
 
@@ -126,6 +146,22 @@ impl Catalogue {
         }
         format!("use {}", names.join(", "))
     }
+}
+
+/// Refuses a video that is too long for its last frame.
+fn frames_violation(model: &Model, request: &GenerationRequest) -> Option<FieldError> {
+    let (ModelKind::Video(video), GenerationRequest::Video(request)) = (&model.kind, request)
+    else {
+        return None;
+    };
+    let most = model.inputs()?.max_seconds_to_last_frame?;
+    let seconds = request.duration.unwrap_or(video.limits.default_duration);
+    let mut roles = request.inputs.iter().map(|input| input.role);
+    let has_last = roles.any(|role| role == InputRole::LastFrame);
+    (has_last && seconds > most).then(|| {
+        let message = format!("must be at most {most} with a last_frame for this model");
+        FieldError::new("parameters.duration", FieldCode::NotSupported, message)
+    })
 }
 
 /// Why a role is not taken together with another, or without one.

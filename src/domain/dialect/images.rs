@@ -107,18 +107,21 @@ impl Input for EditsRequest {
         let about = "Where the first picture is edited: a PNG of its size, transparent there.";
         let mask = fields.object("mask", about, ("EditMask", "A mask."), |mask| {
             mask.unsupported(&["file_id"]);
-            mask.optional("image_url", "A data URL in base64.", DATA_URL)
+            mask.required("image_url", "A data URL in base64.", DATA_URL)
         });
         let mut request = ImagesRequest::read(fields)?;
         let roles = [InputRole::Source]
             .into_iter()
             .chain(repeat(InputRole::Reference));
-        let inputs = roles.zip(images?);
-        let inputs = inputs.chain(mask.map(|mask| (InputRole::Mask, mask)));
+        let images = images?.into_iter().enumerate();
+        let images = images.map(|(at, bytes)| (format!("images[{at}].image_url"), bytes));
+        let mask = mask.map(|mask| (InputRole::Mask, ("mask.image_url".to_owned(), mask)));
+        let inputs = roles.zip(images).chain(mask);
         request.request.inputs = inputs
-            .map(|(role, bytes)| InputRequest {
+            .map(|(role, (field, bytes))| InputRequest {
                 role,
                 from: InputFrom::Data(bytes),
+                sdk_field: Some(field),
             })
             .collect();
         Some(Self(request))

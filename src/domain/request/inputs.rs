@@ -14,6 +14,8 @@ use crate::domain::{
 pub const MAX_INPUTS: usize = 16;
 /// Bytes of one input.
 pub const MAX_INPUT_BYTES: usize = 20 << 20;
+/// Pixels of one input.
+pub const MAX_INPUT_PIXELS: u64 = 40_000_000;
 /// Bytes of the inputs of one request together.
 pub const MAX_ALL_INPUT_BYTES: u64 = 40 << 20;
 /// Files of a generation.
@@ -39,6 +41,16 @@ named_enum!(
 pub struct InputRequest {
     pub role: InputRole,
     pub from: InputFrom,
+    /// The field of an SDK's request that it came in, for errors.
+    pub sdk_field: Option<String>,
+}
+
+impl InputRequest {
+    /// The name of a field of input number `at`, for errors.
+    pub fn param(&self, at: usize, field: &str) -> String {
+        let own = || format!("inputs[{at}].{field}");
+        self.sdk_field.clone().unwrap_or_else(own)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,6 +153,7 @@ fn read_input(input: &Fields<'_>) -> Option<InputRequest> {
         })
     });
     Some(InputRequest {
+        sdk_field: None,
         role: role?,
         from: from.or_else(|| data.map(InputFrom::Data))?,
     })

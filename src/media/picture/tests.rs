@@ -69,11 +69,57 @@ fn an_animation_is_refused() {
     // After the header.
     let png = [&still[..33], &[0, 0, 0, 8], &control, &sum, &still[33..]].concat();
     assert_eq!(size(&png), Err(InvalidMedia::Animated));
-    let webp = b"RIFF\x2c\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\0\0\0\0\0\0ANIM\x06\0\0\0\0\0\0\0\0\0ANMF\0\0\0\0";
-    assert!(matches!(
-        size(webp),
-        Err(InvalidMedia::Animated | InvalidMedia::Damaged(_) | InvalidMedia::Cut)
-    ));
+    // The animation bit of an extended header; the frame is the still picture's.
+    let still = encoded(ImageFormat::WebP, 30, 20);
+    let chunk = |name: &[u8; 4], body: &[u8]| {
+        let length = u32::try_from(body.len()).unwrap().to_le_bytes();
+        [&name[..], &length, body].concat()
+    };
+    let sides = [29, 0, 0, 19, 0, 0];
+    let frame = [&[0; 6][..], &sides, &[100, 0, 0, 0], &still[12..]].concat();
+    let chunks = [
+        chunk(b"VP8X", &[&[2, 0, 0, 0][..], &sides].concat()),
+        chunk(b"ANIM", &[0; 6]),
+        chunk(b"ANMF", &frame),
+    ]
+    .concat();
+    let webp = chunk(b"RIFF", &[&b"WEBP"[..], &chunks].concat());
+    assert_eq!(size(&webp), Err(InvalidMedia::Animated));
+}
+
+#[test]
+fn a_strip_or_a_deep_picture_that_nobody_can_scale_is_refused() {
+    for (width, height) in [(20_000, 1_500), (1_500, 20_000), (210, 10), (10, 210)] {
+        let bytes = encoded(ImageFormat::Png, width, height);
+        assert_eq!(size(&bytes), Err(InvalidMedia::Sides { width, height }));
+    }
+    assert_eq!(size(&encoded(ImageFormat::Png, 200, 10)), Ok((200, 10)));
+    // 16 bits of four channels.
+    let mut deep = encoded(ImageFormat::Png, 30, 20);
+    deep[16..20].copy_from_slice(&6_000_u32.to_be_bytes());
+    deep[20..24].copy_from_slice(&6_000_u32.to_be_bytes());
+    deep[24..26].copy_from_slice(&[16, 6]);
+    let sum = crc32fast::hash(&deep[12..29]).to_be_bytes();
+    deep[29..33].copy_from_slice(&sum);
+    assert_eq!(size(&deep), Err(InvalidMedia::TooLarge));
+}
+
+#[test]
+fn transparency_and_rotation_are_read_from_the_header() {
+    let clear = image::RgbaImage::new(4, 4);
+    let mut bytes = Cursor::new(Vec::new());
+    clear.write_to(&mut bytes, ImageFormat::Png).unwrap();
+    let clear = picture_traits(MediaKind::Png, bytes.get_ref()).unwrap();
+    assert!(clear.has_alpha && !clear.is_rotated);
+    let mut jpeg = Vec::new();
+    let mut encoder = JpegEncoder::new(&mut jpeg);
+    encoder.set_exif_metadata(exif(3)).unwrap();
+    let pixels = RgbImage::new(4, 4);
+    encoder
+        .write_image(&pixels, 4, 4, ExtendedColorType::Rgb8)
+        .unwrap();
+    let turned = picture_traits(MediaKind::Jpeg, &jpeg).unwrap();
+    assert!(!turned.has_alpha && turned.is_rotated);
 }
 
 #[test]

@@ -133,7 +133,8 @@ fn body(call: &ImageCall, settings: &OpenAiImageModel) -> Value {
     serde_json::to_value(body).unwrap_or_default()
 }
 
-/// As the package sends it: `image[]` for each picture, of which the mask is for the first.
+/// As the package sends it: `image`, or `image[]` for each of several pictures, of which the mask is
+/// for the first.
 /// `moderation` is no field of edits.
 fn form(call: &ImageCall, settings: &OpenAiImageModel) -> Form {
     let quality = match call.quality {
@@ -148,10 +149,17 @@ fn form(call: &ImageCall, settings: &OpenAiImageModel) -> Form {
         .with("quality", quality)
         .with_some("output_format", settings.output_format.as_deref())
         .with_some("input_fidelity", settings.input_fidelity.as_deref());
-    for role in [InputRole::Source, InputRole::Reference] {
-        for picture in of_role(&call.inputs, role) {
-            form = form.with_file("image[]", picture);
-        }
+    let sources = of_role(&call.inputs, InputRole::Source);
+    let pictures: Vec<_> = sources
+        .chain(of_role(&call.inputs, InputRole::Reference))
+        .collect();
+    let name = if pictures.len() == 1 {
+        "image"
+    } else {
+        "image[]"
+    };
+    for picture in pictures {
+        form = form.with_file(name, picture);
     }
     for mask in of_role(&call.inputs, InputRole::Mask) {
         form = form.with_file("mask", mask);

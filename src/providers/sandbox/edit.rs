@@ -8,121 +8,119 @@ use std::{
 };
 
 use image::{
-    DynamicImage, ImageDecoder as _, ImageError, ImageReader, Limits, RgbImage, imageops,
-    imageops::FilterType, metadata::Orientation,
+    DynamicImage, ImageDecoder as _, ImageError, ImageReader, Limits, RgbImage, RgbaImage,
+    imageops, metadata::Orientation,
 };
 
 use crate::{
     domain::request::InputRole,
+    media::{MAX_DECODED_BYTES, is_turned},
     providers::{InputPicture, ProviderError, picture::of_role},
 };
 
-/// Memory for decoding: 40 million pixels of RGBA, and some more.
-const MAX_MEMORY: u64 = 192 << 20;
-/// Locked while a picture is decoded, because each may take that much.
+/// Locked while a picture is decoded, because each may take [`MAX_DECODED_BYTES`].
 static DECODING: Mutex<()> = Mutex::new(());
 /// Parts of the short side: the frame around a source, and the side of a reference.
 const FRAME: u32 = 16;
 const REFERENCE: u32 = 5;
 
-/// The picture of a call whose prompt alone gives `drawn`.
-pub(super) fn edited(inputs: &[InputPicture], mut drawn: RgbImage) -> Result<RgbImage, ImageError> {
-    let (width, height) = drawn.dimensions();
-    let short = width.min(height);
-    if let Some(source) = of_role(inputs, InputRole::Source).next() {
-        let source = filling(source, (width, height))?.into_rgb8();
-        let mask = of_role(inputs, InputRole::Mask).next();
-        let mask = mask.map(|mask| stretched(mask, (width, height)));
-        let mask = mask.transpose()?.map(DynamicImage::into_rgba8);
-        let inner = |x: u32, y: u32| {
-            let edge = short / FRAME;
-            x.min(width - 1 - x).min(y).min(height - 1 - y) >= edge
-        };
-        for (x, y, pixel) in drawn.enumerate_pixels_mut() {
-            let keeps = match &mask {
-                Some(mask) => mask.get_pixel(x, y).0[3] > 127,
-                None => inner(x, y),
-            };
-            if keeps {
-                *pixel = *source.get_pixel(x, y);
-            }
-        }
-    }
-    add_small(inputs, &mut drawn)?;
-    Ok(drawn)
+/// The inputs of a call, decoded once and scaled to its size.
+pub(super) struct Pictures {
+    /// The source of an image, or the first frame of a video.
+    base: Option<RgbImage>,
+    mask: Option<RgbaImage>,
+    /// References and the last frame.
+    small: Vec<RgbImage>,
 }
 
-/// What a video begins with: its first frame, or else `drawn`, with the other inputs as small
-/// pictures.
-pub(super) fn opening(inputs: &[InputPicture], drawn: RgbImage) -> Result<RgbImage, ImageError> {
-    let mut opening = match of_role(inputs, InputRole::FirstFrame).next() {
-        Some(first) => filling(first, drawn.dimensions())?.into_rgb8(),
-        None => drawn,
-    };
-    add_small(inputs, &mut opening)?;
-    Ok(opening)
+impl Pictures {
+    pub(super) fn read(inputs: &[InputPicture], size: (u32, u32)) -> Result<Self, ImageError> {
+        let rgb = |image: RgbaImage| DynamicImage::from(image).into_rgb8();
+        let first = |role| of_role(inputs, role).next();
+        let base = first(InputRole::Source).or_else(|| first(InputRole::FirstFrame));
+        let side = (size.0.min(size.1) / REFERENCE).max(1);
+        let references = of_role(inputs, InputRole::Reference);
+        let small = references.chain(of_role(inputs, InputRole::LastFrame));
+        Ok(Self {
+            base: base.map(|base| cover(base, size)).transpose()?.map(rgb),
+            mask: first(InputRole::Mask)
+                .map(|mask| cover(mask, size))
+                .transpose()?,
+            small: small
+                .map(|other| cover(other, (side, side)).map(rgb))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The picture of a call whose prompt alone gives `drawn`.
+    pub(super) fn edit(&self, mut drawn: RgbImage) -> RgbImage {
+        let (width, height) = drawn.dimensions();
+        let edge = width.min(height) / FRAME;
+        if let Some(source) = &self.base {
+            let inner = |x: u32, y: u32| x.min(width - 1 - x).min(y).min(height - 1 - y) >= edge;
+            for (x, y, pixel) in drawn.enumerate_pixels_mut() {
+                let keeps = match &self.mask {
+                    Some(mask) => mask.get_pixel(x, y).0[3] > 127,
+                    None => inner(x, y),
+                };
+                if keeps {
+                    *pixel = *source.get_pixel(x, y);
+                }
+            }
+        }
+        self.with_small(drawn)
+    }
+
+    /// What a video begins with: its first frame, or else `drawn`.
+    pub(super) fn open(mut self, drawn: RgbImage) -> RgbImage {
+        let opening = self.base.take().unwrap_or(drawn);
+        self.with_small(opening)
+    }
+
+    /// Adds references and the last frame at the lower edge.
+    fn with_small(&self, mut picture: RgbImage) -> RgbImage {
+        for (at, small) in (0..).zip(&self.small) {
+            let side = i64::from(small.width());
+            let top = i64::from(picture.height()) - side;
+            imageops::replace(&mut picture, small, side * at, top);
+        }
+        picture
+    }
 }
 
 pub(super) fn undecodable(_: ImageError) -> ProviderError {
     ProviderError::rejected("an input cannot be decoded")
 }
 
-/// Adds references and the last frame at the lower edge.
-fn add_small(inputs: &[InputPicture], picture: &mut RgbImage) -> Result<(), ImageError> {
-    let side = (picture.width().min(picture.height()) / REFERENCE).max(1);
-    let references = of_role(inputs, InputRole::Reference);
-    let others = references.chain(of_role(inputs, InputRole::LastFrame));
-    for (at, other) in (0..).zip(others) {
-        let small = filling(other, (side, side))?.into_rgb8();
-        let (left, top) = (i64::from(side) * at, i64::from(picture.height() - side));
-        imageops::replace(picture, &small, left, top);
-    }
-    Ok(())
-}
-
-/// Scales a picture so that it fills `size`, and cuts it to that.
-fn filling(picture: &InputPicture, size: (u32, u32)) -> Result<DynamicImage, ImageError> {
-    let fill = |image: &DynamicImage, width, height| {
-        image.resize_to_fill(width, height, FilterType::Triangle)
-    };
-    scaled(picture, size, fill)
-}
-
-fn stretched(picture: &InputPicture, size: (u32, u32)) -> Result<DynamicImage, ImageError> {
-    let stretch = |image: &DynamicImage, width, height| {
-        image.resize_exact(width, height, FilterType::Nearest)
-    };
-    scaled(picture, size, stretch)
-}
-
-/// Decodes a picture, scales it, and turns it upright.
-fn scaled(
-    picture: &InputPicture,
-    (width, height): (u32, u32),
-    scale: impl Fn(&DynamicImage, u32, u32) -> DynamicImage,
-) -> Result<DynamicImage, ImageError> {
+/// Decodes a picture, cuts it to the shape of `size`, scales it and turns it upright. It is cut
+/// first, since a long and narrow picture would be huge once its short side is scaled.
+fn cover(picture: &InputPicture, (width, height): (u32, u32)) -> Result<RgbaImage, ImageError> {
     let _decoding = DECODING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut limits = Limits::no_limits();
-    limits.max_alloc = Some(MAX_MEMORY);
+    limits.max_alloc = Some(MAX_DECODED_BYTES);
     let mut reader = ImageReader::new(Cursor::new(&picture.bytes)).with_guessed_format()?;
     reader.limits(limits);
     let mut decoder = reader.into_decoder()?;
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    let is_turned = matches!(
-        orientation,
-        Orientation::Rotate90
-            | Orientation::Rotate270
-            | Orientation::Rotate90FlipH
-            | Orientation::Rotate270FlipH
-    );
     let image = DynamicImage::from_decoder(decoder)?;
-    let mut scaled = if is_turned {
-        scale(&image, height, width)
+    let (width, height) = if is_turned(orientation) {
+        (height, width)
     } else {
-        scale(&image, width, height)
+        (width, height)
     };
+    let (full_width, full_height) = (image.width(), image.height());
+    // At most a side of the picture.
+    let part = |side: u32, of: u32, by: u32| {
+        let part = u64::from(side) * u64::from(of) / u64::from(by);
+        u32::try_from(part).unwrap_or(u32::MAX).max(1)
+    };
+    let cut_width = part(full_height, width, height).min(full_width);
+    let cut_height = part(full_width, height, width).min(full_height);
+    let (left, top) = ((full_width - cut_width) / 2, (full_height - cut_height) / 2);
+    let cut = imageops::crop_imm(&image, left, top, cut_width, cut_height);
+    let mut scaled = DynamicImage::from(imageops::thumbnail(&*cut, width, height));
     scaled.apply_orientation(orientation);
-    Ok(scaled)
+    Ok(scaled.into_rgba8())
 }
 
 #[cfg(test)]
@@ -135,6 +133,10 @@ mod tests {
     use super::*;
 
     const DRAWN: Rgb<u8> = Rgb([9, 9, 9]);
+
+    fn edited(inputs: &[InputPicture], drawn: RgbImage) -> Result<RgbImage, ImageError> {
+        Ok(Pictures::read(inputs, drawn.dimensions())?.edit(drawn))
+    }
 
     fn picture(role: InputRole, image: &DynamicImage) -> InputPicture {
         let mut png = Cursor::new(Vec::new());
@@ -192,6 +194,16 @@ mod tests {
         let edited = edited(&[source], RgbImage::new(40, 40)).unwrap();
         assert!(edited.get_pixel(20, 8).0[0] > 200);
         assert!(edited.get_pixel(8, 32).0[0] < 50);
+    }
+
+    #[test]
+    fn a_long_and_narrow_source_takes_no_more_memory_than_it_has_pixels() {
+        for (width, height) in [(200_000, 1), (1, 200_000)] {
+            let source = picture(InputRole::Source, &RgbImage::new(width, height).into());
+            let drawn = RgbImage::from_pixel(64, 64, DRAWN);
+            let edited = edited(&[source], drawn).unwrap();
+            assert_eq!(edited.get_pixel(32, 32), &Rgb([0, 0, 0]));
+        }
     }
 
     #[test]

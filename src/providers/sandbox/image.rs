@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::{
     Faults,
-    edit::{edited, undecodable},
+    edit::{Pictures, undecodable},
     picture::{draw, png},
     seed::{Seed, failed, offloaded},
 };
@@ -24,11 +24,11 @@ impl ImageProvider for SandboxImage {
         let request_id = Some(seed(call, &faults.rest, 0).request_id());
         let call = call.clone();
         let images = offloaded(move || {
+            let pictures = Pictures::read(&call.inputs, call.size).map_err(undecodable)?;
             let picture = |index| {
                 let seed = seed(&call, &faults.rest, index);
                 let drawn = draw(&seed, call.size, call.quality, call.style);
-                let picture = edited(&call.inputs, drawn).map_err(undecodable)?;
-                png(&picture).map_err(failed)
+                png(&pictures.edit(drawn)).map_err(failed)
             };
             (0..call.n).map(picture).collect::<Result<Vec<_>, _>>()
         })

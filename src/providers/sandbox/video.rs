@@ -11,7 +11,7 @@ use uuid::{Builder, Uuid, Variant, Version};
 
 use super::{
     Faults,
-    edit::{opening, undecodable},
+    edit::{Pictures, undecodable},
     fault::Fault,
     film,
     picture::draw,
@@ -152,14 +152,16 @@ impl VideoProvider for SandboxVideo {
         let inputs = call.inputs.clone();
         let file = offloaded(move || {
             let drawn = draw(&seed, size, Quality::Standard, None);
-            opening(&inputs, drawn).map(|picture| film::make(&picture, seconds))
+            let pictures = Pictures::read(&inputs, size)?;
+            Ok(film::make(&pictures.open(drawn), seconds))
         });
         let file = file.await?.map_err(undecodable)?;
         Ok(VideoStatus::Done(VideoOutput::Bytes(file)))
     }
 
-    fn polls_with_inputs(&self) -> bool {
-        true
+    fn poll_needs_inputs(&self, task: &str) -> bool {
+        let task = Task::of(task).filter(|task| task.fault.is_none());
+        task.is_some_and(|task| task.progress(self.clock.now()).is_none())
     }
 
     fn poll_interval(&self) -> Option<Duration> {

@@ -37,12 +37,9 @@ const MAX_JOIN_ATTEMPTS: usize = 8;
 impl IdempotentRequest {
     /// A key for a request. The same request means the same route and body without `stream`.
     pub fn new(key: String, route: &str, body: &Map<String, Value>) -> Self {
-        let mut body = body.clone();
-        body.remove("stream");
-        let fingerprint = fingerprint(route, &body);
         Self {
             key,
-            fingerprint,
+            fingerprint: fingerprint(route, body),
             by: By::Key,
         }
     }

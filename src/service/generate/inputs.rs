@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Prepared;
 use crate::{
@@ -14,12 +14,13 @@ use crate::{
         generation::{Generation, Output, Status},
         ids::{GenerationId, UploadId},
         inputs::{INPUTS, InputOrigin, StoredInput},
-        request::{InputFrom, InputRequest, InputRole, MAX_ALL_INPUT_BYTES},
+        request::{InputFrom, InputRequest, InputRole},
         validate::{FieldCode, FieldError},
     },
     jobs::{Call, upload_key},
-    media::{MediaInfo, MediaKey, MediaKind, PICTURE_KINDS},
+    media::{MediaInfo, MediaKey, MediaKind, PICTURE_KINDS, picture_traits},
     memory,
+    offload::offload,
     service::{
         Service, ServiceError,
         auth::Caller,
@@ -31,6 +32,9 @@ use crate::{
 /// How much longer than its deadline a job's inputs are kept: a request may wait for credits before
 /// its job is created, and its last step may run late.
 const KEPT_LONGER: TimeDelta = TimeDelta::hours(1);
+/// How long the inputs of other work are kept: it waits a minute for credits, and a minute for
+/// memory, before it reads them.
+const KEPT_FOR_CALL: TimeDelta = TimeDelta::minutes(10);
 
 /// An input that was found and checked.
 pub(super) struct FoundInput {
@@ -42,7 +46,7 @@ pub(super) struct FoundInput {
 }
 
 enum FoundFile {
-    Upload(UploadId),
+    Upload(UploadId, MediaKey),
     Output {
         generation: GenerationId,
         output: u16,
@@ -76,8 +80,9 @@ impl Service {
         limits: Option<&InputLimits>,
     ) -> Result<Vec<FoundInput>, ServiceError> {
         let mut found = Vec::with_capacity(inputs.len());
-        for (at, InputRequest { role, from }) in inputs.into_iter().enumerate() {
-            let param = format!("inputs[{at}].{}", from.field());
+        for (at, input) in inputs.into_iter().enumerate() {
+            let param = input.param(at, input.from.field());
+            let InputRequest { role, from, .. } = input;
             let (info, file) = match from {
                 InputFrom::Upload(id) => self.find_upload_input(caller, &param, id).await?,
                 InputFrom::Output { generation, output } => {
@@ -85,32 +90,77 @@ impl Service {
                     finding.await?
                 }
                 InputFrom::Data(bytes) => {
-                    let reserved = memory::current();
-                    if reserved.is_some_and(|reserved| !reserved.try_add(bytes.len())) {
-                        return Err(ServiceError::Overloaded);
-                    }
                     let info = check(caller, &param, bytes.clone()).await?;
                     (info, FoundFile::Data(bytes))
                 }
             };
-            if let Some(limits) = limits
-                && info.bytes > limits.max_bytes as u64
-            {
-                let message = format!(
-                    "must have at most {} bytes for this model",
-                    limits.max_bytes
-                );
-                return Err(invalid(&param, FieldCode::TooLong, message));
-            }
-            found.push(FoundInput {
+            let input = FoundInput {
                 role,
                 param,
                 info,
                 file,
-            });
+            };
+            if let Some(limits) = limits {
+                check_limits(&input, limits)?;
+            }
+            found.push(input);
         }
-        check_together(&found)?;
+        if let Some(limits) = limits {
+            check_together(&found, limits, self.0.settings.uploads.bytes_per_account)?;
+            self.check_pixels(&found, limits).await?;
+        }
         Ok(found)
+    }
+
+    /// Checks what only the files say: a mask must be able to be transparent, and nothing that has
+    /// to fit another picture may be rotated by its EXIF data, which not every provider respects.
+    async fn check_pixels(
+        &self,
+        found: &[FoundInput],
+        limits: &InputLimits,
+    ) -> Result<(), ServiceError> {
+        let has_mask = found.iter().any(|input| input.role == InputRole::Mask);
+        if !has_mask && !limits.keeps_shape {
+            return Ok(());
+        }
+        let roles = [InputRole::Source, InputRole::Mask];
+        for input in found.iter().filter(|input| roles.contains(&input.role)) {
+            let reserved = memory::reservation();
+            let bytes = match &input.file {
+                FoundFile::Data(bytes) => bytes.clone(),
+                FoundFile::Upload(_, key) | FoundFile::Output { key, .. } => {
+                    let length = usize::try_from(input.info.bytes).unwrap_or(usize::MAX);
+                    if reserved.is_some_and(|reserved| !reserved.try_add(length)) {
+                        return Err(ServiceError::Overloaded);
+                    }
+                    self.stored_input(&input.param, key).await?
+                }
+            };
+            let kind = input.info.kind;
+            let traits = offload(move || picture_traits(kind, &bytes)).await;
+            let traits = traits.and_then(Result::ok);
+            let traits = traits
+                .ok_or_else(|| ServiceError::Internal("a stored picture is broken".to_owned()))?;
+            let message = if input.role == InputRole::Mask && !traits.has_alpha {
+                "must have transparent pixels, where the source is changed"
+            } else if traits.is_rotated {
+                "is rotated by its EXIF data, which this edit does not support: rotate its pixels"
+            } else {
+                continue;
+            };
+            return Err(invalid(&input.param, FieldCode::NotAllowed, message));
+        }
+        Ok(())
+    }
+
+    async fn stored_input(&self, param: &str, key: &MediaKey) -> Result<Bytes, ServiceError> {
+        let bytes = self.0.runner.stored_bytes(key).await.map_err(|error| {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(error, "an input could not be read");
+            ServiceError::StorageUnavailable
+        })?;
+        let message = "names a file that was deleted";
+        bytes.ok_or_else(|| invalid(param, FieldCode::NotAllowed, message))
     }
 
     async fn find_upload_input(
@@ -121,19 +171,19 @@ impl Service {
     ) -> Result<(MediaInfo, FoundFile), ServiceError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let found = store.upload(caller.account_id, id, now).await?;
-        let info = found.and_then(|upload| {
-            let mut kinds = PICTURE_KINDS.into_iter();
-            Some(MediaInfo {
-                kind: kinds.find(|kind| kind.content_type() == upload.content_type)?,
+        let found = found.and_then(|upload| {
+            let key = upload_key(upload.file_id, &upload.content_type)?;
+            let info = MediaInfo {
+                kind: key.kind(),
                 bytes: u64::try_from(upload.bytes).ok()?,
                 sha256: upload.sha256.try_into().ok()?,
                 width: u32::try_from(upload.width).ok(),
                 height: u32::try_from(upload.height).ok(),
                 seconds: None,
-            })
+            };
+            Some((info, FoundFile::Upload(id, key)))
         });
-        let info = info.ok_or_else(|| gone(param))?;
-        Ok((info, FoundFile::Upload(id)))
+        found.ok_or_else(|| gone(param))
     }
 
     async fn find_output(
@@ -174,9 +224,17 @@ impl Service {
         caller: &Caller,
         plan: &mut Prepared<'_>,
     ) -> Result<(), ServiceError> {
+        let period = match plan.work.call {
+            Some(_) => KEPT_FOR_CALL,
+            None => self.0.settings.job_deadline + KEPT_LONGER,
+        };
+        let kept_until = self.0.clock.now() + period;
+        let ids = plan.inputs.iter();
+        let ids = ids.map(|input| UploadId::of(caller.account_id, &input.info.sha256));
+        plan.kept = Some((ids.collect(), kept_until));
         let mut stored = Vec::with_capacity(plan.inputs.len());
         for input in &plan.inputs {
-            stored.push(self.keep_input(caller, input).await?);
+            stored.push(self.keep_input(caller, input, kept_until).await?);
         }
         // From here on they are read from their files, within a budget of their own.
         plan.inputs = Vec::new();
@@ -191,13 +249,24 @@ impl Service {
         Ok(())
     }
 
+    /// Removes the inputs of a plan that was refused, unless something else needs them.
+    pub(super) async fn discard_inputs(&self, caller: &Caller, plan: &Prepared<'_>) {
+        let Some((ids, kept_until)) = &plan.kept else {
+            return;
+        };
+        let removing = self.remove_unused(caller, ids, Some(*kept_until));
+        if let Err(error) = removing.await {
+            tracing::warn!(%error, "inputs of a refused request are removed later");
+        }
+    }
+
     async fn keep_input(
         &self,
         caller: &Caller,
         input: &FoundInput,
+        kept_until: DateTime<Utc>,
     ) -> Result<StoredInput, ServiceError> {
-        let (runner, now) = (&self.0.runner, self.0.clock.now());
-        let kept_until = now + self.0.settings.job_deadline + KEPT_LONGER;
+        let now = self.0.clock.now();
         let mut term = UploadTerm {
             // Only an upload is seen by its owner.
             expires_at: now,
@@ -205,7 +274,7 @@ impl Service {
         };
         let param = &input.param;
         let kept = match &input.file {
-            FoundFile::Upload(id) => {
+            FoundFile::Upload(id, _) => {
                 term.expires_at = now + self.0.settings.uploads.lifetime;
                 let store = &self.0.store;
                 let extending = store.extend_upload(caller.account_id, *id, term, true, now);
@@ -222,14 +291,7 @@ impl Service {
                 if let Some(kept) = extending.await? {
                     kept
                 } else {
-                    let bytes = runner.stored_bytes(key).await.map_err(|error| {
-                        let error = &error as &dyn std::error::Error;
-                        tracing::error!(error, "an input could not be read");
-                        ServiceError::StorageUnavailable
-                    })?;
-                    let message = "names a file that was deleted";
-                    let bytes =
-                        bytes.ok_or_else(|| invalid(param, FieldCode::NotAllowed, message))?;
+                    let bytes = self.stored_input(param, key).await?;
                     self.keep(caller, param, &input.info, bytes, term).await?
                 }
             }
@@ -251,7 +313,7 @@ impl Service {
             height,
         };
         match &input.file {
-            FoundFile::Upload(id) => {
+            FoundFile::Upload(id, _) => {
                 stored.from = InputOrigin::Upload;
                 stored.upload = Some(id.to_string());
             }
@@ -300,11 +362,31 @@ fn image_of(found: &Generation, output: u16) -> Result<(MediaInfo, MediaKey), &'
     Ok((info, key))
 }
 
+fn check_limits(input: &FoundInput, limits: &InputLimits) -> Result<(), ServiceError> {
+    let (width, height) = input.size();
+    let (code, message) = if input.info.bytes > limits.max_bytes as u64 {
+        let message = format!("must have at most {} bytes", limits.max_bytes);
+        (FieldCode::TooLong, message)
+    } else if u64::from(width) * u64::from(height) > limits.max_pixels {
+        let message = format!("must have at most {} pixels", limits.max_pixels);
+        (FieldCode::OutOfRange, message)
+    } else {
+        return Ok(());
+    };
+    let message = format!("{message} for this model");
+    Err(invalid(&input.param, code, message))
+}
+
 /// What inputs must be together: not too large, and a mask like its source.
-fn check_together(found: &[FoundInput]) -> Result<(), ServiceError> {
+fn check_together(
+    found: &[FoundInput],
+    limits: &InputLimits,
+    quota: i64,
+) -> Result<(), ServiceError> {
     let bytes: u64 = found.iter().map(|input| input.info.bytes).sum();
-    if bytes > MAX_ALL_INPUT_BYTES {
-        let message = format!("must have at most {MAX_ALL_INPUT_BYTES} bytes together");
+    let most = limits.max_total_bytes.min(quota.unsigned_abs());
+    if bytes > most {
+        let message = format!("must have at most {most} bytes together");
         return Err(invalid("inputs", FieldCode::TooLong, message));
     }
     let mut errors = Vec::new();

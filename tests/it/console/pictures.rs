@@ -1,6 +1,9 @@
 //! Pictures in the playground, without JavaScript.
 
-use axum::body::Body;
+use std::convert::Infallible;
+
+use axum::body::{Body, Bytes};
+use futures_util::{future::join_all, stream};
 use http::{Request, StatusCode};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -10,6 +13,10 @@ use crate::common::{Answer, TestApp, vendors::png};
 
 /// Sends the playground's form with a picture.
 async fn add(browser: &Browser<'_>, fields: &[(&str, &str)], picture: &[u8]) -> Answer {
+    send(browser, Body::from(form(fields, picture))).await
+}
+
+fn form(fields: &[(&str, &str)], picture: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, value) in fields {
         let part =
@@ -22,6 +29,10 @@ async fn add(browser: &Browser<'_>, fields: &[(&str, &str)], picture: &[u8]) -> 
     );
     body.extend_from_slice(picture);
     body.extend_from_slice(b"\r\n--b--\r\n");
+    body
+}
+
+async fn send(browser: &Browser<'_>, body: Body) -> Answer {
     let request = Request::post("/playground/image/pictures")
         .header("host", "test")
         .header("accept", HTML)
@@ -29,10 +40,7 @@ async fn add(browser: &Browser<'_>, fields: &[(&str, &str)], picture: &[u8]) -> 
         .header("origin", "http://test")
         .header("sec-fetch-site", "same-origin")
         .header("content-type", "multipart/form-data; boundary=b");
-    browser
-        .app
-        .send(request.body(Body::from(body)).unwrap())
-        .await
+    browser.app.send(request.body(body).unwrap()).await
 }
 
 #[sqlx::test]
@@ -87,4 +95,36 @@ async fn a_picture_is_added_edited_and_used_again(_: PgPoolOptions, options: PgC
         "{}",
         refused.text
     );
+}
+
+#[sqlx::test]
+async fn forms_that_never_end_are_few_and_one_that_is_cut_is_refused(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let whole = form(&[("prompt", "x"), ("role", "source")], &png(8, 8));
+    let cut = Body::from(whole[..whole.len() - 20].to_vec());
+    let refused = send(&browser, cut).await;
+    assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
+    let drips = (0..2).map(|_| {
+        send(
+            &browser,
+            Body::from_stream(stream::pending::<Result<Bytes, Infallible>>()),
+        )
+    });
+    let others = async {
+        loop {
+            let answer = send(&browser, Body::from(whole.clone())).await;
+            if answer.status == StatusCode::TOO_MANY_REQUESTS {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        _ = join_all(drips) => panic!("a form without an end was answered"),
+        () = others => {}
+    }
 }

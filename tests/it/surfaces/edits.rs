@@ -96,12 +96,25 @@ async fn json_takes_data_urls(_: PgPoolOptions, options: PgConnectOptions) {
         json!({"image_url": format!("data:image/png;base64,{}",
         BASE64_STANDARD.encode(bytes))})
     };
+    let mut mask = std::io::Cursor::new(Vec::new());
+    let clear = image::RgbaImage::new(64, 64);
+    clear.write_to(&mut mask, image::ImageFormat::Png).unwrap();
     let body = json!({"model": "sandbox/sandbox-image-1", "prompt": "At night",
-        "images": [url(&png(64, 64))], "mask": url(&png(64, 64)), "size": "256x256"});
+        "images": [url(&png(64, 64))], "mask": url(mask.get_ref()), "size": "256x256"});
     let answer = app.post(&account.key, EDITS, &body).await;
     answer.expect(200);
     let made = record(&app, &account, &answer).await;
     assert_eq!(made["inputs"][1]["role"], "mask");
+    for (member, value, param) in [
+        ("images", json!([url(b"<svg/>")]), "images[0].image_url"),
+        ("mask", url(&png(64, 64)), "mask.image_url"),
+        ("mask", json!({}), "mask.image_url"),
+    ] {
+        let mut body = body.clone();
+        body[member] = value;
+        let refused = app.post(&account.key, EDITS, &body).await.json();
+        assert_eq!(refused["error"]["param"], param, "{refused}");
+    }
     for (images, message) in [
         (
             json!([{"image_url": "https://a.example/x.png"}]),
@@ -130,20 +143,46 @@ async fn a_broken_form_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
     let source = png(64, 64);
     let files: [(&str, &[u8]); 1] = [("image", &source)];
     let cut: [(&str, &[u8]); 1] = [("image", &source[..60])];
-    for (texts, files, message) in [
+    let second: [(&str, &[u8]); 2] = [("image[]", &source), ("image[]", &source[..60])];
+    let opaque: [(&str, &[u8]); 2] = [("image", &source), ("mask", &source)];
+    for (texts, files, param, message) in [
         (
             vec![("prompt", "x"), ("n", "many")],
             &files[..],
+            json!("n"),
             "n must be",
         ),
-        (vec![("prompt", "x"), ("prompt", "y")], &files[..], "twice"),
+        (
+            vec![("prompt", "x"), ("prompt", "y")],
+            &files[..],
+            Value::Null,
+            "twice",
+        ),
         (
             vec![("prompt", "x"), ("stream", "true")],
             &files[..],
+            json!("stream"),
             "stream",
         ),
-        (vec![("prompt", "x")], &[][..], "images is required"),
-        (vec![("prompt", "x")], &cut[..], "cut off"),
+        (
+            vec![("prompt", "x")],
+            &[][..],
+            json!("image"),
+            "image is required",
+        ),
+        (vec![("prompt", "x")], &cut[..], json!("image"), "cut off"),
+        (
+            vec![("prompt", "x")],
+            &second[..],
+            json!("image"),
+            "cut off",
+        ),
+        (
+            vec![("prompt", "x")],
+            &opaque[..],
+            json!("mask"),
+            "transparent",
+        ),
     ] {
         let answer = send(&app, &account, ("b", "0"), &texts, files).await;
         assert!(
@@ -152,6 +191,7 @@ async fn a_broken_form_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
             answer.text
         );
         assert!(answer.text.contains(message), "{message}: {}", answer.text);
+        assert_eq!(answer.json()["error"]["param"], param, "{}", answer.text);
     }
     app.assert_nothing_kept().await;
 }

@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::uploads::upload;
+use super::uploads::{post, upload};
 use crate::common::{
     Account, Answer, Reply, TestApp, Upstream,
     vendors::{mp4, png, runway},
@@ -15,10 +15,27 @@ use crate::common::{
 
 const IMAGE: &str = "/v1/generate/image";
 
-async fn edit(app: &TestApp, account: &Account, inputs: Value) -> Answer {
+pub async fn edit(app: &TestApp, account: &Account, inputs: Value) -> Answer {
     let body = json!({"prompt": "At night", "provider": "sandbox", "inputs": inputs,
         "parameters": {"size": "256x256"}});
     app.post(&account.key, IMAGE, &body).await
+}
+
+/// About 360 KB that cannot be compressed.
+fn noise(seed: u64) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let pixels = image::RgbImage::from_fn(400, 300, |_, _| {
+        image::Rgb([random.u8(..), random.u8(..), random.u8(..)])
+    });
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    pixels
+        .write_to(&mut bytes, image::ImageFormat::Png)
+        .unwrap();
+    bytes.into_inner()
+}
+
+fn encoded(role: &str, bytes: &[u8]) -> Value {
+    json!({"role": role, "data": BASE64_STANDARD.encode(bytes)})
 }
 
 fn data(role: &str, width: u32, height: u32) -> Value {
@@ -366,4 +383,158 @@ async fn a_deleted_or_expired_input_does_not_break_an_accepted_job(
     let audit = app.app.runner.verify_files().await.unwrap();
     assert_eq!((audit.files, audit.unknown.len()), (3, 0));
     app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn a_strip_is_refused_wherever_it_comes_from(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    for (width, height) in [(3_000, 100), (100, 3_000), (16_400, 1_000)] {
+        let bytes = png(width, height);
+        let answer = post(&app, &account.key, "image/png", bytes).await;
+        assert_eq!(answer.fields()["body"], "out_of_range");
+        for (kind, role) in [
+            ("image", "source"),
+            ("image", "reference"),
+            ("video", "first_frame"),
+        ] {
+            let body = json!({"prompt": "x", "provider": "sandbox",
+                "inputs": [data(role, width, height)]});
+            let answer = app
+                .post(&account.key, &format!("/v1/generate/{kind}"), &body)
+                .await;
+            assert_eq!(answer.fields()["inputs[0].data"], "out_of_range");
+        }
+    }
+    app.assert_nothing_kept().await;
+}
+
+#[sqlx::test]
+async fn a_mask_needs_an_alpha_channel_and_no_rotation(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    let opaque = upload(&app, &account, 64, 64).await;
+    let mut jpeg = Vec::new();
+    let mut encoder = image::codecs::jpeg::JpegEncoder::new(&mut jpeg);
+    let tag = [1, 18, 0, 3, 0, 0, 0, 1, 0, 6, 0, 0];
+    let exif = [b"MM\0\x2a\0\0\0\x08\0\x01", &tag[..], &[0; 4]].concat();
+    image::ImageEncoder::set_exif_metadata(&mut encoder, exif).unwrap();
+    encoder.encode_image(&image::RgbImage::new(64, 64)).unwrap();
+    let refused = [
+        (
+            json!([data("source", 64, 64), data("mask", 64, 64)]),
+            "inputs[1].data",
+            "transparent",
+        ),
+        (
+            json!([data("source", 64, 64), {"role": "mask", "upload": opaque["id"]}]),
+            "inputs[1].upload",
+            "transparent",
+        ),
+        (
+            json!([encoded("source", &jpeg), mask(64, 64)]),
+            "inputs[0].data",
+            "rotate its pixels",
+        ),
+    ];
+    for (inputs, param, message) in refused {
+        let answer = edit(&app, &account, inputs).await;
+        let error = answer.error(422, "validation_failed");
+        assert_eq!(error["param"], param, "{error}");
+        assert!(error["message"].as_str().unwrap().contains(message));
+    }
+    let inputs = json!([encoded("source", &jpeg)]);
+    edit(&app, &account, inputs).await.expect(200);
+}
+
+#[sqlx::test]
+async fn a_vendor_limit_is_checked_before_the_hold(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let account = app.account("1000").await;
+    let frames = json!([data("first_frame", 16, 9), data("last_frame", 16, 9)]);
+    for (kind, model, inputs, parameters, param, message) in [
+        (
+            "video",
+            "gemini/gemini-omni-1.2-flash",
+            frames,
+            json!({"duration": 12}),
+            "parameters.duration",
+            "at most 10 with a last_frame",
+        ),
+        (
+            "image",
+            "stability/ultra",
+            json!([data("source", 3_100, 3_100)]),
+            json!({"size": "1024x1024"}),
+            "inputs[0].data",
+            "at most 9437184 pixels",
+        ),
+    ] {
+        let (provider, model) = model.split_once('/').unwrap();
+        let body = json!({"prompt": "x", "provider": provider, "model": model, "inputs": inputs,
+            "parameters": parameters});
+        let answer = app
+            .post(&account.key, &format!("/v1/generate/{kind}"), &body)
+            .await;
+        let error = answer.error(422, "validation_failed");
+        assert_eq!(error["param"], param, "{error}");
+        assert!(
+            error["message"].as_str().unwrap().contains(message),
+            "{error}"
+        );
+    }
+    assert_eq!(upstream.count(), 0);
+    app.assert_nothing_kept().await;
+}
+
+/// They are in nobody's list, so that they could not be deleted.
+#[sqlx::test]
+async fn inputs_of_requests_use_the_quota_for_minutes_only(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let env = [("GENSVC__MEDIA__UPLOAD_BYTES_PER_ACCOUNT", "1048576")];
+    let app = TestApp::with(options, &env).await;
+    let account = app.account("100").await;
+    let send = async |seeds: &[u64]| {
+        let inputs: Vec<_> = seeds
+            .iter()
+            .zip(["source", "reference", "reference"])
+            .map(|(&seed, role)| encoded(role, &noise(seed)))
+            .collect();
+        edit(&app, &account, json!(inputs)).await
+    };
+    send(&[1]).await.expect(200);
+    let before = app.files().len();
+    // The first of the two has room, but must not stay.
+    let refused = send(&[2, 3]).await;
+    assert!(refused.header("retry-after").parse::<u32>().unwrap() >= 60);
+    refused.error(429, "too_many_requests");
+    assert_eq!(app.files().len(), before);
+    app.advance(TimeDelta::minutes(11));
+    send(&[2, 3]).await.expect(200);
+    // What can never fit is no matter of time.
+    app.advance(TimeDelta::minutes(11));
+    let answer = send(&[1, 2, 3]).await;
+    assert_eq!(answer.fields()["inputs"], "too_long");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn a_deleted_upload_that_was_used_is_gone_at_once(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let cat = upload(&app, &account, 64, 64).await;
+    let inputs = json!([{"role": "source", "upload": cat["id"]}]);
+    edit(&app, &account, inputs).await.expect(200);
+    let path = format!("/v1/uploads/{}", cat["id"].as_str().unwrap());
+    app.delete(&account.key, &path).await.expect(204);
+    app.file(&cat["url"], &[]).await.error(404, "not_found");
 }

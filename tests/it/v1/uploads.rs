@@ -5,6 +5,7 @@ mod hostile;
 use axum::body::Body;
 use bytes::Bytes;
 use chrono::TimeDelta;
+use gensvc::{domain::ids::UploadId, store::uploads::UploadTerm};
 use http::{Method, Request};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -109,6 +110,10 @@ async fn an_upload_belongs_to_its_account(_: PgPoolOptions, options: PgConnectOp
         let key = app.key(owner.id, key).await;
         let found = app.get(&key, &path(&mine)).await;
         assert_eq!(found.status, status, "{ability}");
+        if status == 403 {
+            let error = found.error(403, "missing_ability");
+            assert_eq!(error["required_ability"], "generate:*");
+        }
     }
 }
 
@@ -159,11 +164,48 @@ async fn uploads_are_counted_against_a_quota(_: PgPoolOptions, options: PgConnec
     };
     assert!(!made.is_empty());
     assert_eq!(refused.fields()["body"], "not_allowed");
+    // Nor do those come back for free that have expired.
+    app.advance(TimeDelta::hours(25));
+    let first = made.len();
+    for n in 0..first {
+        let n = u8::try_from(100 + n).unwrap();
+        let answer = post(&app, &account.key, "image/png", picture(n)).await;
+        made.push(answer.expect(201));
+    }
+    let answer = post(&app, &account.key, "image/png", picture(0)).await;
+    assert_eq!(answer.fields()["body"], "not_allowed");
+    app.app.runner.purge(TimeDelta::days(1), 10).await.unwrap();
+    app.advance(TimeDelta::minutes(16));
+    while app.app.runner.empty_trash(10).await.unwrap() {}
+    made.drain(..first);
     assert_eq!(app.files().len(), made.len());
     app.delete(&account.key, &path(&made[0])).await.expect(204);
     let n = u8::try_from(made.len()).unwrap();
     let answer = post(&app, &account.key, "image/png", picture(n)).await;
     answer.expect(201);
+}
+
+/// The use and the deletion are at the same time, and the use is the later one in the database.
+#[sqlx::test]
+async fn a_concurrent_use_does_not_undo_a_deletion(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("0").await;
+    let made = upload(&app, &account, 4, 4).await;
+    let id = UploadId::parse(made["id"].as_str().unwrap()).unwrap();
+    let now = app.now();
+    let deleted = now + TimeDelta::seconds(1);
+    assert!(
+        app.store
+            .hide_upload(account.id, id, deleted)
+            .await
+            .unwrap()
+    );
+    let term = UploadTerm {
+        expires_at: now + TimeDelta::hours(24),
+        kept_until: now,
+    };
+    let used = app.store.extend_upload(account.id, id, term, true, now);
+    assert_eq!(used.await.unwrap(), None);
 }
 
 /// As if a server was killed between the file and its row.

@@ -255,7 +255,7 @@ limits.inputs = {{ source = 1 }}
         "name=\"n\"",
         "name=\"size\"",
         "name=\"quality\"",
-        "name=\"image[]\"; filename=\"source.png\" Content-Type: image/png",
+        "name=\"image\"; filename=\"source.png\" Content-Type: image/png",
     ];
     assert_eq!(fields(request), expected);
     std::fs::remove_file(file).unwrap();
