@@ -169,8 +169,10 @@ impl Service {
         let placed = self
             .place_or_wait(caller, &mut plan, idempotent, attempt, wait)
             .await;
-        if !matches!(&placed, Ok(Submitted::New(..) | Submitted::Queued(..))) {
-            self.discard_inputs(caller, &plan).await;
+        match &placed {
+            // An error of the database leaves unknown whether the hold is placed.
+            Ok(Submitted::New(..) | Submitted::Queued(..)) | Err(ServiceError::Store(_)) => {}
+            _ => self.discard_inputs(caller, &plan).await,
         }
         placed
     }
