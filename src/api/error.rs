@@ -26,6 +26,7 @@ use crate::{
         validate::FieldError,
     },
     media::LinkError,
+    providers::{ProviderError, ProviderErrorKind},
     service::{CreditsShort, ShortOf, TokenRefusal},
 };
 
@@ -236,6 +237,22 @@ impl ApiError {
         let mut error = Self::failed(failure.code, failure.message.clone(), failure.retry_after);
         error.0.generation = Some(Box::new(GenerationRecord::of(generation, links)));
         error
+    }
+
+    /// The answer for a request whose provider did not count its input.
+    fn not_counted(error: &ProviderError) -> Self {
+        let code = match error.kind {
+            ProviderErrorKind::Rejected => FailureCode::ProviderRejected,
+            ProviderErrorKind::ContextLength => FailureCode::ContextLengthExceeded,
+            ProviderErrorKind::ContentPolicy => FailureCode::ContentPolicy,
+            _ => {
+                let message = "the provider did not count the tokens of the documents; no credits \
+                               were held";
+                let code = FailureCode::ProviderOverloaded;
+                return Self::failed(code, message, error.retry_after);
+            }
+        };
+        Self::failed(code, error.message(), None)
     }
 
     /// `retry_after`: how long the provider asks to wait.

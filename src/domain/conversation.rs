@@ -1,12 +1,13 @@
 //! Requests to text models and their answers, independent of the vendor.
 //!
-//! Here: messages and their parts. Submodules: images ([`picture`]), tools and the form of the answer
+//! Here: messages and their parts. Submodules: images ([`picture`]), documents ([`document`]), tools and the form of the answer
 //! ([`tools`]), schemas of arguments ([`schema`]), names and ids that a vendor accepts ([`spelling`]),
 //! and answers, whole and piece by piece ([`answer`]). Not here: the model and its output limit, which belong to the call.
 
 pub mod answer;
 mod base64;
 mod choices;
+mod document;
 mod encrypted;
 mod json;
 mod picture;
@@ -25,6 +26,7 @@ use super::named::named_enum;
 pub use super::image_header::ImageType;
 pub use answer::{Answered, Delta, ReasoningField, Visibility};
 pub use choices::{Choice, choices, ended};
+pub use document::{Document, DocumentData, DocumentSource, DocumentType};
 pub use encrypted::EncryptedReasoning;
 pub use json::Json;
 pub use picture::{Detail, Image, ImageSource, MAX_IMAGES};
@@ -94,6 +96,7 @@ pub enum Part {
         data: String,
     },
     Image(Image),
+    Document(Document),
     ToolCall(ToolCall),
     ToolResult(ToolResult),
     /// A part that only the dialect of its vendor has.
@@ -117,6 +120,7 @@ pub struct ToolCall {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     pub call_id: String,
+    /// Texts, images and documents.
     pub parts: Vec<Part>,
     /// Whether the function failed.
     pub is_error: bool,
@@ -249,7 +253,11 @@ impl Conversation {
         }
         fn within(part: &Part) -> u64 {
             match part {
-                Part::Text { text } => least(text),
+                Part::Text { text }
+                | Part::Document(Document {
+                    source: DocumentSource::Text(text),
+                    ..
+                }) => least(text),
                 Part::ToolCall(call) => least(&call.arguments),
                 Part::ToolResult(result) => result.parts.iter().map(within).sum(),
                 _ => 0,
@@ -278,15 +286,29 @@ impl Conversation {
 
     /// All images, those in results of tools included.
     pub fn images(&self) -> impl Iterator<Item = &Image> {
-        fn within(part: &Part) -> &[Part] {
-            match part {
-                Part::ToolResult(result) => &result.parts,
-                part => std::slice::from_ref(part),
-            }
-        }
-        self.parts().flat_map(within).filter_map(|part| match part {
+        self.shown().filter_map(|part| match part {
             Part::Image(image) => Some(image),
             _ => None,
+        })
+    }
+
+    pub fn has_documents(&self) -> bool {
+        self.documents().next().is_some()
+    }
+
+    /// All documents, those in results of tools included.
+    pub fn documents(&self) -> impl Iterator<Item = &Document> {
+        self.shown().filter_map(|part| match part {
+            Part::Document(document) => Some(document),
+            _ => None,
+        })
+    }
+
+    /// The parts of all messages and of all results of tools.
+    fn shown(&self) -> impl Iterator<Item = &Part> {
+        self.parts().flat_map(|part| match part {
+            Part::ToolResult(result) => &result.parts[..],
+            part => std::slice::from_ref(part),
         })
     }
 
@@ -302,10 +324,17 @@ impl Conversation {
             part => std::slice::from_mut(part).iter_mut(),
         });
         for part in data {
-            if let (Part::Image(image), Some(from)) = (part, rest)
-                && let ImageSource::Base64 { data, .. } = &mut image.source
+            if let Part::Image(Image {
+                source: ImageSource::Base64 { data, .. },
+                ..
+            })
+            | Part::Document(Document {
+                source: DocumentSource::Pdf(data),
+                ..
+            }) = part
+                && let Some(from) = rest
             {
-                // Images are in the order of the body. If one is not found, the body escapes its
+                // They are in the order of the body. If one is not found, the body escapes its
                 // characters, and the others are not looked for.
                 rest = data.share(body, from);
             }
@@ -314,9 +343,16 @@ impl Conversation {
 
     /// The buffers of base64 data.
     pub fn buffers(&self) -> Vec<&Bytes> {
-        let buffers = self.images().filter_map(|image| match &image.source {
-            ImageSource::Base64 { data, .. } => Some(data.buffer()),
-            ImageSource::Url(_) => None,
+        let buffers = self.shown().filter_map(|part| match part {
+            Part::Image(Image {
+                source: ImageSource::Base64 { data, .. },
+                ..
+            })
+            | Part::Document(Document {
+                source: DocumentSource::Pdf(data),
+                ..
+            }) => Some(data.buffer()),
+            _ => None,
         });
         buffers.collect()
     }
@@ -417,6 +453,7 @@ impl Part {
             Self::Redacted { data } => data.len(),
             // Counted by its size: `catalogue::Vision`.
             Self::Image(_) => 0,
+            Self::Document(document) => document.bytes(),
             Self::ToolCall(call) => call.bytes(),
             Self::ToolResult(result) => {
                 result.call_id.len() + result.parts.iter().map(Self::bytes).sum::<usize>()

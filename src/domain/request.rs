@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 pub use account::{
     AccountChange, KeyRequest, Login, PasswordChange, TemplatePreview, TemplateText, WebhookRequest,
 };
-pub use dialogue::DialogueRequest;
+pub use dialogue::{DialogueRequest, Search};
 pub use media::{
     ImageRequest, Quality, Ratio, SIZES, SpeechFormat, SpeechRequest, Style, VOICE, VideoRequest,
     size,
@@ -145,8 +145,14 @@ impl GenerationRequest {
     }
 
     /// Whether the prompt is rendered from a stored template.
-    pub fn has_template(&self) -> bool {
-        matches!(self, Self::Text(text) if text.template.is_some())
+    /// Whether the caller must be confirmed before the request is planned, because the plan reads a
+    /// template, or asks a vendor for the tokens of documents.
+    pub fn needs_confirmed_caller(&self) -> bool {
+        match self {
+            Self::Text(text) => text.template.is_some(),
+            Self::Dialogue(dialogue) => dialogue.conversation.has_documents(),
+            _ => false,
+        }
     }
 
     /// Memory that a copy takes, at most: the bytes of images and of the body are shared.

@@ -22,6 +22,8 @@ pub struct TokenCounts {
     pub cache_write_long: Option<u64>,
     /// The part of the output that was hidden reasoning.
     pub reasoning: Option<u64>,
+    /// Web searches at the provider.
+    pub searches: Option<u64>,
     /// Bytes of the text that came after `output` was counted: of a stream that was cancelled.
     pub uncounted_bytes: usize,
 }
@@ -47,6 +49,9 @@ pub struct TextUsage {
     /// The part of the output that was hidden reasoning, where known. Priced alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
+    /// Web searches at the provider, where there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub searches: Option<u64>,
     /// True when a count was missing upstream and was estimated from bytes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
@@ -88,6 +93,7 @@ impl TextUsage {
             cache_write_tokens: written,
             cache_write_long_tokens: long.map(|(long, written)| long.min(written)),
             reasoning_tokens: believed(counts.reasoning).filter(|&c| c <= output_tokens),
+            searches: believed(counts.searches).filter(|&c| c > 0),
             estimated: input.is_none() || output.is_none() || counts.uncounted_bytes > 0,
         }
     }

@@ -1,6 +1,7 @@
 //! Turns a request into a generation: replay, plan, hold.
 
 mod attempts;
+mod counted;
 mod dialogue;
 mod estimate;
 mod hold_wait;
@@ -85,7 +86,7 @@ impl Service {
             .as_ref()
             .is_none_or(|copied| copied.try_add(request.copied_bytes()));
         let ability = Ability::to_generate(request.modality());
-        let confirmed = if request.has_template() || !has_room {
+        let confirmed = if request.needs_confirmed_caller() || !has_room {
             caller.confirm_for(ability).await?
         } else {
             None

@@ -18,6 +18,8 @@ use crate::domain::{
 const OVERHEAD_TOKENS: u32 = 64;
 /// Maximum of a limit in tokens.
 const MOST_TOKENS: usize = 100_000_000;
+/// Maximum searches of a request.
+const MOST_SEARCHES: usize = 1_000;
 const MAX_TIERS: usize = 8;
 /// Range of temperatures of the API.
 const TEMPERATURE: [f64; 2] = [0.0, 2.0];
@@ -30,6 +32,8 @@ struct Limits {
     max_input_tokens: Option<Bounded<u32, 1, MOST_TOKENS>>,
     max_output_tokens: Option<Bounded<u32, 1, MOST_TOKENS>>,
     images: Option<Value>,
+    searches: Option<Bounded<u32, 0, MOST_SEARCHES>>,
+    search_tokens: Option<Bounded<u32, 1, MOST_TOKENS>>,
 }
 
 pub(super) fn read(
@@ -44,9 +48,23 @@ pub(super) fn read(
         .map_err(|problem| ConfigError::new("limits.temperature", problem))?;
     let images = limits.images.map(vision).transpose();
     let images = images.map_err(|error| error.under("limits.images"))?;
+    let prices = text_prices(prices).map_err(rules::priced)?;
+    let searches = limits.searches.map_or(0, |n| *n);
+    if searches > 0 {
+        let missing = |key| {
+            let problem = "is missing: add it, or remove limits.searches";
+            Err(ConfigError::new(key, problem))
+        };
+        if prices.per_search.is_none() {
+            return missing("prices.per_search");
+        }
+        if limits.search_tokens.is_none() {
+            return missing("limits.search_tokens");
+        }
+    }
     let max_tokens = limits.max_tokens.map_or(MAX_TOKENS, |n| *n);
     Ok(TextModel {
-        prices: Arc::new(text_prices(prices).map_err(rules::priced)?),
+        prices: Arc::new(prices),
         limits: TextLimits {
             max_prompt_chars: limits.max_prompt_chars.map_or(TEXT_PROMPT_CHARS, |n| *n),
             max_tokens,
@@ -54,6 +72,8 @@ pub(super) fn read(
             max_input_tokens: limits.max_input_tokens.map(|n| *n),
             max_output_tokens: limits.max_output_tokens.map_or(max_tokens, |n| *n),
             images,
+            searches,
+            search_tokens: limits.search_tokens.map_or(0, |n| *n),
         },
         dialogue: settings.dialogue(vendor.dialogue),
         overhead_tokens: overhead_tokens.unwrap_or(OVERHEAD_TOKENS),
@@ -69,9 +89,11 @@ fn text_prices(given: Option<Value>) -> Result<TextPrices, ConfigError> {
         .unwrap_or_else(|| Vec::<Value>::new().into());
     let tiers: Vec<Table> =
         settings::read(tiers).map_err(|error: ConfigError| error.under("tiers"))?;
+    let per_search = base.remove("per_search").map(settings::read).transpose();
     let mut prices = TextPrices {
-        base: token_prices(&base, "tiers")?,
+        base: token_prices(&base, "per_search, tiers")?,
         tiers: Vec::new(),
+        per_search: per_search.map_err(|error: ConfigError| error.under("per_search"))?,
     };
     if tiers.len() > MAX_TIERS {
         let problem = format!("has {} tiers: must have at most {MAX_TIERS}", tiers.len());

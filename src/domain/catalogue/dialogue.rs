@@ -55,6 +55,8 @@ pub struct Dialogue {
     pub image_detail: bool,
     /// Images of the kind GIF.
     pub gifs: bool,
+    /// PDFs and plain texts, whose tokens the vendor counts before.
+    pub documents: bool,
     /// Signatures of Gemini's thoughts, with the calls after them.
     pub thought_signatures: bool,
     /// The lowest limit of output tokens; a lower one that is asked for is raised to it.
@@ -86,6 +88,7 @@ impl Dialogue {
         result_images: true,
         image_detail: true,
         gifs: true,
+        documents: false,
         thought_signatures: true,
         min_output_tokens: 1,
         own: None,
@@ -212,6 +215,11 @@ impl TextModel {
         }
         let wrong = self.wrong_in_images(conversation);
         errors.extend(wrong.map(|message| unsupported("messages", &message)));
+        if !can.documents && conversation.has_documents() {
+            let message = "has a document, which this model does not take; send its text";
+            errors.push(unsupported("messages", message));
+        }
+        errors.extend(self.wrong_in_search(request));
         if !can.instructions_only && !conversation.messages.iter().any(has_content) {
             let message = "must have a message of the user or the assistant that is not empty";
             errors.push(FieldError::new("messages", FieldCode::Required, message));
@@ -268,6 +276,25 @@ impl TextModel {
         errors
     }
 
+    /// Refuses a search that is off, or more searches than the operator allows.
+    fn wrong_in_search(&self, request: &DialogueRequest) -> Option<FieldError> {
+        let search = request.search.filter(|_| self.passes(request))?;
+        let most = self.limits.searches;
+        let (param, message) = match search.most {
+            _ if most == 0 => (
+                "tools",
+                "has a web search at the provider, which is off for this model; remove it"
+                    .to_owned(),
+            ),
+            Some(asked) if asked > most => {
+                let message = format!("must be at most {most} web searches for this model");
+                (search.param, message)
+            }
+            _ => return None,
+        };
+        Some(FieldError::new(param, FieldCode::NotSupported, message))
+    }
+
     /// Returns the first error of the images.
     fn wrong_in_images(&self, conversation: &Conversation) -> Option<Cow<'static, str>> {
         let can = self.dialogue;
@@ -317,11 +344,11 @@ impl TextModel {
                     if !calls.contains(result.call_id.as_str()) {
                         return Some("has the result of a call that is not there before it");
                     }
-                    let image = |part: &Part| matches!(part, Part::Image(_));
+                    let image = |part: &Part| matches!(part, Part::Image(_) | Part::Document(_));
                     if !can.result_images && result.parts.iter().any(image) {
                         return Some(
-                            "has an image in the result of a tool, which this model does not \
-                             support",
+                            "has an image or a document in the result of a tool, which this model \
+                             does not support",
                         );
                     }
                 }
@@ -377,13 +404,15 @@ impl TextModel {
             left_out.push("strict");
         }
         let detailed = |detail: Option<Detail>| detail.is_some_and(|d| d != Detail::Auto);
-        let mut images = request.conversation.images();
+        let images = request.conversation.images().map(|image| image.detail);
+        let documents = request.conversation.documents();
+        let mut details = images.chain(documents.map(|document| document.detail));
         // A chat has no place for it, so the next turn does not bring it back.
         let may_reason = request.sampling.reasoning.effort != Some(Effort::None);
         if can.encrypted_reasoning && may_reason && request.surface == Surface::OpenAiChat {
             left_out.push("reasoning.encrypted_content");
         }
-        if !can.image_detail && images.any(|image| detailed(image.detail)) {
+        if !can.image_detail && details.any(detailed) {
             left_out.push("detail");
         }
         left_out

@@ -30,6 +30,10 @@ pub struct TextLimits {
     pub max_output_tokens: u32,
     /// How it counts the images of a dialogue; null: it takes none.
     pub images: Option<Vision>,
+    /// Maximum web searches at the provider of one request; 0: none is allowed.
+    pub searches: u32,
+    /// Input tokens that are held for each search: its results, and what the model reads again.
+    pub search_tokens: u32,
 }
 
 #[derive(Debug, Clone, PartialEq)]

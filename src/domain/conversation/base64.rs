@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::domain::validate::{FieldCode, Refusal};
+
 /// Shorter data keeps its own buffer, so that it does not keep a large one.
 const MIN_SHARED: usize = 16 << 10;
 /// Bytes of the data that its place is searched by: the header of an image and more.
@@ -40,6 +42,18 @@ impl Base64Text {
         self.0 = body.slice(at..end);
         Some(end)
     }
+}
+
+/// Refuses what is not base64 with its padding and in one line.
+pub(super) fn check_base64(data: &str) -> Result<(), Refusal> {
+    let text = data.trim_end_matches('=');
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    let is_padded = data.len().is_multiple_of(4) && data.len() - text.len() <= 2;
+    if is_padded && text.bytes().all(known) {
+        return Ok(());
+    }
+    let message = "is not base64, with its padding and in one line";
+    Err((FieldCode::InvalidFormat, message.into()))
 }
 
 impl From<String> for Base64Text {

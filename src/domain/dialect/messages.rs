@@ -16,7 +16,7 @@ use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, leading};
 use crate::domain::{
     conversation::{Conversation, Sampling},
     generation::Surface,
-    request::{DialogueRequest, MODEL_NAME},
+    request::{DialogueRequest, MODEL_NAME, Search},
     validate::{
         FieldCode, Fields, Input, List, Object, Others, boolean, integer, number, only, sequences,
     },
@@ -42,6 +42,8 @@ struct Noted {
     hints: RefCell<Vec<&'static str>>,
     /// Names of tools that the model is shown only there, each as often as it is.
     loaded: RefCell<Vec<String>>,
+    /// The searches that are bounded by `max_uses`, or not.
+    searches: RefCell<Vec<Option<u32>>>,
 }
 
 fn note(noted: &Noted, found: Vec<&'static str>) {
@@ -102,6 +104,14 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
         bytes: conversation.tools.loaded_bytes(&noted.loaded.take()),
         ..Others::default()
     };
+    let searches = noted.searches.take();
+    if searches.len() > 1 {
+        fields.error("tools", FieldCode::NotAllowed, "has two web searches");
+    }
+    let search = searches.first().map(|&most| Search {
+        most,
+        param: "tools.max_uses",
+    });
     let surface = Surface::AnthropicMessages;
     Some(DialogueRequest {
         sampling: Sampling {
@@ -109,6 +119,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
             ..Sampling::default()
         },
         left_out: noted.hints.into_inner(),
+        search,
         others,
         ..DialogueRequest::new(surface, model?, conversation)
     })

@@ -56,6 +56,7 @@ impl Bill {
         usage: &Value,
     ) -> Option<Self> {
         let quantity = |name: &str| usage[name].as_u64();
+        let mut searches = None;
         let (parts, units, per, note): (Vec<_>, _, _, _) = match modality {
             Modality::Text => {
                 let prices = TextPrices::deserialize(pricing).ok()?;
@@ -64,6 +65,7 @@ impl Bill {
                 // Most models and requests use no prompt cache.
                 let always = ["Input tokens", "Output tokens"];
                 let parts = parts.filter(|(label, _, count)| *count > 0 || always.contains(label));
+                searches = Some(prices.searches(&usage)).filter(|(_, count)| *count > 0);
                 let tier = prices.tier(usage.input_tokens);
                 let note = tier.map(|tier| {
                     let above = tier.above_input_tokens;
@@ -109,19 +111,19 @@ impl Bill {
                 (parts, PER_THOUSAND, "1,000 characters", None)
             }
         };
-        let product = |price: Credits, count: u64| {
-            u128::try_from(price.micros())
-                .ok()?
-                .checked_mul(count.into())
-        };
-        let priced: Vec<_> = parts
-            .iter()
-            .map(|(_, price, count)| (*price, *count))
-            .collect();
-        let (mut lines, mut sum) = (Vec::new(), 0_u128);
-        for (label, unit_price, quantity) in parts {
-            let amount = product(unit_price, quantity)?;
+        // The last number: the units that one of the quantity counts as.
+        let parts = parts
+            .into_iter()
+            .map(|(label, price, count)| (label, price, count, per, 1));
+        let searches =
+            searches.map(|(price, count)| ("Web searches", price, count, "search", units));
+        let (mut lines, mut priced, mut sum) = (Vec::new(), Vec::new(), 0_u128);
+        for (label, unit_price, quantity, per, times) in parts.chain(searches) {
+            let count = quantity.checked_mul(times)?;
+            let price = u128::try_from(unit_price.micros()).ok()?;
+            let amount = price.checked_mul(count.into())?;
             sum = sum.checked_add(amount)?;
+            priced.push((unit_price, count));
             lines.push(BillLine {
                 label,
                 quantity,
@@ -171,7 +173,7 @@ mod tests {
 
     #[test]
     fn text_is_billed_by_the_tier_that_applies() {
-        let usage = json!({"input_tokens": 1000, "cached_input_tokens": 600,
+        let mut usage = json!({"input_tokens": 1000, "cached_input_tokens": 600,
             "cache_write_tokens": 200, "cache_write_long_tokens": 50, "output_tokens": 7,
             "total_tokens": 1007});
         let mut pricing = json!({
@@ -198,6 +200,19 @@ mod tests {
             amounts,
             ["0.002", "0.0006", "0.001875", "0.0005", "0.000350000007"]
         );
+        usage["searches"] = json!(2);
+        pricing["per_search"] = json!("1.5");
+        let bill = Bill::new(Modality::Text, &pricing, &none, &usage).unwrap();
+        assert_eq!(bill.sum, "3.005325000007");
+        assert_eq!(bill.total, "3.005326".parse().unwrap());
+        let searches = bill.lines.last().unwrap();
+        let shown = (
+            searches.label,
+            searches.quantity,
+            searches.per,
+            searches.amount.as_str(),
+        );
+        assert_eq!(shown, ("Web searches", 2, "search", "3"));
     }
 
     #[test]

@@ -65,6 +65,24 @@ impl Original {
         });
     }
 
+    /// Bounds the web searches of a body that does not.
+    pub fn bound_searches(&mut self, surface: Surface, most: u32) {
+        if surface == Surface::OpenAiResponses {
+            self.members.set("max_tool_calls", &most);
+            return;
+        }
+        self.edit("tools", |tools| {
+            for tool in items(Some(tools)) {
+                if tool["type"]
+                    .as_str()
+                    .is_some_and(|kind| kind.starts_with("web_search"))
+                {
+                    tool["max_uses"] = most.into();
+                }
+            }
+        });
+    }
+
     /// Removes the ids of items of earlier answers from a Responses body: `OpenAI` refuses encrypted
     /// reasoning under another id than its own.
     pub fn leave_out_own_ids(&mut self) {

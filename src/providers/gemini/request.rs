@@ -13,8 +13,8 @@ use super::{
     GeminiModel,
 };
 use crate::domain::conversation::{
-    Conversation, Effort, Format, Image, ImageSource, Json, Message, Part, Reasoning, Role, Schema,
-    Thinking, ToolCall, ToolChoice, Tools, texts,
+    Conversation, Document, DocumentData, Effort, Format, Image, ImageSource, Json, Message, Part,
+    Reasoning, Role, Schema, Thinking, ToolCall, ToolChoice, Tools, texts,
 };
 
 /// What stands for the signature of a call that Gemini did not make: without any it refuses the
@@ -59,7 +59,14 @@ struct WirePart<'a> {
 #[serde(rename_all = "camelCase")]
 struct Blob<'a> {
     mime_type: &'a str,
-    data: &'a str,
+    data: Data<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Data<'a> {
+    Image(&'a str),
+    Document(DocumentData<'a>),
 }
 
 #[derive(Serialize)]
@@ -114,7 +121,17 @@ impl<'a> WirePart<'a> {
             }) => Self {
                 inline_data: Some(Blob {
                     mime_type: media_type.as_str(),
-                    data: data.as_str(),
+                    data: Data::Image(data.as_str()),
+                }),
+                ..Self::default()
+            },
+            Part::Document(Document { source, .. }) => Self {
+                inline_data: Some(Blob {
+                    mime_type: source.media_type().as_str(),
+                    data: Data::Document(DocumentData {
+                        source,
+                        is_url: false,
+                    }),
                 }),
                 ..Self::default()
             },
@@ -274,6 +291,32 @@ pub fn json(call: &TextCall, settings: &GeminiModel) -> Result<RequestJson, Prov
     let conversation = call.conversation.get();
     let body = body(call, &conversation, settings);
     RequestJson::sharing(&body, &conversation.buffers())
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Count<'a> {
+    generate_content_request: CountedRequest<'a>,
+}
+
+#[derive(Serialize)]
+struct CountedRequest<'a> {
+    model: String,
+    #[serde(flatten)]
+    body: Body<'a>,
+}
+
+/// The body of a count of the input.
+pub fn count_json(call: &TextCall, settings: &GeminiModel) -> Result<RequestJson, ProviderError> {
+    let conversation = call.conversation.get();
+    let model = call.model.strip_prefix("models/").unwrap_or(&call.model);
+    let count = Count {
+        generate_content_request: CountedRequest {
+            model: format!("models/{model}"),
+            body: body(call, &conversation, settings),
+        },
+    };
+    RequestJson::sharing(&count, &conversation.buffers())
 }
 
 fn body<'a>(

@@ -1,12 +1,15 @@
 //! Plans of dialogues: bounds of their input and output.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use super::plan::{Plan, PlannedInput, check_context, plan_call};
 use crate::{
     domain::{
+        ability::Ability,
         catalogue::{Model, ModelKind, TextModel},
-        conversation::{Conversation, Image, ImageSource, Reasoning, Sampling, Thinking},
+        conversation::{
+            Conversation, Image, ImageSource, Reasoning, ReplacedNames, Sampling, Thinking,
+        },
         credits::Credits,
         generation::{Modality, Surface},
         json::Members,
@@ -43,67 +46,60 @@ impl Service {
         if !may_shrink {
             check_context(text, &request.conversation)?;
         }
-        let (input_tokens, receipt) = self.most_input(caller, model, text, &request).await?;
-        if !text.dialogue.thought_signatures {
-            request.leave_out_thought_signatures();
-        }
-        if !text.dialogue.reasoning_fields {
-            request.leave_out_reasoning_fields();
-        }
+        let bounded = if request.conversation.has_documents() {
+            None
+        } else {
+            Some(self.most_input(caller, model, text, &request).await?)
+        };
+        leave_out(text, &mut request);
+        request.conversation.drop_blank_system();
+        let cache_writes = text.dialogue_writes(&request);
+        let searches = bound_searches(text, &mut request);
+        let conversation = &request.conversation;
+        let bytes = conversation.bytes() + text.uncounted_image_bytes(conversation);
+        let least = bounded.is_none().then(|| conversation.least_tokens());
+        let mut call = dialogue_call(model, text, &mut request, passes, replaced_names);
+        let (input_tokens, receipt, bytes) = match bounded {
+            Some((tokens, receipt)) => (tokens, receipt, bytes),
+            None => {
+                let least = least.unwrap_or(0);
+                let tokens = self
+                    .counted_input(caller, model, text, &call, least)
+                    .await?;
+                let most = usize::try_from(tokens).unwrap_or(usize::MAX);
+                call.image_tokens = most;
+                (tokens, None, most.saturating_mul(4))
+            }
+        };
         let ceiling = TextCeiling {
             prices: Arc::clone(&text.prices),
             input_tokens,
             max_tokens: text.limits.max_output_tokens,
             choices: request.choices,
-            cache_writes: text.dialogue_writes(&request),
+            searches,
+            search_tokens: text.limits.search_tokens,
+            cache_writes,
         };
         // Some SDKs send the model's maximum if no limit was set.
         let asked = request.max_tokens.filter(|&n| n < ceiling.max_tokens);
         let max_tokens = match asked {
             Some(asked) => asked.max(text.dialogue.min_output_tokens),
             None => {
-                let least = least_output(text, request.sampling.reasoning);
+                let least = least_output(text, call.sampling.reasoning);
                 most_output(&ceiling, least, self.spendable(caller).await?.0).0
             }
         };
-        request.conversation.drop_blank_system();
-        let conversation = &request.conversation;
         let input = PlannedInput {
             tokens: ceiling.input_tokens,
-            bytes: conversation.bytes() + text.uncounted_image_bytes(conversation),
-            cache_writes: ceiling.cache_writes,
+            bytes,
+            searches,
+            cache_writes,
         };
-        let image_tokens = text.image_tokens(conversation);
-        let shared = match &request.original {
-            Some(original) if text.shares(&request) => original.shared(),
-            _ => Members::default(),
-        };
-        // One of the two is sent; the other is dropped here.
-        let (conversation, original) = match request.original.filter(|_| passes) {
-            Some(original) => {
-                if let Some(reserved) = memory::current() {
-                    reserved.shrink_to(original.members.bytes());
-                }
-                (Conversation::default(), Some(Released::from(*original)))
-            }
-            None => (request.conversation, None),
-        };
-        let call = TextCall {
-            model: model.id.clone(),
-            image_tokens,
-            conversation: conversation.into(),
-            max_tokens,
-            n: request.choices,
-            max_input_tokens: text.limits.max_input_tokens,
-            sampling: taken(request.sampling, text),
-            replaced_names,
-            is_dialogue: true,
-            original,
-            shared,
-        };
+        call.max_tokens = max_tokens;
         let mut plan = plan_call(model, text, request.prompt, call, input, deltas);
         if let Some(Call::Text(work)) = &mut plan.call {
-            work.receipt = receipt;
+            // The results of searches are counted as input, too.
+            work.receipt = receipt.filter(|_| searches == 0);
         }
         plan.unlimited = asked.is_none();
         Ok(plan)
@@ -148,8 +144,19 @@ impl Service {
         if !errors.is_empty() {
             return Err(ServiceError::Invalid(errors));
         }
-        text.translate(&mut request);
-        Ok(self.most_input(caller, model, text, &request).await?.0)
+        let passes = text.passes(&request);
+        let replaced_names = text.translate(&mut request);
+        if !request.conversation.has_documents() {
+            return Ok(self.most_input(caller, model, text, &request).await?.0);
+        }
+        let ability = Ability::to_generate(Modality::Text);
+        let confirmed = caller.confirm_for(ability).await?;
+        let caller = confirmed.as_ref().unwrap_or(caller);
+        leave_out(text, &mut request);
+        request.conversation.drop_blank_system();
+        let least = request.conversation.least_tokens();
+        let call = dialogue_call(model, text, &mut request, passes, replaced_names);
+        self.counted_input(caller, model, text, &call, least).await
     }
 
     /// The fields of a dialogue that change no answer and that its provider is not sent, and about
@@ -228,6 +235,68 @@ impl Service {
             begun: found.map_or(0, |receipt| receipt.tokens),
         });
         Ok((text.taken_input(most), blank))
+    }
+}
+
+/// Bounds the web searches of a request that does not. Returns their maximum.
+fn bound_searches(text: &TextModel, request: &mut DialogueRequest) -> u32 {
+    let most = text.limits.searches;
+    match (request.search, &mut request.original) {
+        (None, _) => 0,
+        (Some(search), Some(original)) if search.most.is_none() => {
+            original.bound_searches(request.surface, most);
+            most
+        }
+        (Some(search), _) => search.most.unwrap_or(most),
+    }
+}
+
+/// Removes parts of other vendors that this one refuses.
+fn leave_out(text: &TextModel, request: &mut DialogueRequest) {
+    if !text.dialogue.thought_signatures {
+        request.leave_out_thought_signatures();
+    }
+    if !text.dialogue.reasoning_fields {
+        request.leave_out_reasoning_fields();
+    }
+}
+
+/// Takes the call of a dialogue, still without its output limit, from a request. Only one of the
+/// conversation and the caller's body is sent; the other is dropped here.
+fn dialogue_call(
+    model: &Model,
+    text: &TextModel,
+    request: &mut DialogueRequest,
+    passes: bool,
+    replaced_names: ReplacedNames,
+) -> TextCall {
+    let shared = match &request.original {
+        Some(original) if text.shares(request) => original.shared(),
+        _ => Members::default(),
+    };
+    let conversation = mem::take(&mut request.conversation);
+    let image_tokens = text.image_tokens(&conversation);
+    let (conversation, original) = match request.original.take().filter(|_| passes) {
+        Some(original) => {
+            if let Some(reserved) = memory::current() {
+                reserved.shrink_to(original.members.bytes());
+            }
+            (Conversation::default(), Some(Released::from(*original)))
+        }
+        None => (conversation, None),
+    };
+    TextCall {
+        model: model.id.clone(),
+        image_tokens,
+        conversation: conversation.into(),
+        n: request.choices,
+        max_input_tokens: text.limits.max_input_tokens,
+        sampling: taken(mem::take(&mut request.sampling), text),
+        replaced_names,
+        is_dialogue: true,
+        original,
+        shared,
+        ..TextCall::default()
     }
 }
 

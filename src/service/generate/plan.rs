@@ -162,6 +162,7 @@ fn plan_text<'a>(
     let input = PlannedInput {
         tokens: input_tokens,
         bytes: input_bytes,
+        searches: 0,
         cache_writes: text.cache_writes,
     };
     Ok(Plan {
@@ -179,6 +180,8 @@ pub(super) struct PlannedInput {
     pub tokens: u64,
     /// Bytes that tokens are estimated from if the vendor reports none, images included.
     pub bytes: usize,
+    /// Web searches that the vendor may make.
+    pub searches: u32,
     pub cache_writes: CacheWrites,
 }
 
@@ -221,6 +224,8 @@ pub(super) fn plan_call<'a>(
             input_tokens: input.tokens,
             max_tokens: call.max_tokens,
             choices: call.choices(),
+            searches: input.searches,
+            search_tokens: text.limits.search_tokens,
             cache_writes: input.cache_writes,
         }),
         max_cost: None,

@@ -268,7 +268,7 @@ async fn what_costs_or_keeps_more_is_refused_by_name(_: PgPoolOptions, options: 
             "prompt_cache_options.prewarm",
             json!({"prompt_cache_options": {"prewarm": true}}),
         ),
-        ("tools[0].type", tools("web_search")),
+        ("tools has a web search", tools("web_search")),
         ("tools[0].type", tools("code_interpreter")),
         ("tools[0].type", tools("mcp")),
         ("tools[0].type", tools("image_generation")),

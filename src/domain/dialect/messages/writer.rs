@@ -215,7 +215,7 @@ impl Block {
                 signature.into_iter().chain([block]).collect()
             }
             // No answer has one.
-            Part::ToolResult(_) | Part::Image(_) => Vec::new(),
+            Part::ToolResult(_) | Part::Image(_) | Part::Document(_) => Vec::new(),
             Part::Opaque { block } => vec![Self::Opaque(block.clone())],
         }
     }

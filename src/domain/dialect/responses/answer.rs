@@ -196,7 +196,7 @@ pub(super) fn item(generation: &str, at: usize, part: &Part, shown: &Shown) -> O
             }
             item
         }
-        Part::Image(_) | Part::ToolResult(_) => return None,
+        Part::Image(_) | Part::Document(_) | Part::ToolResult(_) => return None,
     })
 }
 

@@ -27,6 +27,9 @@ pub struct TextCeiling {
     pub max_tokens: u32,
     /// Choices that are asked for (`n` of a chat), at least 1.
     pub choices: u32,
+    /// Maximum web searches at the provider, and input tokens that are held for each.
+    pub searches: u32,
+    pub search_tokens: u32,
     /// Cache writes that the provider may bill for the body that is actually sent.
     pub cache_writes: CacheWrites,
 }
@@ -48,10 +51,14 @@ impl TextCeiling {
     /// The most that any input costs. A tier may be cheaper than the one below it, so this is the
     /// maximum over the largest input of each.
     fn hold_of(&self, output_tokens: u64) -> Option<Credits> {
+        let results = u64::from(self.searches) * u64::from(self.search_tokens);
+        let most_input = self.input_tokens.saturating_add(results);
+        let price = self.prices.per_search.unwrap_or(Credits::ZERO);
+        let searches = Credits::pro_rata(&[(price, self.searches.into())], 1)?;
         let tiers = self.prices.tiers.iter().map(|tier| tier.above_input_tokens);
-        tiers
-            .filter(|&end| end < self.input_tokens)
-            .chain([self.input_tokens])
+        let tokens = tiers
+            .filter(|&end| end < most_input)
+            .chain([most_input])
             .try_fold(Credits::ZERO, |most, input_tokens| {
                 let prices = self.prices.at(input_tokens);
                 let input = prices.dearest_input(self.cache_writes);
@@ -66,7 +73,8 @@ impl TextCeiling {
                     PER_MILLION,
                 );
                 Some(most.max(cost?))
-            })
+            });
+        tokens?.checked_add(searches)
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     super::{
         super::{
             ProviderError, TextAnswer,
-            answer::arguments,
+            answer::{arguments, count},
             exchange::{AnswerBuilder, TextParser},
             http::{TEXT_BODY_CAP, classify::ErrorInfo},
             sse::Event,
@@ -148,7 +148,10 @@ impl ResponseParser<'_> {
         }
         self.stop = Some(self.stop_of(response)?);
         if let Some(usage) = usage::find(response) {
-            self.usage = usage::counts(usage);
+            self.usage = TokenCounts {
+                searches: Some(searches(response)).filter(|&made| made > 0),
+                ..usage::counts(usage)
+            };
             self.answer.note(Some(self.usage));
         }
         Ok(())
@@ -336,6 +339,19 @@ impl ResponseParser<'_> {
         self.answer.text(&held)?;
         Ok(self.stops.found().is_none())
     }
+}
+
+/// The billed searches of a response: by its own count, or else the items of searches that it made.
+fn searches(response: &Value) -> u64 {
+    let counted = count(response.pointer("/tool_usage/web_search/num_requests"));
+    let items = response.get("output").and_then(Value::as_array);
+    let made = items.into_iter().flatten().filter(|item| {
+        let action = item.pointer("/action/type").and_then(Value::as_str);
+        item["type"] == "web_search_call"
+            && item["status"] != "failed"
+            && action.is_none_or(|action| action == "search")
+    });
+    counted.unwrap_or_else(|| made.count() as u64)
 }
 
 /// Whether an item is a call of a function that the request named as it is. One of a namespace is

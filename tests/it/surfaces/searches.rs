@@ -1,0 +1,362 @@
+//! Web searches at the vendor: off by default, held for by their number, charged by its count.
+
+use gensvc::domain::credits::Credits;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{MESSAGES, RESPONSES, error, events, record, with};
+use crate::common::{Account, CONFIG_FILE, Recorded, Reply, TestApp, Upstream};
+
+const CLAUDE: &str = "anthropic/c";
+const GPT: &str = "openai/g";
+
+/// A model of each vendor with at most three searches, at a credit each and 1,000 tokens; output is
+/// 50 credits a million, input 10.
+async fn start(options: PgConnectOptions, upstream: &Upstream) -> (TestApp, Account) {
+    let model = |vendor: &str, id: &str, wire: &str| {
+        format!(
+            "[[providers.{vendor}.models]]\nid = \"{id}\"\ntype = \"text\"\n{wire}\
+             prices = {{ input_per_million = \"10\", output_per_million = \"50\", per_search = \"1\" }}\n\
+             limits = {{ max_output_tokens = 1000, searches = 3, search_tokens = 1000 }}\n"
+        )
+    };
+    let text = [
+        model("anthropic", "c", ""),
+        model("openai", "g", "wire.api = \"responses\"\n"),
+    ]
+    .concat();
+    let file = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let file = file.join(uuid::Uuid::now_v7().to_string());
+    std::fs::write(&file, text).unwrap();
+    let config = [(CONFIG_FILE, file.to_str().unwrap())];
+    let app = TestApp::upstream_with(options, upstream, &config).await;
+    std::fs::remove_file(&file).unwrap();
+    upstream.be_lenient();
+    let account = app.account("100").await;
+    (app, account)
+}
+
+fn tool(path: &str) -> Value {
+    if path == RESPONSES {
+        return json!({"type": "web_search", "filters": {"allowed_domains": ["example.com"]}});
+    }
+    json!({"type": "web_search_20250305", "name": "web_search", "allowed_domains": ["example.com"]})
+}
+
+fn asked(path: &str, most: Option<u32>) -> Value {
+    let mut tool = tool(path);
+    if path == RESPONSES {
+        let mut body =
+            json!({"model": GPT, "input": "Find it", "max_output_tokens": 64, "tools": [tool]});
+        if let Some(most) = most {
+            body["max_tool_calls"] = json!(most);
+        }
+        return body;
+    }
+    if let Some(most) = most {
+        tool["max_uses"] = json!(most);
+    }
+    json!({"model": CLAUDE, "max_tokens": 64, "tools": [tool],
+        "messages": [{"role": "user", "content": "Find it"}]})
+}
+
+/// The blocks or items of a search, and the text after it.
+fn found(path: &str) -> Value {
+    if path == RESPONSES {
+        let call = json!({"id": "ws_1", "type": "web_search_call", "status": "completed",
+            "action": {"type": "search", "query": "it"}});
+        let opened = json!({"id": "ws_2", "type": "web_search_call", "status": "completed",
+            "action": {"type": "open_page", "url": "https://example.com"}});
+        let message = json!({"id": "msg_1", "type": "message", "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Here.", "annotations": []}]});
+        return json!([call, opened, message]);
+    }
+    json!([
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "it"}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [
+            {"type": "web_search_result", "url": "https://example.com", "title": "t",
+                "encrypted_content": "e", "page_age": null}]},
+        {"type": "text", "text": "Here."}
+    ])
+}
+
+/// An answer with this count of searches; null: without a count.
+fn answer(request: &Recorded, searches: &Value, input: u64) -> Reply {
+    let streamed = request.body["stream"] == true;
+    if request.path.ends_with("/responses") {
+        let items = found(RESPONSES);
+        let usage = json!({"input_tokens": input, "output_tokens": 20, "total_tokens": input + 20});
+        let mut body =
+            crate::common::upstream::text::response("completed", items.as_array().unwrap(), &usage);
+        if !searches.is_null() {
+            body["tool_usage"] = json!({"web_search": {"num_requests": searches}});
+        }
+        if !streamed {
+            return Reply::Status(200, body);
+        }
+        let mut events = Vec::new();
+        for (at, item) in items.as_array().unwrap().iter().enumerate() {
+            for kind in ["output_item.added", "output_item.done"] {
+                events.push((kind, json!({"output_index": at, "item": item})));
+            }
+        }
+        events.push(("completed", json!({ "response": body })));
+        let text = crate::common::upstream::text::response_events(&events);
+        return Reply::Raw(200, "text/event-stream", text);
+    }
+    let usage = json!({"input_tokens": input, "output_tokens": 20,
+        "server_tool_use": {"web_search_requests": searches}});
+    if !streamed {
+        return Reply::Status(
+            200,
+            json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "c",
+                "content": found(MESSAGES), "stop_reason": "end_turn", "usage": usage}),
+        );
+    }
+    let event = |value: Value| {
+        format!(
+            "event: {}\ndata: {value}\n\n",
+            value["type"].as_str().unwrap()
+        )
+    };
+    let mut text = event(
+        json!({"type": "message_start", "message": {"id": "msg_1", "model": "c",
+        "usage": {"input_tokens": 1, "output_tokens": 1}}}),
+    );
+    for (at, block) in found(MESSAGES).as_array().unwrap().iter().enumerate() {
+        let mut begun = block.clone();
+        let (member, delta) = match block["type"].as_str().unwrap() {
+            "server_tool_use" => (
+                "input",
+                vec!["{\"query\":", " \"it\"}"]
+                    .into_iter()
+                    .map(|piece| json!({"type": "input_json_delta", "partial_json": piece}))
+                    .collect(),
+            ),
+            "text" => ("text", vec![json!({"type": "text_delta", "text": "Here."})]),
+            _ => ("", Vec::new()),
+        };
+        match member {
+            "input" => begun["input"] = json!({}),
+            "text" => begun["text"] = json!(""),
+            _ => {}
+        }
+        text += &event(json!({"type": "content_block_start", "index": at, "content_block": begun}));
+        for delta in delta {
+            text += &event(json!({"type": "content_block_delta", "index": at, "delta": delta}));
+        }
+        text += &event(json!({"type": "content_block_stop", "index": at}));
+    }
+    text += &event(
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}),
+    );
+    text += &event(json!({"type": "message_stop"}));
+    Reply::Raw(200, "text/event-stream", text)
+}
+
+/// What is held for so many searches.
+async fn held(app: &TestApp, account: &Account, path: &str, searches: i64) -> i64 {
+    let mut plain = asked(path, None);
+    plain.as_object_mut().unwrap().remove("tools");
+    let answer = app.post(&account.key, path, &plain).await;
+    answer.expect(200);
+    let record = record(app, account, &answer).await;
+    let plain: Credits = record["credits"]["estimated"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    plain.micros() + searches * (1_000_000 + 1_000 * 10)
+}
+
+fn micros(value: &Value) -> i64 {
+    value.as_str().unwrap().parse::<Credits>().unwrap().micros()
+}
+
+#[sqlx::test]
+async fn searches_are_bounded_held_and_charged(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    for path in [MESSAGES, RESPONSES] {
+        upstream.play(|request| answer(request, &Value::Null, 1));
+        let without = held(&app, &account, path, 0).await;
+        for (most, bound) in [(None, 3), (Some(2), 2)] {
+            for stream in [false, true] {
+                upstream.play(|request| answer(request, &json!(2), 2_100));
+                let body = with(asked(path, most), &json!({ "stream": stream }));
+                let answered = app.post(&account.key, path, &body).await;
+                assert_eq!(answered.status, 200, "{}", answered.text);
+                let sent = upstream.requests().pop().unwrap().body;
+                let sent_bound = match path {
+                    RESPONSES => &sent["max_tool_calls"],
+                    _ => &sent["tools"][0]["max_uses"],
+                };
+                assert_eq!(sent_bound, bound, "{sent}");
+                let record = record(&app, &account, &answered).await;
+                let expected = without + bound * (1_000_000 + 1_000 * 10);
+                // The tool's own bytes are held for as well.
+                let estimated = micros(&record["credits"]["estimated"]);
+                let margin = estimated - expected;
+                assert!((0..20_000).contains(&margin), "{margin} {record}");
+                assert_eq!(
+                    micros(&record["credits"]["charged"]),
+                    2_100 * 10 + 20 * 50 + 2 * 1_000_000
+                );
+                assert_eq!(record["usage"]["searches"], 2);
+                assert_eq!(record["result"], "Here.");
+                // What was found passes in its own dialect.
+                for word in [
+                    "Here.",
+                    if path == MESSAGES {
+                        "encrypted_content"
+                    } else {
+                        "ws_"
+                    },
+                ] {
+                    assert!(answered.text.contains(word), "{word}: {}", answered.text);
+                }
+                if stream && path == MESSAGES {
+                    let events = events(path, &answered.text);
+                    let begun = events
+                        .iter()
+                        .find(|event| event["content_block"]["type"] == "server_tool_use");
+                    assert_eq!(
+                        begun.unwrap()["content_block"]["input"],
+                        json!({"query": "it"})
+                    );
+                }
+            }
+        }
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn a_choice_of_the_search_passes(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    upstream.play(|request| answer(request, &json!(1), 100));
+    for (path, choice) in [
+        (MESSAGES, json!({"type": "tool", "name": "web_search"})),
+        (MESSAGES, json!({"type": "any"})),
+        (RESPONSES, json!({"type": "web_search"})),
+        (RESPONSES, json!("required")),
+    ] {
+        let body = with(asked(path, None), &json!({"tool_choice": choice}));
+        let answered = app.post(&account.key, path, &body).await;
+        answered.expect(200);
+        assert_eq!(answered.header("x-gensvc-left-out"), "", "{choice}");
+        let sent = upstream.requests().pop().unwrap().body;
+        assert_eq!(sent["tool_choice"], choice);
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn a_lying_count_of_searches_is_capped(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    for path in [MESSAGES, RESPONSES] {
+        // More than were allowed, none, nonsense, and nothing: OpenAI's items are counted instead,
+        // of which one is a search.
+        let by_items = i64::from(path == RESPONSES);
+        for (searches, input, charged) in [
+            (json!(1_000), 2_500, None),
+            (json!(3), 900_000, None),
+            (json!(0), 2_500, Some(0)),
+            (json!(-1), 2_500, Some(by_items)),
+            (json!("2"), 2_500, Some(by_items)),
+            (Value::Null, 2_500, Some(by_items)),
+        ] {
+            upstream.play(move |request| answer(request, &searches, input));
+            let answered = app.post(&account.key, path, &asked(path, None)).await;
+            answered.expect(200);
+            let credits = &record(&app, &account, &answered).await["credits"];
+            match charged {
+                None => assert_eq!(credits["charged"], credits["estimated"]),
+                Some(searches) => assert_eq!(
+                    micros(&credits["charged"]),
+                    2_500 * 10 + 20 * 50 + searches * 1_000_000
+                ),
+            }
+        }
+        let before = app.balance(&account).await;
+        upstream.reply(Reply::Cut);
+        let answered = app.post(&account.key, path, &asked(path, None)).await;
+        error(path, &answered, 502, "provider_error");
+        assert_eq!(app.balance(&account).await, before);
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn searches_are_refused_by_name(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    for (path, param) in [(MESSAGES, "tools.max_uses"), (RESPONSES, "max_tool_calls")] {
+        let answer = app.post(&account.key, path, &asked(path, Some(4))).await;
+        let refused = error(path, &answer, 400, "unsupported_parameter");
+        let message = refused["message"].as_str().unwrap();
+        assert!(
+            message.contains("must be at most 3") && message.contains(param),
+            "{message}"
+        );
+    }
+    // Another vendor's dialect, and the tools of others.
+    for (path, model) in [
+        (MESSAGES, GPT),
+        (RESPONSES, CLAUDE),
+        (MESSAGES, "sandbox/sandbox-text-1"),
+    ] {
+        let body = with(asked(path, None), &json!({ "model": model }));
+        let answer = app.post(&account.key, path, &body).await;
+        let refused = error(path, &answer, 400, "unsupported_parameter");
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains("tools[0].type"), "{message}");
+    }
+    let twice = json!({"tools": [tool(MESSAGES), tool(MESSAGES)]});
+    let body = with(asked(MESSAGES, None), &twice);
+    let answer = app.post(&account.key, MESSAGES, &body).await;
+    assert_eq!(answer.status, 400, "{}", answer.text);
+    for kind in [
+        "web_search_preview",
+        "code_interpreter",
+        "web_search_20260318",
+    ] {
+        for path in [MESSAGES, RESPONSES] {
+            let tools = json!({"tools": [{"type": kind, "name": "web_search"}]});
+            let answer = app
+                .post(&account.key, path, &with(asked(path, None), &tools))
+                .await;
+            assert_eq!(answer.status, 400, "{kind}: {}", answer.text);
+        }
+    }
+    // One among the items of the input would have no bound.
+    let input = json!([{"role": "user", "content": "x"},
+        {"type": "additional_tools", "role": "developer", "tools": [tool(RESPONSES)]}]);
+    let body = json!({"model": GPT, "input": input, "max_output_tokens": 64});
+    let answer = app.post(&account.key, RESPONSES, &body).await;
+    assert_eq!(answer.status, 400, "{}", answer.text);
+    assert_eq!(upstream.count(), 0);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn searches_are_off_by_default(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app =
+        TestApp::upstream_with(options, &upstream, &[(crate::common::DEFAULT_APIS, "1")]).await;
+    let account = app.account("10").await;
+    for (path, model) in [
+        (MESSAGES, "anthropic/claude-haiku-5-5"),
+        (RESPONSES, "openai/gpt-6-luna"),
+    ] {
+        let body = with(asked(path, Some(1)), &json!({ "model": model }));
+        let answer = app.post(&account.key, path, &body).await;
+        let refused = error(path, &answer, 400, "unsupported_parameter");
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains("is off for this model"), "{message}");
+    }
+    assert_eq!(upstream.count(), 0);
+}
