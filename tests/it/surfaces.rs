@@ -6,6 +6,7 @@ mod choices;
 mod delivered;
 mod documents;
 mod failures;
+mod matrix;
 pub mod media;
 mod memory;
 mod nulls;
