@@ -10,6 +10,7 @@ mod choices;
 mod document;
 mod encrypted;
 mod json;
+mod phase;
 mod picture;
 mod schema;
 mod spelling;

@@ -239,10 +239,11 @@ impl Object for InputTokensRequest {
 
 /// The parts of answers that become items of the output, each one.
 fn is_item(part: &Part) -> bool {
-    !matches!(
+    let is_input = matches!(
         part,
         Part::Image(_) | Part::Document(_) | Part::ToolResult(_)
-    )
+    );
+    !is_input && part.phase().is_none()
 }
 
 #[cfg(test)]

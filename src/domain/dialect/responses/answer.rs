@@ -116,8 +116,25 @@ fn items(generation: &str, parts: &[Part], shown: &Shown) -> impl Iterator<Item 
         };
         before.into_iter().chain([part.clone()])
     });
-    let parts = parts.filter(is_item).enumerate();
-    parts.filter_map(move |(at, part)| Some((at, item(generation, at, &part, shown)?)))
+    let mut phase = None;
+    let parts = parts.filter_map(move |part| {
+        if let Some(next) = part.phase() {
+            phase = Some(next.to_owned());
+        }
+        is_item(&part).then(|| (part, phase.take()))
+    });
+    parts.enumerate().filter_map(move |(at, (part, phase))| {
+        let mut item = item(generation, at, &part, shown)?;
+        set_phase(&mut item, phase.as_deref());
+        Some((at, item))
+    })
+}
+
+/// Gives an item its phase, if it is a message.
+pub(super) fn set_phase(item: &mut Value, phase: Option<&str>) {
+    if let Some(phase) = phase.filter(|_| item["type"] == "message") {
+        item["phase"] = phase.into();
+    }
 }
 
 impl Answer {

@@ -34,6 +34,8 @@ pub struct ResponseParser<'a> {
     open: Option<OpenItem>,
     /// Items that have ended.
     ended: usize,
+    /// The phase of the message whose text follows, for a caller of the same dialect.
+    phase: Option<Delta>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +57,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             usage: TokenCounts::default(),
             open: None,
             ended: 0,
+            phase: None,
         }
     }
 
@@ -187,8 +190,17 @@ impl ResponseParser<'_> {
         });
         match root.get("item") {
             Some(item) if is_call(item) => self.call(item),
-            _ => Ok(()),
+            item => {
+                self.enter_phase(item);
+                Ok(())
+            }
         }
+    }
+
+    fn enter_phase(&mut self, item: Option<&Value>) {
+        let phase = item.and_then(|item| item.get("phase")?.as_str());
+        let phase = phase.filter(|_| self.answer.is_passed());
+        self.phase = phase.map(Delta::of_phase);
     }
 
     /// A piece of the open item. Returns whether it is the first.
@@ -234,6 +246,7 @@ impl ResponseParser<'_> {
     fn content(&mut self, item: &Value) -> Result<(), ProviderError> {
         match item.get("type").and_then(Value::as_str) {
             Some("message") => {
+                self.enter_phase(Some(item));
                 let parts = item.get("content").and_then(Value::as_array);
                 for part in parts.into_iter().flatten() {
                     match part.get("type").and_then(Value::as_str) {
@@ -275,6 +288,11 @@ impl ResponseParser<'_> {
 
     fn text(&mut self, piece: &str) -> Result<(), ProviderError> {
         let text = self.stops.push(piece);
+        if !text.is_empty()
+            && let Some(phase) = self.phase.take()
+        {
+            self.answer.push(phase)?;
+        }
         self.answer.text(&text)
     }
 
