@@ -1,6 +1,7 @@
 //! Base64 data, which may be a slice of a larger buffer.
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::domain::validate::{FieldCode, Refusal};
@@ -34,9 +35,8 @@ impl Base64Text {
         if self.len() < MIN_SHARED {
             return Some(start);
         }
-        let rest = std::str::from_utf8(body.get(start..)?).ok()?;
-        let needle = self.as_str().get(..NEEDLE)?;
-        let mut places = rest.match_indices(needle).map(|(at, _)| start + at);
+        let (rest, needle) = (body.get(start..)?, self.0.get(..NEEDLE)?);
+        let mut places = memmem::find_iter(rest, needle).map(|at| start + at);
         let at = places.find(|&at| body[at..].starts_with(&self.0))?;
         let end = at + self.len();
         self.0 = body.slice(at..end);
