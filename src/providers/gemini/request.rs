@@ -91,13 +91,19 @@ impl<'a> Content<'a> {
             Role::Assistant => "model",
         };
         let mut first = true;
-        let parts = message.parts.iter().filter_map(|part| {
+        let parts = message.parts.iter().flat_map(|part| {
             let (found, signed) = match part {
                 Part::ToolCall(call) => (Some(WirePart::of_call(call, first)), true),
                 part => (WirePart::of(part, calls), false),
             };
             first &= !signed;
-            found
+            // A document has no member for its name.
+            let name = match part {
+                Part::Document(document) => document.name.as_deref(),
+                _ => None,
+            };
+            let name = name.filter(|name| !name.is_empty()).map(WirePart::of_text);
+            name.into_iter().chain(found)
         });
         let parts = parts.collect();
         Self { role, parts }
@@ -105,13 +111,17 @@ impl<'a> Content<'a> {
 }
 
 impl<'a> WirePart<'a> {
+    fn of_text(text: &'a str) -> Self {
+        Self {
+            text: Some(text),
+            ..Self::default()
+        }
+    }
+
     /// `None` for thoughts of other vendors, which are left out.
     fn of(part: &'a Part, calls: &HashMap<&str, &'a str>) -> Option<Self> {
         Some(match part {
-            Part::Text { text } => Self {
-                text: Some(text),
-                ..Self::default()
-            },
+            Part::Text { text } => Self::of_text(text),
             Part::Image(Image {
                 source:
                     ImageSource::Base64 {
@@ -213,7 +223,9 @@ fn tool_config(choice: &ToolChoice) -> Option<Value> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct GenerationConfig<'a> {
-    max_output_tokens: u32,
+    /// `None` in a count, which comes before the limit is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -289,7 +301,7 @@ fn budget(reasoning: Reasoning) -> i64 {
 
 pub fn json(call: &TextCall, settings: &GeminiModel) -> Result<RequestJson, ProviderError> {
     let conversation = call.conversation.get();
-    let body = body(call, &conversation, settings);
+    let body = body(call, &conversation, settings, Some(call.max_tokens));
     RequestJson::sharing(&body, &conversation.buffers())
 }
 
@@ -313,7 +325,7 @@ pub fn count_json(call: &TextCall, settings: &GeminiModel) -> Result<RequestJson
     let count = Count {
         generate_content_request: CountedRequest {
             model: format!("models/{model}"),
-            body: body(call, &conversation, settings),
+            body: body(call, &conversation, settings, None),
         },
     };
     RequestJson::sharing(&count, &conversation.buffers())
@@ -323,6 +335,7 @@ fn body<'a>(
     call: &'a TextCall,
     conversation: &'a Conversation,
     settings: &'a GeminiModel,
+    max_output_tokens: Option<u32>,
 ) -> Body<'a> {
     let calls = conversation.calls();
     let messages = conversation.messages.iter();
@@ -337,15 +350,12 @@ fn body<'a>(
         system_instruction: conversation.system.as_deref().map(|text| Content {
             // Ignored upstream; it is what the SDK sends.
             role: "user",
-            parts: vec![WirePart {
-                text: Some(text),
-                ..WirePart::default()
-            }],
+            parts: vec![WirePart::of_text(text)],
         }),
         tools: wire_tools(&conversation.tools),
         tool_config: tool_config(&conversation.tools.choice),
         generation_config: GenerationConfig {
-            max_output_tokens: call.max_tokens,
+            max_output_tokens,
             temperature: call.sampling.temperature,
             top_p: call.sampling.top_p,
             stop_sequences: &call.sampling.stop,
