@@ -196,11 +196,11 @@ fn file_data() -> Parsed<DocumentSource> {
     parsed(schema, DocumentSource::parse)
 }
 
-/// Refuses a file by an id or a URL.
-fn refuse_reference(fields: &Fields<'_>, names: &[&'static str]) {
+/// Refuses a file by an id or a URL. `instead`: the field for its bytes.
+fn refuse_reference(fields: &Fields<'_>, names: &[&'static str], instead: &str) {
     for name in names {
         if fields.has(name) {
-            let message = "is not supported; send the file in base64, as file_data";
+            let message = format!("is not supported; send the bytes in base64, as {instead}");
             fields.error(name, FieldCode::NotSupported, message);
         }
     }

@@ -168,7 +168,7 @@ fn file(fields: &Fields<'_>) -> Option<Document> {
         fields.required("file_data", about, file_data())
     };
     let name = fields.optional("filename", "Its name.", text(usize::MAX));
-    refuse_reference(fields, &["file_id"]);
+    refuse_reference(fields, &["file_id"], "file_data");
     source.map(|source| Document {
         source,
         name,

@@ -123,7 +123,7 @@ const SEARCHES: [&str; 2] = ["server_tool_use", "web_search_tool_result"];
 fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
     let given = fields.value("type").and_then(Value::as_str);
     if given.is_some_and(|kind| SEARCHES.contains(&kind)) {
-        // Only who is sent the body as it came can read it.
+        // Anthropic gets it with the unchanged body; others refuse it.
         fields.neutral("type", Vec::new());
         return Some(Part::text(""));
     }
@@ -145,7 +145,7 @@ fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
     let about = "Of thinking: brought back as it was answered.";
     let signature = fields.optional("signature", about, string());
     let data = fields.optional("data", "Of redacted thinking.", string());
-    fields.neutral("citations", vec![json!([]), json!({"enabled": false})]);
+    citations(fields);
     fields.neutral("caller", vec![json!({"type": "direct"})]);
     fields.neutral("tool", Vec::new());
     let kind = kind?;
@@ -178,12 +178,22 @@ fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
         BlockType::RedactedThinking => Part::Redacted {
             data: needed(fields, "data", data)?,
         },
-        // Only who is sent the body as it came can read it.
+        // Anthropic gets it with the unchanged body; others refuse it.
         BlockType::ToolAddition | BlockType::ToolRemoval => {
             change(fields, noted);
             Part::text("")
         }
     })
+}
+
+/// Refuses citations of a document: no answer has a place for them.
+fn citations(fields: &Fields<'_>) {
+    let given = fields.value("citations");
+    if given.is_some_and(|citations| citations["enabled"] == true) {
+        let message = "is not supported as enabled; leave it out, and ask for quotes in the text";
+        fields.error("citations", FieldCode::NotSupported, message);
+    }
+    fields.neutral("citations", vec![json!([]), json!({"enabled": false})]);
 }
 
 /// A tool that is added to those that the model may use, or taken from them: by its name. A
@@ -222,13 +232,19 @@ fn source(fields: &Fields<'_>, is_document: bool) -> Option<Source> {
     let schema = ("ImageSource", "Where an image or a document is.");
     let about = "Of an image and of a document.";
     fields.object("source", about, schema, |source| {
+        let given = source.value("type").and_then(Value::as_str);
+        if is_document && given.is_some_and(|kind| !["base64", "text"].contains(&kind)) {
+            let message = "is not supported for documents; send the bytes in base64, or a text";
+            source.error("type", FieldCode::NotSupported, message);
+            return None;
+        }
         let kind = source.required("type", "What it is.", words::<SourceType>());
         let about = "Of base64, and of a text: `text/plain`.";
         let media_type = source.optional("media_type", about, words::<MediaType>());
         let schema = || text(usize::MAX).min(1).json_schema();
         let parse: fn(&str) -> Result<Source, Refusal> = match (is_document, media_type) {
             (false, _) => |data| ImageSource::base64(data.to_owned()).map(Source::Image),
-            (true, Some(MediaType::Pdf)) => |data| {
+            (true, Some(MediaType::Pdf)) if kind == Some(SourceType::Base64) => |data| {
                 DocumentSource::base64(DocumentType::Pdf, data.to_owned()).map(Source::Document)
             },
             (true, _) => |data| Ok(Source::Document(DocumentSource::Text(data.to_owned()))),
@@ -241,11 +257,7 @@ fn source(fields: &Fields<'_>, is_document: bool) -> Option<Source> {
             None
         };
         match (kind?, is_document, media_type) {
-            (SourceType::Url, false, _) => needed(source, "url", url).map(Source::Image),
-            (SourceType::Url, true, _) => wrong(
-                "type",
-                "is not supported for documents; send the bytes in base64",
-            ),
+            (SourceType::Url, ..) => needed(source, "url", url).map(Source::Image),
             (SourceType::Text, false, _) => wrong("type", "is only for documents"),
             (_, _, None) => needed(source, "media_type", None),
             (SourceType::Text, true, Some(MediaType::Text))
@@ -274,8 +286,9 @@ fn result(fields: &Fields<'_>, noted: &Noted) -> Option<Vec<Part>> {
         let source = source(block, kind == Some(ResultBlockType::Document));
         let title = block.optional("title", "Of a document.", text(usize::MAX));
         block.neutral("tool_name", Vec::new());
+        citations(block);
         match kind? {
-            // Only who is sent the body as it came can read it.
+            // Anthropic gets it with the unchanged body; others refuse it.
             ResultBlockType::ToolReference => {
                 let name = block.value("tool_name").and_then(Value::as_str);
                 let name = needed(block, "tool_name", name)?;

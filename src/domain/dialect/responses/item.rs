@@ -223,7 +223,11 @@ fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Opti
         let document = part.optional("file_data", about, file_data());
         let name = part.optional("filename", "Of a file.", text(usize::MAX));
         let references = ["file_id", "file_url"];
-        refuse_reference(part, &references);
+        let instead = match kind {
+            Some(ContentType::InputImage) => "image_url",
+            _ => "file_data",
+        };
+        refuse_reference(part, &references, instead);
         let is_referenced = references.iter().any(|name| part.has(name));
         match kind? {
             ContentType::InputText | ContentType::OutputText => {

@@ -70,8 +70,6 @@ pub enum ContentPart<'a> {
     InputFile {
         filename: &'a str,
         file_data: DocumentData<'a>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        detail: Option<&'static str>,
     },
 }
 
@@ -182,7 +180,6 @@ impl<'a> ContentPart<'a> {
                     source: &document.source,
                     is_url: true,
                 },
-                detail: document.detail.map(Detail::as_str),
             },
             _ => return None,
         })
