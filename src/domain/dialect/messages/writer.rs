@@ -179,6 +179,9 @@ fn usage_of(usage: &TextUsage) -> Value {
     if let Some(tokens) = usage.reasoning_tokens {
         value["output_tokens_details"] = json!({"thinking_tokens": tokens});
     }
+    if let Some(searches) = usage.searches {
+        value["server_tool_use"] = json!({"web_search_requests": searches});
+    }
     value
 }
 

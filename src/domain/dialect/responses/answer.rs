@@ -28,6 +28,8 @@ pub(super) struct ResponseBody<'a> {
     model: &'a str,
     output: Vec<Value>,
     usage: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_usage: Option<Value>,
     previous_response_id: (),
     store: bool,
     truncation: &'static str,
@@ -56,6 +58,7 @@ impl<'a> ResponseBody<'a> {
             model: &head.model,
             output: Vec::new(),
             usage: None,
+            tool_usage: None,
             previous_response_id: (),
             store: false,
             truncation: "disabled",
@@ -70,6 +73,9 @@ impl<'a> ResponseBody<'a> {
                 let items = items(&head.id, &answer.parts, &echo.shown);
                 body.output = items.map(|(_, item)| item).collect();
                 body.usage = Some(usage_of(&answer.usage));
+                let searches = answer.usage.searches;
+                body.tool_usage =
+                    searches.map(|made| json!({"web_search": {"num_requests": made}}));
             }
             Progress::Failed { code, message } => {
                 body.status = "failed";
