@@ -21,7 +21,7 @@ pub use sdk::{AnthropicError, GENERATION, OpenAiError, sdk_status};
 use super::{links::MediaLinks, record::GenerationRecord};
 use crate::{
     domain::{
-        generation::{Failure, FailureCode, Generation},
+        generation::{ACCOUNT_REFUSED, Failure, FailureCode, Generation},
         ids::GenerationId,
         validate::FieldError,
     },
@@ -242,6 +242,11 @@ impl ApiError {
     /// The answer for a request whose provider did not count its input.
     fn not_counted(error: &ProviderError) -> Self {
         let code = match error.kind {
+            // The operator's configuration is wrong, not the request.
+            ProviderErrorKind::Rejected if error.status == Some(404) => {
+                return Self::failed(FailureCode::ProviderError, ACCOUNT_REFUSED, None);
+            }
+            ProviderErrorKind::Account => FailureCode::ProviderError,
             ProviderErrorKind::Rejected => FailureCode::ProviderRejected,
             ProviderErrorKind::ContextLength => FailureCode::ContextLengthExceeded,
             ProviderErrorKind::ContentPolicy => FailureCode::ContentPolicy,

@@ -1,8 +1,9 @@
 //! Requests to text models and their answers, independent of the vendor.
 //!
-//! Here: messages and their parts. Submodules: images ([`picture`]), documents ([`document`]), tools and the form of the answer
-//! ([`tools`]), schemas of arguments ([`schema`]), names and ids that a vendor accepts ([`spelling`]),
-//! and answers, whole and piece by piece ([`answer`]). Not here: the model and its output limit, which belong to the call.
+//! Here: messages and their parts. Submodules: images ([`picture`]), documents ([`document`]), tools
+//! and the form of the answer ([`tools`]), schemas of arguments ([`schema`]), names and ids that a
+//! vendor accepts ([`spelling`]), answers, whole and piece by piece ([`answer`]), and searches at the
+//! vendor ([`searches`]). Not here: the model and its output limit, which belong to the call.
 
 pub mod answer;
 mod base64;
@@ -13,6 +14,7 @@ mod json;
 mod phase;
 mod picture;
 mod schema;
+mod searches;
 mod spelling;
 mod tools;
 
@@ -32,6 +34,7 @@ pub use encrypted::EncryptedReasoning;
 pub use json::Json;
 pub use picture::{Detail, Image, ImageSource, MAX_IMAGES};
 pub use schema::complete_schema;
+pub use searches::{is_search_call, searches};
 pub use spelling::{ReplacedNames, Spelling};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};
 
@@ -52,6 +55,8 @@ const TOOL_TOKENS: usize = 16;
 /// count has it.
 const TOOLS_TOKENS: usize = 1_000;
 const FORMAT_TOKENS: usize = 256;
+/// Tokens that a vendor's template may add to a document.
+const DOCUMENT_TOKENS: usize = 128;
 
 /// Instructions and the messages so far, the oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -233,6 +238,7 @@ impl Conversation {
         self.bytes()
             + MESSAGE_TOKENS * (parts + instructions)
             + TOOL_TOKENS * self.tools.functions.len()
+            + DOCUMENT_TOKENS * self.documents().count()
             + if self.tools.functions.is_empty() {
                 0
             } else {
@@ -293,8 +299,12 @@ impl Conversation {
         })
     }
 
-    pub fn has_documents(&self) -> bool {
-        self.documents().next().is_some()
+    /// The number of PDFs, whose tokens only their vendor can count.
+    pub fn pdfs(&self) -> usize {
+        let documents = self.documents();
+        documents
+            .filter(|document| matches!(document.source, DocumentSource::Pdf(_)))
+            .count()
     }
 
     /// All documents, those in results of tools included.

@@ -144,13 +144,12 @@ impl GenerationRequest {
         }
     }
 
-    /// Whether the prompt is rendered from a stored template.
     /// Whether the caller must be confirmed before the request is planned, because the plan reads a
-    /// template, or asks a vendor for the tokens of documents.
+    /// template, or asks a vendor for the tokens of PDFs.
     pub fn needs_confirmed_caller(&self) -> bool {
         match self {
             Self::Text(text) => text.template.is_some(),
-            Self::Dialogue(dialogue) => dialogue.conversation.has_documents(),
+            Self::Dialogue(dialogue) => dialogue.conversation.pdfs() > 0,
             _ => false,
         }
     }

@@ -5,6 +5,8 @@ use utoipa::ToSchema;
 
 /// The largest count that is believed: the largest integer that every JSON reader keeps.
 pub const MAX_COUNT: u64 = (1 << 53) - 1;
+/// Maximum web searches of one request.
+pub const MAX_SEARCHES: u64 = 1_000;
 
 /// Token counts as a provider reported them. `None` where a count is missing, negative or not an
 /// integer: it is then estimated from bytes, as is a zero for content that is not empty.
@@ -93,7 +95,10 @@ impl TextUsage {
             cache_write_tokens: written,
             cache_write_long_tokens: long.map(|(long, written)| long.min(written)),
             reasoning_tokens: believed(counts.reasoning).filter(|&c| c <= output_tokens),
-            searches: believed(counts.searches).filter(|&c| c > 0),
+            searches: counts
+                .searches
+                .map(|c| c.min(MAX_SEARCHES))
+                .filter(|&c| c > 0),
             estimated: input.is_none() || output.is_none() || counts.uncounted_bytes > 0,
         }
     }

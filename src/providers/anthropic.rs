@@ -52,6 +52,7 @@ pub const ADAPTERS: Adapters = Adapters {
             reasoning_fields: false,
             thought_signatures: false,
             documents: true,
+            searches: true,
             own: Some(Surface::AnthropicMessages),
             ..Dialogue::ALL
         },

@@ -56,7 +56,7 @@ pub async fn exchange<'a, P: TextParser<'a>>(
     deltas: Option<&'a DeltaSink>,
 ) -> Result<TextAnswer, ProviderError> {
     // Before the call releases the conversation.
-    let estimate = (call.conversation.get().bytes() / 4 + call.image_tokens) as u64;
+    let estimate = (call.conversation.get().bytes() / 4 + call.media_tokens) as u64;
     let answer = send::<P>(http, post, provider, call, deltas).await;
     answer.map_err(|mut error| {
         let maximum = call.max_input_tokens.map(u64::from);

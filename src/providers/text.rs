@@ -18,8 +18,8 @@ pub struct TextCall {
     /// The provider's own model id.
     pub model: String,
     pub conversation: Released<Conversation>,
-    /// Upper bound of the tokens of its images, or with documents of the whole input.
-    pub image_tokens: usize,
+    /// Upper bound of the tokens of its images, or with PDFs of the whole input.
+    pub media_tokens: usize,
     /// Upper bound of output tokens of each choice; always sent.
     pub max_tokens: u32,
     /// Choices that the caller's body asks for; 0: one.

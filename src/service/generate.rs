@@ -141,11 +141,12 @@ impl Service {
         }
         self.require_running()?;
         let surface = request.surface();
+        let plan = self.plan(caller, request, deltas).await?;
+        // After a count by the vendor, which may take as long as the wait.
         let mut wait = match surface {
             Surface::Generate => None,
             _ => Some(HoldWait::new(self, caller, waiting)),
         };
-        let plan = self.plan(caller, request, deltas).await?;
         let mut plan = self.prepare(caller, plan, surface, respond_async, idempotent);
         if let Some(wait) = &mut wait {
             // Its caller waits for the job, which must not begin without a place to wait.

@@ -11,6 +11,7 @@ use crate::domain::{
     pricing::{PriceTier, TextPrices, TokenPrices},
     request::{MAX_TOKENS, TEXT_PROMPT_CHARS},
     settings::{self, range::Bounded, read_table},
+    usage::MAX_SEARCHES,
     vendor::{ModelSettings, Vendor},
 };
 
@@ -18,8 +19,6 @@ use crate::domain::{
 const OVERHEAD_TOKENS: u32 = 64;
 /// Maximum of a limit in tokens.
 const MOST_TOKENS: usize = 100_000_000;
-/// Maximum searches of a request.
-const MOST_SEARCHES: usize = 1_000;
 const MAX_TIERS: usize = 8;
 /// Range of temperatures of the API.
 const TEMPERATURE: [f64; 2] = [0.0, 2.0];
@@ -32,7 +31,7 @@ struct Limits {
     max_input_tokens: Option<Bounded<u32, 1, MOST_TOKENS>>,
     max_output_tokens: Option<Bounded<u32, 1, MOST_TOKENS>>,
     images: Option<Value>,
-    searches: Option<Bounded<u32, 0, MOST_SEARCHES>>,
+    searches: Option<Bounded<u32, 0, { MAX_SEARCHES as usize }>>,
     search_tokens: Option<Bounded<u32, 1, MOST_TOKENS>>,
 }
 
@@ -50,6 +49,7 @@ pub(super) fn read(
     let images = images.map_err(|error| error.under("limits.images"))?;
     let prices = text_prices(prices).map_err(rules::priced)?;
     let searches = limits.searches.map_or(0, |n| *n);
+    let dialogue = settings.dialogue(vendor.dialogue);
     if searches > 0 {
         let missing = |key| {
             let problem = "is missing: add it, or remove limits.searches";
@@ -60,6 +60,12 @@ pub(super) fn read(
         }
         if limits.search_tokens.is_none() {
             return missing("limits.search_tokens");
+        }
+        if !dialogue.searches {
+            let problem = format!(
+                "is {searches}: this model's API has no web search at the provider; remove it"
+            );
+            return Err(ConfigError::new("limits.searches", problem));
         }
     }
     let max_tokens = limits.max_tokens.map_or(MAX_TOKENS, |n| *n);
@@ -75,7 +81,7 @@ pub(super) fn read(
             searches,
             search_tokens: limits.search_tokens.map_or(0, |n| *n),
         },
-        dialogue: settings.dialogue(vendor.dialogue),
+        dialogue,
         overhead_tokens: overhead_tokens.unwrap_or(OVERHEAD_TOKENS),
         cache_writes: settings.cache_writes(),
         always_thinks: settings.always_thinks(),

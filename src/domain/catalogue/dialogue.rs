@@ -57,6 +57,8 @@ pub struct Dialogue {
     pub gifs: bool,
     /// PDFs and plain texts, whose tokens the vendor counts before.
     pub documents: bool,
+    /// Web searches that run at the vendor, asked for in its own dialect.
+    pub searches: bool,
     /// Signatures of Gemini's thoughts, with the calls after them.
     pub thought_signatures: bool,
     /// The lowest limit of output tokens; a lower one that is asked for is raised to it.
@@ -89,6 +91,7 @@ impl Dialogue {
         image_detail: true,
         gifs: true,
         documents: false,
+        searches: false,
         thought_signatures: true,
         min_output_tokens: 1,
         own: None,
@@ -182,7 +185,12 @@ impl TextModel {
     pub fn dialogue_writes(&self, request: &DialogueRequest) -> CacheWrites {
         let original = request.original.as_ref();
         let asked = original.filter(|_| self.passes(request));
-        let asked = asked.map(|original| original.cache_writes);
+        // Between searches Anthropic writes its cache unasked.
+        let searches = request.search.is_some() && request.surface == Surface::AnthropicMessages;
+        let asked = asked.map(|original| match original.cache_writes {
+            CacheWrites::None if searches => CacheWrites::Short,
+            writes => writes,
+        });
         self.dialogue
             .cache_writes
             .max(asked.unwrap_or(CacheWrites::None))
@@ -215,9 +223,13 @@ impl TextModel {
         }
         let wrong = self.wrong_in_images(conversation);
         errors.extend(wrong.map(|message| unsupported("messages", &message)));
-        if !can.documents && conversation.has_documents() {
+        let documents = conversation.documents().count();
+        if documents > 0 && !can.documents {
             let message = "has a document, which this model does not take; send its text";
             errors.push(unsupported("messages", message));
+        } else if documents > MAX_IMAGES {
+            let message = format!("has {documents} documents; {MAX_IMAGES} are the most");
+            errors.push(unsupported("messages", &message));
         }
         errors.extend(self.wrong_in_search(request));
         if !can.instructions_only && !conversation.messages.iter().any(has_content) {
@@ -282,13 +294,17 @@ impl TextModel {
         let most = self.limits.searches;
         let (param, message) = match search.most {
             _ if most == 0 => (
-                "tools",
+                "tools".to_owned(),
                 "has a web search at the provider, which is off for this model; remove it"
                     .to_owned(),
             ),
             Some(asked) if asked > most => {
                 let message = format!("must be at most {most} web searches for this model");
-                (search.param, message)
+                let of_tool = search.tool.map(|at| format!("tools[{at}].max_uses"));
+                (
+                    of_tool.unwrap_or_else(|| "max_tool_calls".to_owned()),
+                    message,
+                )
             }
             _ => return None,
         };
@@ -369,7 +385,14 @@ impl TextModel {
             self.lost_in_translation(request)
         };
         let tools = &request.conversation.tools;
-        if tools.functions.is_empty() && (tools.choice != ToolChoice::Auto || tools.one_at_a_time) {
+        if request.search.is_some() {
+            left_out.push(match request.surface {
+                Surface::AnthropicMessages => "citations",
+                _ => "annotations",
+            });
+        } else if tools.functions.is_empty()
+            && (tools.choice != ToolChoice::Auto || tools.one_at_a_time)
+        {
             left_out.push("tool_choice");
         }
         let mut parts = request.conversation.parts();

@@ -32,7 +32,8 @@ pub struct TextLimits {
     pub images: Option<Vision>,
     /// Maximum web searches at the provider of one request; 0: none is allowed.
     pub searches: u32,
-    /// Input tokens that are held for each search: its results, and what the model reads again.
+    /// Input tokens that are held for the results of each search. The prompt, which the model reads
+    /// again, is held for besides.
     pub search_tokens: u32,
 }
 

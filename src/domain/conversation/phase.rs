@@ -16,7 +16,7 @@ fn from_block(block: &Value) -> Option<&str> {
 
 impl Delta {
     /// The marker of a phase.
-    pub fn of_phase(phase: &str) -> Self {
+    pub fn from_phase(phase: &str) -> Self {
         Self::Opaque(json!({"type": KIND, "phase": phase}))
     }
 

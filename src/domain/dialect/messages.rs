@@ -21,6 +21,7 @@ use crate::domain::{
         FieldCode, Fields, Input, List, Object, Others, boolean, integer, number, only, sequences,
     },
 };
+pub use tools::SEARCH;
 pub use writer::MessagesWriter;
 
 /// Fields that change no answer, or make the input smaller: where a provider does not know them
@@ -42,7 +43,7 @@ struct Noted {
     hints: RefCell<Vec<&'static str>>,
     /// Names of tools that the model is shown only there, each as often as it is.
     loaded: RefCell<Vec<String>>,
-    /// The searches that are bounded by `max_uses`, or not.
+    /// The bounds of the searches (`max_uses`).
     searches: RefCell<Vec<Option<u32>>>,
 }
 
@@ -108,9 +109,10 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
     if searches.len() > 1 {
         fields.error("tools", FieldCode::NotAllowed, "has two web searches");
     }
+    let tools = fields.value("tools").and_then(Value::as_array);
     let search = searches.first().map(|&most| Search {
         most,
-        param: "tools.max_uses",
+        tool: tools.and_then(|tools| tools.iter().position(|tool| tool["type"] == SEARCH)),
     });
     let surface = Surface::AnthropicMessages;
     Some(DialogueRequest {

@@ -13,8 +13,8 @@ use crate::domain::{
 pub struct Search {
     /// The request's own bound.
     pub most: Option<u32>,
-    /// The field of the bound.
-    pub param: &'static str,
+    /// The place of the tool that has the bound, if the request itself does not have it.
+    pub tool: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -10,7 +10,10 @@ use serde_json::{
 
 use crate::domain::{
     conversation::{ReplacedNames, Spelling, complete_schema},
-    dialect::responses::{is_encrypted_by_openai as is_openai, referenced},
+    dialect::{
+        messages::SEARCH,
+        responses::{is_encrypted_by_openai as is_openai, referenced},
+    },
     generation::Surface,
     json::Members,
     pricing::CacheWrites,
@@ -73,10 +76,7 @@ impl Original {
         }
         self.edit("tools", |tools| {
             for tool in items(Some(tools)) {
-                if tool["type"]
-                    .as_str()
-                    .is_some_and(|kind| kind.starts_with("web_search"))
-                {
+                if tool["type"] == SEARCH {
                     tool["max_uses"] = most.into();
                 }
             }

@@ -1,4 +1,4 @@
-//! Counts of input that only its vendor can bound: dialogues with documents.
+//! Counts of input that only its vendor can bound: dialogues with PDFs.
 
 use std::time::Duration;
 
@@ -8,9 +8,11 @@ use crate::{
     domain::{
         catalogue::{Model, TextModel},
         context::ContextOverflow,
+        generation::Surface,
+        pricing::{Ceiling, TextCeiling},
     },
     providers::{ProviderError, ProviderErrorKind, TextCall},
-    service::{Service, ServiceError, auth::Caller},
+    service::{Service, ServiceError, auth::Caller, explain},
 };
 
 /// Maximum time of a count, with the wait for a permit.
@@ -20,16 +22,20 @@ const MARGIN_PART: u64 = 16;
 const MARGIN: u64 = 1_024;
 
 impl Service {
-    /// Asks the vendor how many input tokens a call of a confirmed caller has. Returns their upper
-    /// bound, which is at least `least`.
+    /// Asks the vendor how many input tokens a call of a confirmed caller has, if the account can
+    /// pay for `least`. Returns their upper bound.
     pub(super) async fn counted_input(
         &self,
         caller: &Caller,
         model: &Model,
         text: &TextModel,
+        surface: Surface,
         call: &TextCall,
-        least: u64,
+        least: TextCeiling,
     ) -> Result<u64, ServiceError> {
+        let least_tokens = least.input_tokens;
+        self.check_affordable(caller, surface, &Ceiling::Text(least))
+            .await?;
         let providers = &self.0.providers;
         let Some(provider) = providers.text.get(&model.provider) else {
             let message = format!("there is no provider {}", model.provider);
@@ -59,6 +65,27 @@ impl Service {
             return Err(ServiceError::ContextLength(overflow));
         }
         let most = counted + counted / MARGIN_PART + MARGIN;
-        Ok(text.taken_input(most.max(least)))
+        Ok(text.taken_input(most.max(least_tokens)))
+    }
+
+    /// Refuses what would not fit either if nothing else were on hold: no vendor is called for it.
+    async fn check_affordable(
+        &self,
+        caller: &Caller,
+        surface: Surface,
+        ceiling: &Ceiling,
+    ) -> Result<(), ServiceError> {
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let reading = store.spendable_balance(caller.account_id, caller.credential, now);
+        let (balance, cap) = reading.await?;
+        let required = ceiling.hold();
+        let short = match cap {
+            Some(cap) if !cap.has_room_for(required) => {
+                explain::above_spend_limit(required, cap, balance, ceiling, surface)
+            }
+            _ if balance.balance < required => explain::above_available(required, balance, ceiling),
+            _ => return Ok(()),
+        };
+        Err(ServiceError::CreditsShort(Box::new(short)))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{mem, sync::Arc};
 
-use super::plan::{Plan, PlannedInput, check_context, plan_call};
+use super::plan::{Plan, check_context, plan_call};
 use crate::{
     domain::{
         ability::Ability,
@@ -46,60 +46,44 @@ impl Service {
         if !may_shrink {
             check_context(text, &request.conversation)?;
         }
-        let bounded = if request.conversation.has_documents() {
-            None
-        } else {
-            Some(self.most_input(caller, model, text, &request).await?)
-        };
+        let (most, receipt) = self.most_input(caller, model, text, &request).await?;
         leave_out(text, &mut request);
         request.conversation.drop_blank_system();
-        let cache_writes = text.dialogue_writes(&request);
         let searches = bound_searches(text, &mut request);
         let conversation = &request.conversation;
-        let bytes = conversation.bytes() + text.uncounted_image_bytes(conversation);
-        let least = bounded.is_none().then(|| conversation.least_tokens());
-        let mut call = dialogue_call(model, text, &mut request, passes, replaced_names);
-        let (input_tokens, receipt, bytes) = match bounded {
-            Some((tokens, receipt)) => (tokens, receipt, bytes),
-            None => {
-                let least = least.unwrap_or(0);
-                let tokens = self
-                    .counted_input(caller, model, text, &call, least)
-                    .await?;
-                let most = usize::try_from(tokens).unwrap_or(usize::MAX);
-                call.image_tokens = most;
-                (tokens, None, most.saturating_mul(4))
-            }
-        };
-        let ceiling = TextCeiling {
-            prices: Arc::clone(&text.prices),
-            input_tokens,
-            max_tokens: text.limits.max_output_tokens,
-            choices: request.choices,
+        let has_pdfs = conversation.pdfs() > 0;
+        let mut bytes = conversation.bytes() + text.uncounted_image_bytes(conversation);
+        let mut ceiling = TextCeiling {
             searches,
-            search_tokens: text.limits.search_tokens,
-            cache_writes,
+            ..least_ceiling(text, &request)
         };
+        let mut call = dialogue_call(model, text, &mut request, passes, replaced_names);
+        let least = least_output(text, call.sampling.reasoning);
         // Some SDKs send the model's maximum if no limit was set.
         let asked = request.max_tokens.filter(|&n| n < ceiling.max_tokens);
-        let max_tokens = match asked {
-            Some(asked) => asked.max(text.dialogue.min_output_tokens),
+        let asked = asked.map(|asked| asked.max(text.dialogue.min_output_tokens));
+        ceiling.input_tokens = match most {
+            Some(most) => most,
             None => {
-                let least = least_output(text, call.sampling.reasoning);
-                most_output(&ceiling, least, self.spendable(caller).await?.0).0
+                let least = TextCeiling {
+                    max_tokens: asked.unwrap_or(least.min(ceiling.max_tokens)),
+                    ..ceiling.clone()
+                };
+                self.counted_input(caller, model, text, request.surface, &call, least)
+                    .await?
             }
         };
-        let input = PlannedInput {
-            tokens: ceiling.input_tokens,
-            bytes,
-            searches,
-            cache_writes,
+        if has_pdfs {
+            call.media_tokens = usize::try_from(ceiling.input_tokens).unwrap_or(usize::MAX);
+            bytes = call.media_tokens.saturating_mul(4);
+        }
+        call.max_tokens = match asked {
+            Some(asked) => asked,
+            None => most_output(&ceiling, least, self.spendable(caller).await?.0).0,
         };
-        call.max_tokens = max_tokens;
-        let mut plan = plan_call(model, text, request.prompt, call, input, deltas);
+        let mut plan = plan_call(model, request.prompt, call, ceiling, bytes, deltas);
         if let Some(Call::Text(work)) = &mut plan.call {
-            // The results of searches are counted as input, too.
-            work.receipt = receipt.filter(|_| searches == 0);
+            work.receipt = receipt;
         }
         plan.unlimited = asked.is_none();
         Ok(plan)
@@ -146,17 +130,21 @@ impl Service {
         }
         let passes = text.passes(&request);
         let replaced_names = text.translate(&mut request);
-        if !request.conversation.has_documents() {
-            return Ok(self.most_input(caller, model, text, &request).await?.0);
+        if let (Some(most), _) = self.most_input(caller, model, text, &request).await? {
+            return Ok(most);
         }
         let ability = Ability::to_generate(Modality::Text);
         let confirmed = caller.confirm_for(ability).await?;
         let caller = confirmed.as_ref().unwrap_or(caller);
         leave_out(text, &mut request);
         request.conversation.drop_blank_system();
-        let least = request.conversation.least_tokens();
+        let least = TextCeiling {
+            max_tokens: text.dialogue.min_output_tokens,
+            ..least_ceiling(text, &request)
+        };
         let call = dialogue_call(model, text, &mut request, passes, replaced_names);
-        self.counted_input(caller, model, text, &call, least).await
+        self.counted_input(caller, model, text, request.surface, &call, least)
+            .await
     }
 
     /// The fields of a dialogue that change no answer and that its provider is not sent, and about
@@ -188,33 +176,37 @@ impl Service {
     }
 
     /// Input tokens that a dialogue cannot exceed: by what the vendor has counted of its beginning
-    /// where that is known, else by its bytes. And the receipt to be written of it.
+    /// where that is known, else by its bytes; `None` if the vendor must count its PDFs. And the
+    /// receipt to be written of it.
     async fn most_input(
         &self,
         caller: &Caller,
         model: &Model,
         text: &TextModel,
         request: &DialogueRequest,
-    ) -> Result<(u64, Option<Blank>), ServiceError> {
+    ) -> Result<(Option<u64>, Option<Blank>), ServiceError> {
         let passes = text.passes(request);
         let others = if passes { request.others.bytes } else { 0 };
         let bound = text.input_bound(&request.conversation, others);
         // What is behind a URL may change.
         let by_url = |image: &Image| matches!(image.source, ImageSource::Url(_));
+        let pdfs = request.conversation.pdfs();
+        let is_worth = pdfs > 0 || Blank::is_worth(bound);
         let prefixes = request
             .prefixes
             .as_ref()
-            .filter(|_| Blank::is_worth(bound) && !request.conversation.images().any(by_url));
+            .filter(|_| is_worth && !request.conversation.images().any(by_url));
         let Some(prefixes) = prefixes else {
-            return Ok((text.taken_input(bound), None));
+            return Ok(((pdfs == 0).then(|| text.taken_input(bound)), None));
         };
         // All that decides how a body is bounded, and who counts it how.
         let (account, limits) = (caller.account_id, &text.limits);
         let (provider, id, overhead) = (&model.provider, &model.id, text.overhead_tokens);
         let base_url = self.0.providers.base_urls.get(provider);
         let own = text.dialogue.own;
+        // Of a beginning without one of the PDFs the count says nothing.
         let scope = format!(
-            "{account} {provider} {base_url:?} {id} {passes} {overhead} {limits:?} {own:?}"
+            "{account} {provider} {base_url:?} {id} {passes} {overhead} {limits:?} {own:?} {pdfs}"
         );
         let keys = prefixes.keys(&scope);
         let found = if prefixes.may_follow() {
@@ -228,13 +220,17 @@ impl Service {
         } else {
             None
         };
-        let most = found.map_or(bound, |receipt| receipt.most(bound));
+        let most = if pdfs > 0 {
+            found.and_then(|receipt| receipt.most_after(bound))
+        } else {
+            Some(found.map_or(bound, |receipt| receipt.most(bound)))
+        };
         let blank = keys.first().map(|&key| Blank {
             key,
             bound,
             begun: found.map_or(0, |receipt| receipt.tokens),
         });
-        Ok((text.taken_input(most), blank))
+        Ok((most.map(|most| text.taken_input(most)), blank))
     }
 }
 
@@ -248,6 +244,19 @@ fn bound_searches(text: &TextModel, request: &mut DialogueRequest) -> u32 {
             most
         }
         (Some(search), _) => search.most.unwrap_or(most),
+    }
+}
+
+/// The ceiling of the least input that a dialogue can have, with the most output and no search.
+fn least_ceiling(text: &TextModel, request: &DialogueRequest) -> TextCeiling {
+    TextCeiling {
+        prices: Arc::clone(&text.prices),
+        input_tokens: request.conversation.least_tokens(),
+        max_tokens: text.limits.max_output_tokens,
+        choices: request.choices,
+        searches: 0,
+        search_tokens: text.limits.search_tokens,
+        cache_writes: text.dialogue_writes(request),
     }
 }
 
@@ -275,7 +284,7 @@ fn dialogue_call(
         _ => Members::default(),
     };
     let conversation = mem::take(&mut request.conversation);
-    let image_tokens = text.image_tokens(&conversation);
+    let media_tokens = text.image_tokens(&conversation);
     let (conversation, original) = match request.original.take().filter(|_| passes) {
         Some(original) => {
             if let Some(reserved) = memory::current() {
@@ -287,7 +296,7 @@ fn dialogue_call(
     };
     TextCall {
         model: model.id.clone(),
-        image_tokens,
+        media_tokens,
         conversation: conversation.into(),
         n: request.choices,
         max_input_tokens: text.limits.max_input_tokens,

@@ -107,6 +107,7 @@ fn of_models() {
         ("id = \"m\"\ntype = \"text\"\nprices = {input = \"1\"}".to_owned(), "providers.x.models[0].prices.input is not a known key: remove it or use one of input_per_million, cached_input_per_million, cache_write_per_million, cache_write_long_per_million, output_per_million, per_search, tiers".to_owned()),
         (format!("{ok}limits = {{ searches = 1, search_tokens = 9 }}"), "providers.x.models[0].prices.per_search is missing: add it, or remove limits.searches".to_owned()),
         ("id = \"m\"\ntype = \"text\"\nprices = {input_per_million = \"1\", output_per_million = \"1\", per_search = \"1\"}\nlimits = { searches = 1 }".to_owned(), "providers.x.models[0].limits.search_tokens is missing: add it, or remove limits.searches".to_owned()),
+        ("id = \"m\"\ntype = \"text\"\nprices = {input_per_million = \"1\", output_per_million = \"1\", per_search = \"1\"}\nlimits = { searches = 2, search_tokens = 9 }".to_owned(), "providers.x.models[0].limits.searches is 2: this model's API has no web search at the provider; remove it".to_owned()),
         (format!("{ok}limits = {{ searches = 1001 }}"), "providers.x.models[0].limits.searches is 1001: must be a whole number from 0 to 1000".to_owned()),
         (format!("{ok}markup = \"-1\""), format!("providers.x.models[0].markup is \"-1\": {MARKUP}")),
         (format!("{ok}limits = {{ max_tokens = 4097 }}"), "providers.x.models[0].limits.max_tokens is 4097: must be a whole number from 1 to 4096".to_owned()),

@@ -9,12 +9,12 @@ use super::{CHAT, MESSAGES, MODELS, RESPONSES, error, record, with};
 use crate::common::{Account, DEFAULT_APIS, Recorded, Reply, TestApp, Upstream, upstream::text};
 
 const PATHS: [&str; 3] = [CHAT, RESPONSES, MESSAGES];
-/// A model of each vendor that takes documents, and its prices of input and output in credits for a
-/// million tokens.
-const TAKING: [(&str, i64, i64); 3] = [
-    (MODELS[1], 10, 50),
-    (MODELS[2], 10, 50),
-    (MODELS[3], 30, 250),
+/// A model of each vendor that takes documents, and its prices in credits for a million tokens: of
+/// input, twice that of the input that is held for (OpenAI may write its cache unasked), of output.
+const TAKING: [(&str, i64, i64, i64); 3] = [
+    (MODELS[1], 10, 25, 50),
+    (MODELS[2], 10, 20, 50),
+    (MODELS[3], 30, 60, 250),
 ];
 const COUNTED: i64 = 3_200;
 /// What is held for of that: a 16th and 1,024 more.
@@ -95,7 +95,7 @@ fn sent(request: &Recorded) -> (String, String) {
     let list = list.into_iter().find(|list| list.is_array()).unwrap();
     let message = list.as_array().unwrap().last().unwrap();
     let parts = message.get("content").unwrap_or(&message["parts"]);
-    let part = &parts[1];
+    let part = parts.as_array().unwrap().last().unwrap();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if let Some(data) = part.get("inlineData") {
         return (text(&data["mimeType"]), text(&data["data"]));
@@ -122,7 +122,7 @@ async fn every_vendor_that_takes_documents_counts_them(
     let (app, account) = start(options, &upstream).await;
     counting(&upstream, json!(COUNTED), (3_000, 20));
     for path in PATHS {
-        for (model, input, output) in TAKING {
+        for (model, input, twice_held, output) in TAKING {
             for (is_pdf, stream) in [(true, false), (true, true), (false, false)] {
                 let before = upstream.count();
                 let more = json!({ "stream": stream });
@@ -130,20 +130,37 @@ async fn every_vendor_that_takes_documents_counts_them(
                 let answer = app.post(&account.key, path, &body).await;
                 assert_eq!(answer.status, 200, "{path} {model}: {}", answer.text);
                 let requests = upstream.requests().split_off(before);
-                assert_eq!(requests.len(), 2);
-                assert!(is_count(&requests[0]) && !is_count(&requests[1]));
-                // Both read the same.
-                assert_eq!(sent(&requests[0]), sent(&requests[1]));
-                let (kind, data) = sent(&requests[1]);
-                if is_pdf {
-                    assert_eq!((kind.as_str(), data), ("application/pdf", pdf()));
-                } else {
+                let generating = requests.last().unwrap();
+                assert!(!is_count(generating));
+                assert!(
+                    generating
+                        .text
+                        .contains(if is_pdf { "a.pdf" } else { "a.txt" })
+                );
+                let (kind, data) = sent(generating);
+                if !is_pdf {
                     let text = BASE64_STANDARD.decode(&data).unwrap_or_default();
                     assert_eq!(kind, "text/plain");
                     assert!(
                         data == "A plain text." || text == b"A plain text.",
                         "{data}"
                     );
+                    // Its bytes bound its tokens.
+                    assert_eq!(requests.len(), 1);
+                    continue;
+                }
+                assert_eq!((kind.as_str(), data), ("application/pdf", pdf()));
+                // Both read the same.
+                assert_eq!(requests.len(), 2);
+                assert!(is_count(&requests[0]));
+                assert_eq!(sent(&requests[0]), sent(generating));
+                if model == MODELS[3] {
+                    let mut counted = requests[0].body["generateContentRequest"].clone();
+                    counted.as_object_mut().unwrap().remove("model");
+                    let mut generated = generating.body.clone();
+                    let config = generated["generationConfig"].as_object_mut().unwrap();
+                    assert_eq!(config.remove("maxOutputTokens"), Some(json!(LIMIT)));
+                    assert_eq!(counted, generated);
                 }
                 for name in [
                     "max_tokens",
@@ -155,16 +172,7 @@ async fn every_vendor_that_takes_documents_counts_them(
                     assert_eq!(requests[0].body.get(name), None, "{name}");
                 }
                 let record = record(&app, &account, &answer).await;
-                // OpenAI may write its cache unasked.
-                let dearest = if model == MODELS[1] {
-                    input * 5 / 4
-                } else {
-                    input
-                };
-                let held = Credits::from_micros(
-                    (MOST * if model == MODELS[1] { 25 } else { dearest * 2 } + 1) / 2
-                        + LIMIT * output,
-                );
+                let held = Credits::from_micros((MOST * twice_held + 1) / 2 + LIMIT * output);
                 assert_eq!(record["credits"]["estimated"], held.to_string(), "{model}");
                 let charged = Credits::from_micros(3_000 * input + 20 * output);
                 assert_eq!(record["credits"]["charged"], charged.to_string(), "{model}");
@@ -223,8 +231,14 @@ async fn without_a_count_nothing_is_held(_: PgPoolOptions, options: PgConnectOpt
         ),
         (
             error_of(401, "authentication_error", "no"),
-            503,
-            "provider_overloaded",
+            502,
+            "provider_error",
+        ),
+        // A gateway without this endpoint.
+        (
+            error_of(404, "not_found_error", "no"),
+            502,
+            "provider_error",
         ),
         // The vendor's own limit of pages.
         (
@@ -282,6 +296,55 @@ async fn a_revoked_key_sends_no_document_to_a_vendor(_: PgPoolOptions, options: 
         assert_eq!(answer.status, 401, "{path}: {}", answer.text);
     }
     assert_eq!(upstream.count(), sent);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn an_account_that_cannot_pay_sends_no_document(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, _) = start(options, &upstream).await;
+    let poor = app.account("0.00001").await;
+    let body = asked(MESSAGES, MODELS[2], &part(MESSAGES, true));
+    let mut counted = body.clone();
+    counted.as_object_mut().unwrap().remove("max_tokens");
+    let count_path = format!("{MESSAGES}/count_tokens");
+    for (path, body) in [(MESSAGES, &body), (&count_path, &counted)] {
+        let answer = app.post(&poor.key, path, body).await;
+        error(MESSAGES, &answer, 402, "insufficient_credits");
+    }
+    assert_eq!(upstream.count(), 0);
+}
+
+#[sqlx::test]
+async fn a_document_is_counted_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    counting(&upstream, json!(COUNTED), (3_000, 20));
+    let mut body = asked(MESSAGES, MODELS[2], &part(MESSAGES, true));
+    for (more, requests) in [
+        (json!("And then?"), 2),
+        (json!([part(MESSAGES, true)]), 1),
+        // The new document has no count.
+        (json!("Thanks."), 2),
+    ] {
+        let before = upstream.count();
+        let answer = app.post(&account.key, MESSAGES, &body).await;
+        answer.expect(200);
+        assert_eq!(upstream.count() - before, requests, "{more}");
+        let record = record(&app, &account, &answer).await;
+        if requests == 1 {
+            let held: Credits = record["credits"]["estimated"]
+                .as_str()
+                .unwrap()
+                .parse()
+                .unwrap();
+            let (least, most) = (3_000 * 10 + LIMIT * 50, 3_600 * 10 + LIMIT * 50);
+            assert!((least..most).contains(&held.micros()), "{held}");
+        }
+        let messages = body["messages"].as_array_mut().unwrap();
+        messages.push(json!({"role": "assistant", "content": "Read."}));
+        messages.push(json!({"role": "user", "content": more}));
+    }
     app.assert_settled().await;
 }
 
@@ -363,7 +426,7 @@ async fn documents_are_refused_by_name(_: PgPoolOptions, options: PgConnectOptio
         (
             MESSAGES,
             source(json!({"type": "file", "file_id": "f"})),
-            "messages[0].content[1].source.type",
+            "messages[0].content[1].source.type is not supported for documents",
         ),
         (
             MESSAGES,
@@ -378,7 +441,21 @@ async fn documents_are_refused_by_name(_: PgPoolOptions, options: PgConnectOptio
         (
             MESSAGES,
             source(json!({"type": "text", "media_type": pdf, "data": "x"})),
-            "messages[0].content[1].source.data",
+            "messages[0].content[1].source.media_type must be text/plain",
+        ),
+        (
+            MESSAGES,
+            with(
+                part(MESSAGES, true),
+                &json!({"citations": {"enabled": true}}),
+            ),
+            "messages[0].content[1].citations",
+        ),
+        (
+            MESSAGES,
+            json!({"type": "tool_result", "tool_use_id": "t", "content": [
+                with(part(MESSAGES, true), &json!({"citations": {"enabled": true}}))]}),
+            "messages[0].content[1].content[0].citations",
         ),
         (
             CHAT,
@@ -406,6 +483,11 @@ async fn documents_are_refused_by_name(_: PgPoolOptions, options: PgConnectOptio
             "input[0].content[1].file_url",
         ),
         (RESPONSES, input(json!({})), "input[0].content[1].file_data"),
+        (
+            RESPONSES,
+            json!({"type": "input_image", "file_id": "f"}),
+            "input[0].content[1].file_id is not supported; send the bytes in base64, as image_url",
+        ),
     ] {
         let answer = app
             .post(&account.key, path, &asked(path, MODELS[2], &part))

@@ -4,19 +4,20 @@ use gensvc::domain::credits::Credits;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{MESSAGES, RESPONSES, error, events, record, with};
-use crate::common::{Account, CONFIG_FILE, Recorded, Reply, TestApp, Upstream};
+use super::{MESSAGES, RESPONSES, delivered::Open, error, events, record, with};
+use crate::common::{Account, CONFIG_FILE, End, Recorded, Reply, TestApp, Upstream};
 
 const CLAUDE: &str = "anthropic/c";
 const GPT: &str = "openai/g";
 
 /// A model of each vendor with at most three searches, at a credit each and 1,000 tokens; output is
-/// 50 credits a million, input 10.
+/// 50 credits a million, input 10, read from the cache 1, written to it 12.5.
 async fn start(options: PgConnectOptions, upstream: &Upstream) -> (TestApp, Account) {
     let model = |vendor: &str, id: &str, wire: &str| {
         format!(
             "[[providers.{vendor}.models]]\nid = \"{id}\"\ntype = \"text\"\n{wire}\
-             prices = {{ input_per_million = \"10\", output_per_million = \"50\", per_search = \"1\" }}\n\
+             prices = {{ input_per_million = \"10\", cached_input_per_million = \"1\", \
+             cache_write_per_million = \"12.5\", output_per_million = \"50\", per_search = \"1\" }}\n\
              limits = {{ max_output_tokens = 1000, searches = 3, search_tokens = 1000 }}\n"
         )
     };
@@ -155,19 +156,21 @@ fn answer(request: &Recorded, searches: &Value, input: u64) -> Reply {
     Reply::Raw(200, "text/event-stream", text)
 }
 
-/// What is held for so many searches.
-async fn held(app: &TestApp, account: &Account, path: &str, searches: i64) -> i64 {
-    let mut plain = asked(path, None);
-    plain.as_object_mut().unwrap().remove("tools");
-    let answer = app.post(&account.key, path, &plain).await;
-    answer.expect(200);
-    let record = record(app, account, &answer).await;
-    let plain: Credits = record["credits"]["estimated"]
-        .as_str()
-        .unwrap()
-        .parse()
-        .unwrap();
-    plain.micros() + searches * (1_000_000 + 1_000 * 10)
+/// The bound of the input of a body.
+async fn bound_of(app: &TestApp, account: &Account, path: &str, body: &Value) -> i64 {
+    let mut body = body.clone();
+    for name in ["max_tokens", "max_output_tokens", "stream"] {
+        body.as_object_mut().unwrap().remove(name);
+    }
+    let end = if path == RESPONSES {
+        "input_tokens"
+    } else {
+        "count_tokens"
+    };
+    let counted = app
+        .post(&account.key, &format!("{path}/{end}"), &body)
+        .await;
+    counted.expect(200)["input_tokens"].as_i64().unwrap()
 }
 
 fn micros(value: &Value) -> i64 {
@@ -179,8 +182,6 @@ async fn searches_are_bounded_held_and_charged(_: PgPoolOptions, options: PgConn
     let upstream = Upstream::start().await;
     let (app, account) = start(options, &upstream).await;
     for path in [MESSAGES, RESPONSES] {
-        upstream.play(|request| answer(request, &Value::Null, 1));
-        let without = held(&app, &account, path, 0).await;
         for (most, bound) in [(None, 3), (Some(2), 2)] {
             for stream in [false, true] {
                 upstream.play(|request| answer(request, &json!(2), 2_100));
@@ -194,16 +195,27 @@ async fn searches_are_bounded_held_and_charged(_: PgPoolOptions, options: PgConn
                 };
                 assert_eq!(sent_bound, bound, "{sent}");
                 let record = record(&app, &account, &answered).await;
-                let expected = without + bound * (1_000_000 + 1_000 * 10);
-                // The tool's own bytes are held for as well.
-                let estimated = micros(&record["credits"]["estimated"]);
-                let margin = estimated - expected;
-                assert!((0..20_000).contains(&margin), "{margin} {record}");
+                // The prompt and the results may be written to the cache, and the prompt is read
+                // from it after each search.
+                let input = bound_of(&app, &account, path, &body).await;
+                let written = ((input + bound * 1_000) * 25 + 1) / 2;
+                assert_eq!(
+                    micros(&record["credits"]["estimated"]),
+                    bound * 1_000_000 + written + bound * input + 64 * 50
+                );
                 assert_eq!(
                     micros(&record["credits"]["charged"]),
                     2_100 * 10 + 20 * 50 + 2 * 1_000_000
                 );
                 assert_eq!(record["usage"]["searches"], 2);
+                if !stream {
+                    let body = answered.json();
+                    let shown = match path {
+                        RESPONSES => &body["tool_usage"]["web_search"]["num_requests"],
+                        _ => &body["usage"]["server_tool_use"]["web_search_requests"],
+                    };
+                    assert_eq!(shown, 2);
+                }
                 assert_eq!(record["result"], "Here.");
                 // What was found passes in its own dialect.
                 for word in [
@@ -246,7 +258,12 @@ async fn a_choice_of_the_search_passes(_: PgPoolOptions, options: PgConnectOptio
         let body = with(asked(path, None), &json!({"tool_choice": choice}));
         let answered = app.post(&account.key, path, &body).await;
         answered.expect(200);
-        assert_eq!(answered.header("x-gensvc-left-out"), "", "{choice}");
+        let left_out = if path == MESSAGES {
+            "citations"
+        } else {
+            "annotations"
+        };
+        assert_eq!(answered.header("x-gensvc-left-out"), left_out, "{choice}");
         let sent = upstream.requests().pop().unwrap().body;
         assert_eq!(sent["tool_choice"], choice);
     }
@@ -258,11 +275,12 @@ async fn a_lying_count_of_searches_is_capped(_: PgPoolOptions, options: PgConnec
     let upstream = Upstream::start().await;
     let (app, account) = start(options, &upstream).await;
     for path in [MESSAGES, RESPONSES] {
-        // More than were allowed, none, nonsense, and nothing: OpenAI's items are counted instead,
-        // of which one is a search.
-        let by_items = i64::from(path == RESPONSES);
+        // More than were allowed, none, nonsense, and nothing: the searches of the answer are
+        // counted instead.
+        let by_items = 1;
         for (searches, input, charged) in [
             (json!(1_000), 2_500, None),
+            (json!(9_000_000_000_000_000_u64), 2_500, None),
             (json!(3), 900_000, None),
             (json!(0), 2_500, Some(0)),
             (json!(-1), 2_500, Some(by_items)),
@@ -272,7 +290,9 @@ async fn a_lying_count_of_searches_is_capped(_: PgPoolOptions, options: PgConnec
             upstream.play(move |request| answer(request, &searches, input));
             let answered = app.post(&account.key, path, &asked(path, None)).await;
             answered.expect(200);
-            let credits = &record(&app, &account, &answered).await["credits"];
+            let record = record(&app, &account, &answered).await;
+            assert!(record["bill"].is_object(), "{record}");
+            let credits = &record["credits"];
             match charged {
                 None => assert_eq!(credits["charged"], credits["estimated"]),
                 Some(searches) => assert_eq!(
@@ -291,10 +311,150 @@ async fn a_lying_count_of_searches_is_capped(_: PgPoolOptions, options: PgConnec
 }
 
 #[sqlx::test]
+async fn what_was_found_comes_back_in_the_next_turn(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    upstream.play(|request| answer(request, &json!(1), 100));
+    for path in [MESSAGES, RESPONSES] {
+        for stream in [false, true] {
+            let first = with(asked(path, None), &json!({ "stream": stream }));
+            let answered = app.post(&account.key, path, &first).await;
+            assert_eq!(answered.status, 200, "{}", answered.text);
+            let mut next = asked(path, None);
+            if path == RESPONSES {
+                let body = if stream {
+                    events(path, &answered.text).pop().unwrap()["response"].clone()
+                } else {
+                    answered.json()
+                };
+                let mut input = vec![json!({"role": "user", "content": "Find it"})];
+                input.extend(body["output"].as_array().unwrap().clone());
+                input.push(json!({"role": "user", "content": "More"}));
+                next["input"] = json!(input);
+            } else {
+                let blocks = if stream {
+                    let events = events(path, &answered.text);
+                    let begun = events.iter().map(|event| event["content_block"].clone());
+                    let mut blocks: Vec<_> = begun.filter(Value::is_object).collect();
+                    blocks.last_mut().unwrap()["text"] = json!("Here.");
+                    json!(blocks)
+                } else {
+                    answered.json()["content"].clone()
+                };
+                let messages = next["messages"].as_array_mut().unwrap();
+                messages.push(json!({"role": "assistant", "content": blocks}));
+                messages.push(json!({"role": "user", "content": "More"}));
+            }
+            app.post(&account.key, path, &next).await.expect(200);
+            let sent = upstream.requests().pop().unwrap().body;
+            if path == MESSAGES {
+                assert_eq!(sent["messages"][1]["content"], found(path));
+            } else {
+                for at in 0..2 {
+                    let mut call = found(path)[at].clone();
+                    call.as_object_mut().unwrap().remove("id");
+                    assert_eq!(sent["input"][at + 1], call);
+                }
+            }
+        }
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn only_a_turn_without_searches_bounds_the_next(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    for path in [MESSAGES, RESPONSES] {
+        for has_searched in [true, false] {
+            upstream.play(move |request| {
+                if has_searched {
+                    answer(request, &json!(1), 2_000)
+                } else {
+                    Reply::Text("Hi.".to_owned(), 2_000, 5)
+                }
+            });
+            let said = json!([
+                {"role": "user", "content": format!("{has_searched} {}", "x ".repeat(4_000))},
+                {"role": "assistant", "content": "Hi."},
+                {"role": "user", "content": "More"},
+            ]);
+            let list = if path == RESPONSES {
+                "input"
+            } else {
+                "messages"
+            };
+            let (mut first, mut next) = (asked(path, None), asked(path, None));
+            first[list] = json!([said[0]]);
+            next[list] = said;
+            app.post(&account.key, path, &first).await.expect(200);
+            let bound = bound_of(&app, &account, path, &next).await;
+            assert_eq!(bound > 8_000, has_searched, "{path} {bound}");
+        }
+    }
+}
+
+#[sqlx::test]
+async fn searches_of_an_incomplete_answer_are_charged(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    let body = with(asked(MESSAGES, None), &json!({"stream": true}));
+    let events_of = |request: &Recorded| match answer(request, &json!(2), 2_100) {
+        Reply::Raw(_, _, text) => text,
+        _ => String::new(),
+    };
+    // The model refuses to go on.
+    upstream.play(move |request| {
+        let text = events_of(request).replace("end_turn", "refusal");
+        Reply::Raw(200, "text/event-stream", text)
+    });
+    let answered = app.post(&account.key, MESSAGES, &body).await;
+    assert_eq!(answered.status, 200, "{}", answered.text);
+    let refused = record(&app, &account, &answered).await;
+    assert_eq!(refused["metadata"]["finish_reason"], "content_filter");
+    assert_eq!(
+        micros(&refused["credits"]["charged"]),
+        2_100 * 10 + 20 * 50 + 2_000_000
+    );
+    // The stream is cut.
+    let before = app.balance(&account).await;
+    upstream.play(move |request| {
+        let text = events_of(request);
+        let at = text.find("event: message_delta").unwrap();
+        Reply::Stream(text[..at].to_owned().into(), End::Cut)
+    });
+    app.post(&account.key, MESSAGES, &body).await;
+    assert_eq!(app.balance(&account).await, before);
+    // The caller cancels after the search, whose count comes at the end.
+    upstream.play(move |request| {
+        let text = events_of(request);
+        let events = text.split_inclusive("\n\n").map(str::to_owned);
+        Reply::Steps(events.collect())
+    });
+    let asked = (&app, &account, &upstream);
+    let open = Open::new(asked, MESSAGES, &body, 9, "Here.").await;
+    open.cancel(&app, &account).await;
+    let id = open.id.clone();
+    open.end().await;
+    let cancelled = app.record(&account, &id).await;
+    assert_eq!(cancelled["metadata"]["finish_reason"], "cancelled");
+    let usage = &cancelled["usage"];
+    assert_eq!(
+        (&usage["searches"], &usage["estimated"]),
+        (&json!(1), &json!(true))
+    );
+    assert!(micros(&cancelled["credits"]["charged"]) > 1_000_000);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn searches_are_refused_by_name(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let (app, account) = start(options, &upstream).await;
-    for (path, param) in [(MESSAGES, "tools.max_uses"), (RESPONSES, "max_tool_calls")] {
+    for (path, param) in [
+        (MESSAGES, "tools[0].max_uses"),
+        (RESPONSES, "max_tool_calls"),
+    ] {
         let answer = app.post(&account.key, path, &asked(path, Some(4))).await;
         let refused = error(path, &answer, 400, "unsupported_parameter");
         let message = refused["message"].as_str().unwrap();

@@ -129,12 +129,13 @@ pub(super) fn read(fields: &Fields<'_>, noted: &Noted) -> Tools {
 }
 
 /// The search that runs at Anthropic. Later versions of it run code there, too.
-const SEARCH: &str = "web_search_20250305";
+pub const SEARCH: &str = "web_search_20250305";
 /// The only name that it may have.
 const SEARCH_NAME: &str = "web_search";
 
 /// Reads a tool. A search is no function.
-fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Vec<Function>> {
+#[expect(clippy::option_option, reason = "the outer one is an error")]
+fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Option<Function>> {
     if fields.value("type").is_some_and(|kind| kind == SEARCH) {
         // Others do not know it.
         fields.neutral("type", Vec::new());
@@ -143,7 +144,7 @@ fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Vec<Function>> {
         let most = fields.optional("max_uses", about, integer(1..=MAX_LIMIT));
         fields.neutral("allowed_callers", vec![json!(["direct"])]);
         noted.searches.borrow_mut().push(most);
-        return Some(Vec::new());
+        return Some(None);
     }
     fields.optional("type", "What it is.", words::<MessageToolType>());
     let name = fields.required("name", "Its name.", text(usize::MAX).min(1));
@@ -155,12 +156,12 @@ fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Vec<Function>> {
     let strict = fields.optional("strict", about, boolean());
     fields.neutral("defer_loading", vec![json!(false)]);
     note(noted, fields.hints(&["eager_input_streaming"]));
-    Some(vec![Function {
+    Some(Some(Function {
         name: name?,
         description,
         parameters: Some(schema_of(schema?)),
         strict,
-    }])
+    }))
 }
 
 /// `thinking`, `output_config` and the older `output_format`.

@@ -109,10 +109,7 @@ pub(super) fn search(fields: &Fields<'_>, most: Option<u32>) -> Option<Search> {
     let mut kinds = kinds.filter_map(Value::as_str);
     kinds
         .any(|kind| SEARCHES.contains(&kind))
-        .then_some(Search {
-            most,
-            param: "max_tool_calls",
-        })
+        .then_some(Search { most, tool: None })
 }
 
 /// Whether a tool that was found is of a type that a request may have.

@@ -45,6 +45,7 @@ const COUNTED: &[&str] = &[
     "instructions",
     "model",
     "parallel_tool_calls",
+    "personality",
     "reasoning",
     "text",
     "tool_choice",

@@ -20,7 +20,7 @@ use super::{
     stops::StopFilter,
 };
 use crate::domain::{
-    conversation::{Delta, EncryptedReasoning, Stop, ToolCall},
+    conversation::{Delta, EncryptedReasoning, Stop, ToolCall, is_search_call},
     usage::TokenCounts,
 };
 
@@ -150,13 +150,11 @@ impl ResponseParser<'_> {
             self.item(item)?;
         }
         self.stop = Some(self.stop_of(response)?);
-        if let Some(usage) = usage::find(response) {
-            self.usage = TokenCounts {
-                searches: Some(searches(response)).filter(|&made| made > 0),
-                ..usage::counts(usage)
-            };
-            self.answer.note(Some(self.usage));
-        }
+        self.usage = TokenCounts {
+            searches: Some(searches(response)),
+            ..usage::find(response).map(usage::counts).unwrap_or_default()
+        };
+        self.answer.note(Some(self.usage));
         Ok(())
     }
 
@@ -200,7 +198,7 @@ impl ResponseParser<'_> {
     fn enter_phase(&mut self, item: Option<&Value>) {
         let phase = item.and_then(|item| item.get("phase")?.as_str());
         let phase = phase.filter(|_| self.answer.is_passed());
-        self.phase = phase.map(Delta::of_phase);
+        self.phase = phase.map(Delta::from_phase);
     }
 
     /// A piece of the open item. Returns whether it is the first.
@@ -363,13 +361,8 @@ impl ResponseParser<'_> {
 fn searches(response: &Value) -> u64 {
     let counted = count(response.pointer("/tool_usage/web_search/num_requests"));
     let items = response.get("output").and_then(Value::as_array);
-    let made = items.into_iter().flatten().filter(|item| {
-        let action = item.pointer("/action/type").and_then(Value::as_str);
-        item["type"] == "web_search_call"
-            && item["status"] != "failed"
-            && action.is_none_or(|action| action == "search")
-    });
-    counted.unwrap_or_else(|| made.count() as u64)
+    let made = items.into_iter().flatten();
+    counted.unwrap_or_else(|| made.filter(|item| is_search_call(item)).count() as u64)
 }
 
 /// Whether an item is a call of a function that the request named as it is. One of a namespace is
