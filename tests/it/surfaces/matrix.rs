@@ -7,7 +7,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{CHAT, MESSAGES, RESPONSES, with};
+use super::{CHAT, MESSAGES, RESPONSES, error, events, with};
 use crate::common::{
     Account, Answer, CONFIG_FILE, DEFAULT_APIS, Recorded, Reply, TestApp, Upstream, upstream::text,
     vendors::png,
@@ -43,7 +43,7 @@ const MARKS: [&str; 2] = ["<!-- surfaces and upstreams -->\n", "<!-- end -->\n"]
 const SIGNATURE: &str = "gAAAA.rs_1";
 
 fn schema() -> Value {
-    json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"],
+    json!({"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"],
         "additionalProperties": false})
 }
 
@@ -75,24 +75,27 @@ fn calls(path: &str, ids: &[&str]) -> Vec<Value> {
         CHAT => {
             let calls = each(|id| {
                 json!({"id": id, "type": "function",
-                    "function": {"name": "f", "arguments": "{\"a\":1}"}})
+                    "function": {"name": "f", "arguments": "{\"amount\":1}"}})
             });
-            let results = each(|id| json!({"role": "tool", "tool_call_id": id, "content": "1"}));
+            let results =
+                each(|id| json!({"role": "tool", "tool_call_id": id, "content": of_call(id)}));
             let said = json!({"role": "assistant", "content": null, "tool_calls": calls});
             [vec![said], results].concat()
         }
         RESPONSES => {
             let calls = each(|id| {
                 json!({"type": "function_call", "call_id": id, "name": "f",
-                    "arguments": "{\"a\":1}"})
+                    "arguments": "{\"amount\":1}"})
             });
             [calls, each(result)].concat()
         }
         _ => {
-            let calls =
-                each(|id| json!({"type": "tool_use", "id": id, "name": "f", "input": {"a": 1}}));
-            let results =
-                each(|id| json!({"type": "tool_result", "tool_use_id": id, "content": "1"}));
+            let calls = each(
+                |id| json!({"type": "tool_use", "id": id, "name": "f", "input": {"amount": 1}}),
+            );
+            let results = each(
+                |id| json!({"type": "tool_result", "tool_use_id": id, "content": of_call(id)}),
+            );
             vec![
                 json!({"role": "assistant", "content": calls}),
                 user(&json!(results)),
@@ -102,12 +105,40 @@ fn calls(path: &str, ids: &[&str]) -> Vec<Value> {
 }
 
 fn result(id: &str) -> Value {
-    json!({"type": "function_call_output", "call_id": id, "output": "1"})
+    json!({"type": "function_call_output", "call_id": id, "output": of_call(id)})
+}
+
+fn of_call(id: &str) -> String {
+    format!("result of {id}")
+}
+
+fn image() -> String {
+    BASE64_STANDARD.encode(png(32, 32))
+}
+
+/// Strings in the request that a provider gets, without which it does not have the feature.
+fn proofs(feature: &str) -> Vec<String> {
+    match feature {
+        "text" => vec!["Tell it.".to_owned()],
+        "parallel calls" => ["c1", "c2"].map(of_call).into(),
+        "images" => vec![image()],
+        "documents" => vec!["JVBERi0x".to_owned()],
+        // In the schema.
+        _ => vec!["\"amount\"".to_owned()],
+    }
+}
+
+#[track_caller]
+fn assert_sent(upstream: &Upstream, feature: &str) {
+    let sent = upstream.requests().pop().unwrap().text;
+    for proof in proofs(feature) {
+        assert!(sent.contains(&proof), "{feature}: {sent}");
+    }
 }
 
 /// A request that uses a feature, except the last one.
 fn request(path: &str, model: &str, feature: &str) -> Value {
-    let image = BASE64_STANDARD.encode(png(32, 32));
+    let image = image();
     let url = format!("data:image/png;base64,{image}");
     let pdf = BASE64_STANDARD.encode("%PDF-1.7\n");
     let file = format!("data:application/pdf;base64,{pdf}");
@@ -122,7 +153,7 @@ fn request(path: &str, model: &str, feature: &str) -> Value {
             "file_data": file}]),
         ("documents", _) => json!([{"type": "document",
             "source": {"type": "base64", "media_type": "application/pdf", "data": pdf}}]),
-        _ => json!("x"),
+        _ => json!("Tell it."),
     };
     let mut input = vec![user(&content)];
     if feature == "parallel calls" {
@@ -159,17 +190,17 @@ fn thoughtful(request: &Recorded) -> Value {
         let thought = json!({"id": "rs_1", "type": "reasoning", "encrypted_content": SIGNATURE,
             "summary": []});
         let call = json!({"id": "fc_1", "type": "function_call", "call_id": "c1", "name": "f",
-            "arguments": "{\"a\":1}", "status": "completed"});
+            "arguments": "{\"amount\":1}", "status": "completed"});
         return text::response("completed", &[thought, call], &usage);
     }
     if request.path.starts_with("/anthropic") {
         return json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
             "content": [{"type": "thinking", "thinking": "hm", "signature": SIGNATURE},
-                {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}],
+                {"type": "tool_use", "id": "c1", "name": "f", "input": {"amount": 1}}],
             "stop_reason": "tool_use", "usage": usage});
     }
     if request.path.starts_with("/gemini") {
-        let call = json!({"functionCall": {"name": "f", "id": "c1", "args": {"a": 1}},
+        let call = json!({"functionCall": {"name": "f", "id": "c1", "args": {"amount": 1}},
             "thoughtSignature": SIGNATURE});
         return json!({"candidates": [{"content": {"role": "model", "parts": [call]},
                 "finishReason": "STOP", "index": 0}], "responseId": "r",
@@ -177,21 +208,99 @@ fn thoughtful(request: &Recorded) -> Value {
     }
     let message = json!({"role": "assistant", "content": null, "reasoning_content": SIGNATURE,
         "tool_calls": [{"id": "c1", "type": "function",
-            "function": {"name": "f", "arguments": "{\"a\":1}"}}]});
+            "function": {"name": "f", "arguments": "{\"amount\":1}"}}]});
     json!({"id": "c", "object": "chat.completion", "model": "m",
         "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
         "usage": {"prompt_tokens": 9, "completion_tokens": 3}})
 }
 
 /// The result of a request, as the table shows it.
-fn cell(answer: &Answer) -> String {
+fn cell(path: &str, answer: &Answer) -> String {
     if answer.status == 400 {
+        error(path, answer, 400, "unsupported_parameter");
         return "refused".to_owned();
     }
     assert_eq!(answer.status, 200, "{}", answer.text);
     match answer.header("x-gensvc-left-out") {
         "" => "yes".to_owned(),
         left_out => format!("without `{}`", left_out.replace(", ", "`, `")),
+    }
+}
+
+/// The message of an assistant, or the items of an output, in an answer.
+fn answered(path: &str, answer: &Answer, is_stream: bool) -> Vec<Value> {
+    if !is_stream {
+        let body = answer.expect(200);
+        return match path {
+            CHAT => vec![body["choices"][0]["message"].clone()],
+            RESPONSES => body["output"].as_array().unwrap().clone(),
+            _ => vec![json!({"role": "assistant", "content": body["content"]})],
+        };
+    }
+    let events = events(path, &answer.text);
+    match path {
+        CHAT => {
+            let mut message = json!({"role": "assistant", "content": null});
+            for event in events.iter().filter(|event| event.is_object()) {
+                let delta = event["choices"][0]["delta"].as_object();
+                for (name, value) in delta.into_iter().flatten() {
+                    match value {
+                        Value::String(text) if name != "role" => {
+                            let before = message[name].as_str().unwrap_or_default();
+                            message[name] = json!(format!("{before}{text}"));
+                        }
+                        Value::Array(calls) => {
+                            for call in calls {
+                                if call.get("id").is_some() {
+                                    let before = message[name].as_array();
+                                    let before = before.cloned().unwrap_or_default();
+                                    let mut call = call.clone();
+                                    call.as_object_mut().unwrap().remove("index");
+                                    message[name] = json!([before, vec![call]].concat());
+                                } else {
+                                    let more = call["function"]["arguments"].as_str().unwrap();
+                                    let list = message[name].as_array_mut().unwrap();
+                                    let all =
+                                        &mut list.last_mut().unwrap()["function"]["arguments"];
+                                    *all = json!(format!("{}{more}", all.as_str().unwrap()));
+                                }
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            vec![message]
+        }
+        RESPONSES => {
+            let last = events.last().unwrap();
+            last["response"]["output"].as_array().unwrap().clone()
+        }
+        _ => {
+            let mut blocks: Vec<Value> = Vec::new();
+            for event in &events {
+                if let Some(block) = event.get("content_block") {
+                    blocks.push(block.clone());
+                }
+                let Some(block) = blocks.last_mut() else {
+                    continue;
+                };
+                let delta = &event["delta"];
+                for name in ["text", "thinking", "signature"] {
+                    if let Some(more) = delta[name].as_str() {
+                        block[name] = json!(format!("{}{more}", block[name].as_str().unwrap()));
+                    }
+                }
+                // The arguments come in one piece.
+                if let Some(json) = delta["partial_json"]
+                    .as_str()
+                    .filter(|json| !json.is_empty())
+                {
+                    block["input"] = serde_json::from_str(json).unwrap();
+                }
+            }
+            vec![json!({"role": "assistant", "content": blocks})]
+        }
     }
 }
 
@@ -202,27 +311,18 @@ async fn round_trip(
     upstream: &Upstream,
     path: &str,
     model: &str,
+    is_stream: bool,
 ) -> &'static str {
     upstream.play(|request| Reply::Status(200, thoughtful(request)));
     let question = user(&json!("x"));
     let tools = json!({"tools": tools(path)});
     let body = with(asked(path, model, &json!([question])), &tools);
-    let first = app.post(&account.key, path, &body).await.expect(200);
+    let body = with(body, &json!({ "stream": is_stream }));
+    let first = app.post(&account.key, path, &body).await;
+    assert_eq!(first.status, 200, "{}", first.text);
     let mut input = vec![question];
-    match path {
-        CHAT => {
-            input.push(first["choices"][0]["message"].clone());
-            input.extend(calls(path, &["c1"]).split_off(1));
-        }
-        RESPONSES => {
-            input.extend(first["output"].as_array().unwrap().clone());
-            input.push(result("c1"));
-        }
-        _ => {
-            input.push(json!({"role": "assistant", "content": first["content"]}));
-            input.extend(calls(path, &["c1"]).split_off(1));
-        }
-    }
+    input.extend(answered(path, &first, is_stream));
+    input.extend(calls(path, &["c1"]).split_off(1));
     let body = with(asked(path, model, &json!(input)), &tools);
     app.post(&account.key, path, &body).await.expect(200);
     let sent = upstream.requests().pop().unwrap().text;
@@ -259,21 +359,27 @@ async fn the_page_shows_what_each_pair_loses(_: PgPoolOptions, options: PgConnec
             for feature in FEATURES {
                 if path == TEXT {
                     let (provider, model) = model.split_once('/').unwrap();
-                    let body = json!({"provider": provider, "model": model, "prompt": "x"});
+                    let body = json!({"provider": provider, "model": model, "prompt": "Tell it."});
                     upstream.reply(Reply::Text("Hi.".to_owned(), 9, 3));
                     for stream in [false, true].into_iter().filter(|_| feature == "text") {
                         let body = with(body.clone(), &json!({ "stream": stream }));
                         assert_eq!(app.text(&account.key, body).await.status, 200);
+                        if provider != "sandbox" {
+                            assert_sent(&upstream, feature);
+                        }
                     }
                     cells.push(if feature == "text" { "yes" } else { "" }.to_owned());
                     continue;
                 }
                 if feature == FEATURES[6] {
-                    let cell = if model.starts_with("sandbox") {
-                        ""
-                    } else {
-                        round_trip(&app, &account, &upstream, path, model).await
-                    };
+                    let mut cell = "";
+                    if !model.starts_with("sandbox") {
+                        let trip = |is_stream| {
+                            round_trip(&app, &account, &upstream, path, model, is_stream)
+                        };
+                        cell = trip(false).await;
+                        assert_eq!(trip(true).await, cell, "{path} {model}");
+                    }
                     cells.push(cell.to_owned());
                     continue;
                 }
@@ -282,14 +388,20 @@ async fn the_page_shows_what_each_pair_loses(_: PgPoolOptions, options: PgConnec
                     if ends.iter().any(|end| request.path.ends_with(end)) {
                         return Reply::Status(200, json!({"input_tokens": 9, "totalTokens": 9}));
                     }
-                    Reply::Text("{\"a\":1}".to_owned(), 9, 3)
+                    Reply::Text("{\"amount\":1}".to_owned(), 9, 3)
                 });
                 let body = request(path, model, feature);
-                let plain = app.post(&account.key, path, &body).await;
-                let body = with(body, &json!({"stream": true}));
-                let streamed = app.post(&account.key, path, &body).await;
-                assert_eq!(cell(&plain), cell(&streamed), "{path} {model} {feature}");
-                cells.push(cell(&plain));
+                let mut both = Vec::new();
+                for stream in [false, true] {
+                    let body = with(body.clone(), &json!({ "stream": stream }));
+                    let answer = app.post(&account.key, path, &body).await;
+                    if answer.status == 200 && !model.starts_with("sandbox") {
+                        assert_sent(&upstream, feature);
+                    }
+                    both.push(cell(path, &answer));
+                }
+                assert_eq!(both[0], both[1], "{path} {model} {feature}");
+                cells.push(both.remove(0));
             }
             writeln!(table, "| {surface} | {to} | {} |", cells.join(" | ")).unwrap();
         }
