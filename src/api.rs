@@ -150,6 +150,17 @@ fn routes() -> Vec<Route> {
         TooManyJobs,
         Paused,
     ];
+    /// The input of a dialogue is counted, one with PDFs by its provider.
+    const COUNTED: [Code; 8] = [
+        NotFound,
+        InsufficientCredits,
+        SpendLimitExceeded,
+        ContextLengthExceeded,
+        ContentPolicy,
+        ProviderError,
+        ProviderRejected,
+        ProviderOverloaded,
+    ];
     /// A generation whose end is waited for fails; with the generation.
     const FAILED: [Code; 7] = [
         Cancelled,
@@ -235,14 +246,14 @@ fn routes() -> Vec<Route> {
         route!(admin::resume),
         waited_for(route!(surfaces::openai::chat)).errors(&[ContextLengthExceeded]),
         waited_for(route!(surfaces::responses::respond)).errors(&[ContextLengthExceeded]),
-        route!(surfaces::responses::input_tokens).errors(&[NotFound]),
+        route!(surfaces::responses::input_tokens).errors(&COUNTED),
         waited_for(route!(surfaces::images::images)),
         waited_for(route!(surfaces::images::edits)),
         waited_for(route!(surfaces::speech::speech)),
         route!(surfaces::openai::list),
         route!(surfaces::openai::get),
         waited_for(route!(surfaces::anthropic::create)).errors(&[ContextLengthExceeded]),
-        route!(surfaces::anthropic::count_tokens).errors(&[NotFound]),
+        route!(surfaces::anthropic::count_tokens).errors(&COUNTED),
         route!(surfaces::anthropic::list),
         route!(surfaces::anthropic::get),
         route!(catalogue::models),

@@ -41,7 +41,7 @@ use crate::{
         validate::FieldError,
     },
     jobs::{RunError, Runner, webhooks::Sender},
-    providers::Registry,
+    providers::{ProviderError, Registry},
     resource::{Refusals, Resource},
     store::{
         Store, StoreError,
@@ -236,6 +236,9 @@ pub struct CreditsShort {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
+    /// The provider did not count the input, without which nothing can be held.
+    #[error("the provider did not count the input")]
+    NotCounted(Box<ProviderError>),
     #[error("the token was refused")]
     Token(TokenRefusal),
     #[error("over the rate limit")]

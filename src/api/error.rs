@@ -21,11 +21,12 @@ pub use sdk::{AnthropicError, GENERATION, OpenAiError, sdk_status};
 use super::{links::MediaLinks, record::GenerationRecord};
 use crate::{
     domain::{
-        generation::{Failure, FailureCode, Generation},
+        generation::{ACCOUNT_REFUSED, Failure, FailureCode, Generation},
         ids::GenerationId,
         validate::FieldError,
     },
     media::LinkError,
+    providers::{ProviderError, ProviderErrorKind},
     service::{CreditsShort, ShortOf, TokenRefusal},
 };
 
@@ -233,6 +234,27 @@ impl ApiError {
         let mut error = Self::failed(failure.code, failure.message.clone(), failure.retry_after);
         error.0.generation = Some(Box::new(GenerationRecord::of(generation, links)));
         error
+    }
+
+    /// The answer for a request whose provider did not count its input.
+    fn not_counted(error: &ProviderError) -> Self {
+        let code = match error.kind {
+            // The operator's configuration is wrong, not the request.
+            ProviderErrorKind::Rejected if error.status == Some(404) => {
+                return Self::failed(FailureCode::ProviderError, ACCOUNT_REFUSED, None);
+            }
+            ProviderErrorKind::Account => FailureCode::ProviderError,
+            ProviderErrorKind::Rejected => FailureCode::ProviderRejected,
+            ProviderErrorKind::ContextLength => FailureCode::ContextLengthExceeded,
+            ProviderErrorKind::ContentPolicy => FailureCode::ContentPolicy,
+            _ => {
+                let message = "the provider did not count the tokens of the documents; no credits \
+                               were held";
+                let code = FailureCode::ProviderOverloaded;
+                return Self::failed(code, message, error.retry_after);
+            }
+        };
+        Self::failed(code, error.message(), None)
     }
 
     /// `retry_after`: how long the provider asks to wait.

@@ -222,7 +222,10 @@ fn bill_lines(bill: &Value) -> Markup {
                 } }
                 tbody {
                     @for line in lines { tr {
-                        th scope="row" { (text(&line["label"])) }
+                        th scope="row" {
+                            (text(&line["label"]))
+                            @if line["per"] != lines[0]["per"] { ", priced per " (text(&line["per"])) }
+                        }
                         td.right { (amount(&line["quantity"])) }
                         td.right { (amount(&line["unit_price"])) }
                         td.right { (amount(&line["amount"])) }

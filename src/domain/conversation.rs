@@ -1,16 +1,20 @@
 //! Requests to text models and their answers, independent of the vendor.
 //!
-//! Here: messages and their parts. Submodules: images ([`picture`]), tools and the form of the answer
-//! ([`tools`]), schemas of arguments ([`schema`]), names and ids that a vendor accepts ([`spelling`]),
-//! and answers, whole and piece by piece ([`answer`]). Not here: the model and its output limit, which belong to the call.
+//! Here: messages and their parts. Submodules: images ([`picture`]), documents ([`document`]), tools
+//! and the form of the answer ([`tools`]), schemas of arguments ([`schema`]), names and ids that a
+//! vendor accepts ([`spelling`]), answers, whole and piece by piece ([`answer`]), and searches at the
+//! vendor ([`searches`]). Not here: the model and its output limit, which belong to the call.
 
 pub mod answer;
 mod base64;
 mod choices;
+mod document;
 mod encrypted;
 mod json;
+mod phase;
 mod picture;
 mod schema;
+mod searches;
 mod spelling;
 mod tools;
 
@@ -25,10 +29,12 @@ use super::named::named_enum;
 pub use super::image_header::ImageType;
 pub use answer::{Answered, Delta, ReasoningField, Visibility};
 pub use choices::{Choice, choices, ended};
+pub use document::{Document, DocumentData, DocumentSource, DocumentType};
 pub use encrypted::EncryptedReasoning;
 pub use json::Json;
 pub use picture::{Detail, Image, ImageSource, MAX_IMAGES};
 pub use schema::complete_schema;
+pub use searches::{is_search_call, searches};
 pub use spelling::{ReplacedNames, Spelling};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};
 
@@ -49,6 +55,8 @@ const TOOL_TOKENS: usize = 16;
 /// count has it.
 const TOOLS_TOKENS: usize = 1_000;
 const FORMAT_TOKENS: usize = 256;
+/// Tokens that a vendor's template may add to a document.
+const DOCUMENT_TOKENS: usize = 128;
 
 /// Instructions and the messages so far, the oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -94,6 +102,7 @@ pub enum Part {
         data: String,
     },
     Image(Image),
+    Document(Document),
     ToolCall(ToolCall),
     ToolResult(ToolResult),
     /// A part that only the dialect of its vendor has.
@@ -117,6 +126,7 @@ pub struct ToolCall {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     pub call_id: String,
+    /// Texts, images and documents.
     pub parts: Vec<Part>,
     /// Whether the function failed.
     pub is_error: bool,
@@ -228,6 +238,7 @@ impl Conversation {
         self.bytes()
             + MESSAGE_TOKENS * (parts + instructions)
             + TOOL_TOKENS * self.tools.functions.len()
+            + DOCUMENT_TOKENS * self.documents().count()
             + if self.tools.functions.is_empty() {
                 0
             } else {
@@ -249,7 +260,11 @@ impl Conversation {
         }
         fn within(part: &Part) -> u64 {
             match part {
-                Part::Text { text } => least(text),
+                Part::Text { text }
+                | Part::Document(Document {
+                    source: DocumentSource::Text(text),
+                    ..
+                }) => least(text),
                 Part::ToolCall(call) => least(&call.arguments),
                 Part::ToolResult(result) => result.parts.iter().map(within).sum(),
                 _ => 0,
@@ -278,15 +293,33 @@ impl Conversation {
 
     /// All images, those in results of tools included.
     pub fn images(&self) -> impl Iterator<Item = &Image> {
-        fn within(part: &Part) -> &[Part] {
-            match part {
-                Part::ToolResult(result) => &result.parts,
-                part => std::slice::from_ref(part),
-            }
-        }
-        self.parts().flat_map(within).filter_map(|part| match part {
+        self.shown().filter_map(|part| match part {
             Part::Image(image) => Some(image),
             _ => None,
+        })
+    }
+
+    /// The number of PDFs, whose tokens only their vendor can count.
+    pub fn pdfs(&self) -> usize {
+        let documents = self.documents();
+        documents
+            .filter(|document| matches!(document.source, DocumentSource::Pdf(_)))
+            .count()
+    }
+
+    /// All documents, those in results of tools included.
+    pub fn documents(&self) -> impl Iterator<Item = &Document> {
+        self.shown().filter_map(|part| match part {
+            Part::Document(document) => Some(document),
+            _ => None,
+        })
+    }
+
+    /// The parts of all messages and of all results of tools.
+    fn shown(&self) -> impl Iterator<Item = &Part> {
+        self.parts().flat_map(|part| match part {
+            Part::ToolResult(result) => &result.parts[..],
+            part => std::slice::from_ref(part),
         })
     }
 
@@ -302,10 +335,17 @@ impl Conversation {
             part => std::slice::from_mut(part).iter_mut(),
         });
         for part in data {
-            if let (Part::Image(image), Some(from)) = (part, rest)
-                && let ImageSource::Base64 { data, .. } = &mut image.source
+            if let Part::Image(Image {
+                source: ImageSource::Base64 { data, .. },
+                ..
+            })
+            | Part::Document(Document {
+                source: DocumentSource::Pdf(data),
+                ..
+            }) = part
+                && let Some(from) = rest
             {
-                // Images are in the order of the body. If one is not found, the body escapes its
+                // They are in the order of the body. If one is not found, the body escapes its
                 // characters, and the others are not looked for.
                 rest = data.share(body, from);
             }
@@ -314,9 +354,16 @@ impl Conversation {
 
     /// The buffers of base64 data.
     pub fn buffers(&self) -> Vec<&Bytes> {
-        let buffers = self.images().filter_map(|image| match &image.source {
-            ImageSource::Base64 { data, .. } => Some(data.buffer()),
-            ImageSource::Url(_) => None,
+        let buffers = self.shown().filter_map(|part| match part {
+            Part::Image(Image {
+                source: ImageSource::Base64 { data, .. },
+                ..
+            })
+            | Part::Document(Document {
+                source: DocumentSource::Pdf(data),
+                ..
+            }) => Some(data.buffer()),
+            _ => None,
         });
         buffers.collect()
     }
@@ -417,6 +464,7 @@ impl Part {
             Self::Redacted { data } => data.len(),
             // Counted by its size: `catalogue::Vision`.
             Self::Image(_) => 0,
+            Self::Document(document) => document.bytes(),
             Self::ToolCall(call) => call.bytes(),
             Self::ToolResult(result) => {
                 result.call_id.len() + result.parts.iter().map(Self::bytes).sum::<usize>()

@@ -14,7 +14,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    conversation::{Answered, Delta, ImageSource, Json, Message, Part, Role, Stop, texts},
+    conversation::{
+        Answered, Delta, DocumentSource, ImageSource, Json, Message, Part, Role, Stop, texts,
+    },
     generation::{FinishReason, Generation, Surface},
     json::Members,
     pricing::CacheWrites,
@@ -188,10 +190,28 @@ fn image_url() -> Parsed<ImageSource> {
     parsed(schema, ImageSource::parse)
 }
 
-/// Refuses images in instructions and in messages of an assistant.
+/// A file in base64, in a dialect of `OpenAI`'s.
+fn file_data() -> Parsed<DocumentSource> {
+    let schema = || text(usize::MAX).min(1).json_schema();
+    parsed(schema, DocumentSource::parse)
+}
+
+/// Refuses a file by an id or a URL. `instead`: the field for its bytes.
+fn refuse_reference(fields: &Fields<'_>, names: &[&'static str], instead: &str) {
+    for name in names {
+        if fields.has(name) {
+            let message = format!("is not supported; send the bytes in base64, as {instead}");
+            fields.error(name, FieldCode::NotSupported, message);
+        }
+    }
+    fields.hints(names);
+}
+
+/// Refuses images and documents in instructions and in messages of an assistant.
 fn without_images(fields: &Fields<'_>, parts: &[Part]) {
-    if parts.iter().any(|part| matches!(part, Part::Image(_))) {
-        let message = "has an image, which only a user or a tool can show";
+    let is_shown = |part: &Part| matches!(part, Part::Image(_) | Part::Document(_));
+    if parts.iter().any(is_shown) {
+        let message = "has an image or a document, which only a user or a tool can show";
         fields.error("content", FieldCode::NotAllowed, message);
     }
 }

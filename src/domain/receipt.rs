@@ -262,13 +262,15 @@ impl Receipt {
     /// The most input tokens of a dialogue that begins with the counted one. `bound`: what its bytes
     /// bound it by.
     pub fn most(self, bound: u64) -> u64 {
+        self.most_after(bound).map_or(bound, |most| most.min(bound))
+    }
+
+    /// The same, where `bound` leaves out a part of the counted dialogue that its bytes do not bound.
+    pub fn most_after(self, bound: u64) -> Option<u64> {
         // What is new cannot be less than nothing: then it is another dialogue.
-        let new = bound.checked_sub(self.bound);
-        let most = new.and_then(|new| {
-            let margin = MARGIN + self.tokens / MARGIN_PART;
-            self.tokens.checked_add(new)?.checked_add(margin)
-        });
-        most.map_or(bound, |most| most.min(bound))
+        let new = bound.checked_sub(self.bound)?;
+        let margin = MARGIN + self.tokens / MARGIN_PART;
+        self.tokens.checked_add(new)?.checked_add(margin)
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 pub use account::{
     AccountChange, KeyRequest, Login, PasswordChange, TemplatePreview, TemplateText, WebhookRequest,
 };
-pub use dialogue::DialogueRequest;
+pub use dialogue::{DialogueRequest, Search};
 pub use inputs::{
     InputFrom, InputRequest, InputRole, MAX_ALL_INPUT_BYTES, MAX_INPUT_BYTES, MAX_INPUT_PIXELS,
     MAX_INPUTS, read_inputs,
@@ -149,9 +149,14 @@ impl GenerationRequest {
         }
     }
 
-    /// Whether the prompt is rendered from a stored template.
-    pub fn has_template(&self) -> bool {
-        matches!(self, Self::Text(text) if text.template.is_some())
+    /// Whether the caller must be confirmed before the request is planned, because the plan reads a
+    /// template, or asks a vendor for the tokens of PDFs.
+    pub fn needs_confirmed_caller(&self) -> bool {
+        match self {
+            Self::Text(text) => text.template.is_some(),
+            Self::Dialogue(dialogue) => dialogue.conversation.pdfs() > 0,
+            _ => false,
+        }
     }
 
     pub fn take_inputs(&mut self) -> Vec<InputRequest> {

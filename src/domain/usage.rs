@@ -5,6 +5,8 @@ use utoipa::ToSchema;
 
 /// The largest count that is believed: the largest integer that every JSON reader keeps.
 pub const MAX_COUNT: u64 = (1 << 53) - 1;
+/// Maximum web searches of one request.
+pub const MAX_SEARCHES: u64 = 1_000;
 
 /// Token counts as a provider reported them. `None` where a count is missing, negative or not an
 /// integer: it is then estimated from bytes, as is a zero for content that is not empty.
@@ -22,6 +24,8 @@ pub struct TokenCounts {
     pub cache_write_long: Option<u64>,
     /// The part of the output that was hidden reasoning.
     pub reasoning: Option<u64>,
+    /// Web searches at the provider.
+    pub searches: Option<u64>,
     /// Bytes of the text that came after `output` was counted: of a stream that was cancelled.
     pub uncounted_bytes: usize,
 }
@@ -47,6 +51,9 @@ pub struct TextUsage {
     /// The part of the output that was hidden reasoning, where known. Priced alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
+    /// Web searches at the provider, where there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub searches: Option<u64>,
     /// True when a count was missing upstream and was estimated from bytes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
@@ -88,6 +95,10 @@ impl TextUsage {
             cache_write_tokens: written,
             cache_write_long_tokens: long.map(|(long, written)| long.min(written)),
             reasoning_tokens: believed(counts.reasoning).filter(|&c| c <= output_tokens),
+            searches: counts
+                .searches
+                .map(|c| c.min(MAX_SEARCHES))
+                .filter(|&c| c > 0),
             estimated: input.is_none() || output.is_none() || counts.uncounted_bytes > 0,
         }
     }

@@ -144,6 +144,12 @@ impl TextProvider for Observed<dyn TextProvider> {
         result
     }
 
+    async fn count_input(&self, call: &TextCall) -> Result<u64, ProviderError> {
+        let span = span!(self, "count_tokens", call.model.as_str());
+        let watch = self.watch(Modality::Text, "count_tokens");
+        watched(watch, span, self.inner.count_input(call)).await
+    }
+
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {
         self.inner.may_hide_reasoning(call)
     }

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     domain::{
-        conversation::Answered, credits::Credits, generation::FinishReason, json::without_nul,
+        conversation::{Answered, searches},
+        credits::Credits,
+        generation::FinishReason,
+        json::without_nul,
         usage::TextUsage,
     },
     providers::{DeltaSink, ProviderError, TextAnswer, TextProvider},
@@ -61,7 +64,15 @@ impl Runner {
         answer: TextAnswer,
         cut: Option<FinishReason>,
     ) -> Step {
-        let usage = TextUsage::from_counts(answer.usage, work.input_bytes, answer.bytes());
+        let mut usage = TextUsage::from_counts(answer.usage, work.input_bytes, answer.bytes());
+        // The counts of an answer that was cut short need not be the final ones.
+        let is_final = cut.is_none() && answer.usage.uncounted_bytes == 0;
+        let made = searches(&answer.parts);
+        let is_counted = is_final && answer.usage.searches.is_some();
+        if !is_counted && usage.searches.is_none_or(|counted| counted < made) && made > 0 {
+            usage.searches = Some(made);
+            usage.estimated = true;
+        }
         let at_limit =
             usage.output_tokens >= u64::from(work.call.max_tokens) * u64::from(work.call.choices());
         // A prompt of a text has no answer but text.
@@ -70,9 +81,9 @@ impl Runner {
         } else {
             None
         };
-        // The counts of an answer that was cut short need not be the final ones.
-        let is_final = cut.is_none() && answer.usage.uncounted_bytes == 0;
-        let blank = work.receipt.filter(|_| is_final);
+        // The results of searches are counted as input, too.
+        let has_searched = made > 0 || usage.searches.is_some();
+        let blank = work.receipt.filter(|_| is_final && !has_searched);
         let receipt = blank.and_then(|blank| {
             let receipt = blank.counted(&answer.usage)?;
             Some((blank.key, receipt))

@@ -18,7 +18,7 @@ use url::Url;
 
 use super::{
     DeltaSink, ProviderError, Released, TextAnswer, TextCall, TextProvider,
-    exchange::exchange,
+    exchange::{count, exchange},
     http::{
         HttpClient, JsonPost, SetupError,
         base_url::{VersionPath, endpoint},
@@ -51,6 +51,8 @@ pub const ADAPTERS: Adapters = Adapters {
             image_detail: false,
             reasoning_fields: false,
             thought_signatures: false,
+            documents: true,
+            searches: true,
             own: Some(Surface::AnthropicMessages),
             ..Dialogue::ALL
         },
@@ -147,6 +149,7 @@ pub struct Anthropic {
     name: String,
     http: HttpClient,
     url: Url,
+    count_url: Url,
     headers: HeaderMap,
     timeout: Duration,
     /// Settings, and the version as a header value.
@@ -161,7 +164,9 @@ impl Anthropic {
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = HeaderMap::new();
         headers.insert("x-api-key", secret_header("", &setup.key())?);
-        let url = endpoint(&setup.base_url, VersionPath::Last("v1"), &["messages"])?;
+        let url = |path: &[&str]| endpoint(&setup.base_url, VersionPath::Last("v1"), path);
+        let count_url = url(&["messages", "count_tokens"])?;
+        let url = url(&["messages"])?;
         let models = setup
             .models::<AnthropicModel>()
             .into_iter()
@@ -175,20 +180,15 @@ impl Anthropic {
             name: setup.name.clone(),
             http: setup.http.clone(),
             url,
+            count_url,
             headers,
             timeout: setup.timeout,
             models,
         })
     }
-}
 
-#[async_trait]
-impl TextProvider for Anthropic {
-    async fn generate(
-        &self,
-        call: &TextCall,
-        deltas: Option<&DeltaSink>,
-    ) -> Result<TextAnswer, ProviderError> {
+    /// The settings of a call's model, and the headers, with those of the caller.
+    fn settings(&self, call: &TextCall) -> (AnthropicModel, HeaderMap) {
         let (settings, mut version) = self.models.get(&call.model).cloned().unwrap_or_else(|| {
             (
                 AnthropicModel::default(),
@@ -208,6 +208,18 @@ impl TextProvider for Anthropic {
             }
         }
         headers.insert(VERSION, version);
+        (settings, headers)
+    }
+}
+
+#[async_trait]
+impl TextProvider for Anthropic {
+    async fn generate(
+        &self,
+        call: &TextCall,
+        deltas: Option<&DeltaSink>,
+    ) -> Result<TextAnswer, ProviderError> {
+        let (settings, headers) = self.settings(call);
         let post = JsonPost {
             url: self.url.clone(),
             headers,
@@ -215,6 +227,18 @@ impl TextProvider for Anthropic {
             timeout: self.timeout,
         };
         exchange::<ResponseParser<'_>>(&self.http, post, &self.name, call, deltas).await
+    }
+
+    async fn count_input(&self, call: &TextCall) -> Result<u64, ProviderError> {
+        let (settings, headers) = self.settings(call);
+        let post = JsonPost {
+            url: self.count_url.clone(),
+            headers,
+            body: request::count_json(call, &settings)?,
+            timeout: self.timeout,
+        };
+        let member = "input_tokens";
+        count(&self.http, post, &self.name, member, errors::error_info).await
     }
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::{
     DeltaSink, ProviderError, ProviderErrorKind, TextAnswer, TextCall,
-    answer::{PartBuffer, note_model},
+    answer::{self, PartBuffer, note_model},
     http::{
         HttpClient, JsonPost, TEXT_BODY_CAP,
         classify::{self, ErrorInfo, Head, clean_id},
@@ -22,6 +22,9 @@ use crate::{
     },
     memory,
 };
+
+/// The answer of a count has some numbers.
+const COUNT_BODY_CAP: usize = 64 << 10;
 
 /// Parses one response of a vendor.
 pub trait TextParser<'a>: Sized {
@@ -53,7 +56,7 @@ pub async fn exchange<'a, P: TextParser<'a>>(
     deltas: Option<&'a DeltaSink>,
 ) -> Result<TextAnswer, ProviderError> {
     // Before the call releases the conversation.
-    let estimate = (call.conversation.get().bytes() / 4 + call.image_tokens) as u64;
+    let estimate = (call.conversation.get().bytes() / 4 + call.media_tokens) as u64;
     let answer = send::<P>(http, post, provider, call, deltas).await;
     answer.map_err(|mut error| {
         let maximum = call.max_input_tokens.map(u64::from);
@@ -62,6 +65,22 @@ pub async fn exchange<'a, P: TextParser<'a>>(
             .map(|found| Box::new(found.or(maximum, estimate)));
         error
     })
+}
+
+/// Asks a vendor how many tokens an input has, which is `member` of the answer.
+pub async fn count(
+    http: &HttpClient,
+    post: JsonPost,
+    provider: &str,
+    member: &str,
+    error_info: fn(Option<&Value>) -> ErrorInfo,
+) -> Result<u64, ProviderError> {
+    let answer = http.post_json(post).await?;
+    let answer = answer.error_for_status(provider, error_info).await?;
+    let head = answer.head().clone();
+    let body = answer.json(COUNT_BODY_CAP).await?;
+    let counted = answer::count(body.get(member)).filter(|&count| count > 0);
+    counted.ok_or_else(|| head.failed("answer without a count"))
 }
 
 async fn send<'a, P: TextParser<'a>>(

@@ -21,7 +21,7 @@ use url::Url;
 
 use super::{
     DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
-    exchange::exchange,
+    exchange::{count, exchange},
     http::{
         HttpClient, JsonPost, SetupError,
         base_url::{BaseUrlError, VersionPath, endpoint},
@@ -93,12 +93,16 @@ impl Gemini {
         } else {
             "generateContent"
         };
-        let path = ["models", &format!("{model}:{method}")];
-        let mut url = endpoint(&self.base_url, VersionPath::Last("v1beta"), &path)?;
+        let mut url = self.url_of(model, method)?;
         if streaming {
             url.set_query(Some("alt=sse"));
         }
         Ok(url)
+    }
+
+    fn url_of(&self, model: &str, method: &str) -> Result<Url, BaseUrlError> {
+        let path = ["models", &format!("{model}:{method}")];
+        endpoint(&self.base_url, VersionPath::Last("v1beta"), &path)
     }
 }
 
@@ -120,6 +124,19 @@ impl TextProvider for Gemini {
             timeout: self.timeout,
         };
         exchange::<ResponseParser<'_>>(&self.http, post, &self.name, call, deltas).await
+    }
+
+    async fn count_input(&self, call: &TextCall) -> Result<u64, ProviderError> {
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        let model = call.model.strip_prefix("models/").unwrap_or(&call.model);
+        let post = JsonPost {
+            url: self.url_of(model, "countTokens")?,
+            headers: self.headers.clone(),
+            body: request::count_json(call, &settings)?,
+            timeout: self.timeout,
+        };
+        let member = "totalTokens";
+        count(&self.http, post, &self.name, member, errors::error_info).await
     }
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {

@@ -26,7 +26,7 @@ use url::Url;
 
 use super::{
     DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
-    exchange::exchange,
+    exchange::{count, exchange},
     http::{
         HttpClient, JsonPost, SetupError,
         base_url::{VersionPath, endpoint},
@@ -44,6 +44,7 @@ pub struct OpenAi {
     http: HttpClient,
     chat_url: Url,
     responses_url: Url,
+    count_url: Url,
     headers: HeaderMap,
     timeout: Duration,
     models: BTreeMap<String, OpenAiModel>,
@@ -59,6 +60,7 @@ impl OpenAi {
             http: setup.http.clone(),
             chat_url: url(&["chat", "completions"])?,
             responses_url: url(&["responses"])?,
+            count_url: url(&["responses", "input_tokens"])?,
             headers: authorization(setup)?,
             timeout: setup.timeout,
             models: setup.models(),
@@ -101,6 +103,18 @@ impl TextProvider for OpenAi {
                     .await
             }
         }
+    }
+
+    async fn count_input(&self, call: &TextCall) -> Result<u64, ProviderError> {
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        let post = JsonPost {
+            url: self.count_url.clone(),
+            headers: self.headers.clone(),
+            body: responses::request::count_json(call, &settings)?,
+            timeout: self.timeout,
+        };
+        let member = "input_tokens";
+        count(&self.http, post, &self.name, member, errors::error_info).await
     }
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {

@@ -18,8 +18,8 @@ pub struct TextCall {
     /// The provider's own model id.
     pub model: String,
     pub conversation: Released<Conversation>,
-    /// Upper bound of the tokens of its images.
-    pub image_tokens: usize,
+    /// Upper bound of the tokens of its images, or with PDFs of the whole input.
+    pub media_tokens: usize,
     /// Upper bound of output tokens of each choice; always sent.
     pub max_tokens: u32,
     /// Choices that the caller's body asks for; 0: one.
@@ -116,6 +116,11 @@ pub trait TextProvider: Send + Sync {
         call: &TextCall,
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError>;
+
+    /// The input tokens of a call by the vendor's own count, which is free.
+    async fn count_input(&self, _call: &TextCall) -> Result<u64, ProviderError> {
+        Err(ProviderError::failed("this provider counts no tokens"))
+    }
 
     /// Whether the model may reason without showing all of it. Only the counts at the end of such
     /// an answer say what it costs.

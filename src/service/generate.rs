@@ -1,6 +1,7 @@
 //! Turns a request into a generation: replay, plan, hold.
 
 mod attempts;
+mod counted;
 mod dialogue;
 mod estimate;
 mod hold_wait;
@@ -94,7 +95,7 @@ impl Service {
             .is_none_or(|copied| copied.try_add(request.copied_bytes()));
         let ability = Ability::to_generate(request.modality());
         // A copy would keep the inputs in memory while the generation runs.
-        let needs_key = request.has_template() || !request.inputs().is_empty();
+        let needs_key = request.needs_confirmed_caller() || !request.inputs().is_empty();
         let confirmed = if needs_key || !has_room {
             caller.confirm_for(ability).await?
         } else {
@@ -150,11 +151,12 @@ impl Service {
         }
         self.require_running()?;
         let surface = request.surface();
+        let plan = self.plan(caller, request, deltas).await?;
+        // After a count by the vendor, which may take as long as the wait.
         let mut wait = match surface {
             Surface::Generate => None,
             _ => Some(HoldWait::new(self, caller, waiting)),
         };
-        let plan = self.plan(caller, request, deltas).await?;
         let mut plan = self.prepare(caller, plan, surface, respond_async, idempotent);
         if let Some(wait) = &mut wait {
             // Its caller waits for the job, which must not begin without a place to wait.

@@ -114,6 +114,7 @@ impl From<ServiceError> for ApiError {
                     "{provider} is at its concurrency limit (max_concurrent); no credits were held"
                 ),
             ),
+            ServiceError::NotCounted(error) => Self::not_counted(&error),
             ServiceError::Overloaded => Self::overloaded(),
             ServiceError::Store(error) => error.into(),
             ServiceError::Unconfirmed(generation, error) => {

@@ -11,6 +11,7 @@ use crate::domain::{
     pricing::{PriceTier, TextPrices, TokenPrices},
     request::{MAX_TOKENS, TEXT_PROMPT_CHARS},
     settings::{self, range::Bounded, read_table},
+    usage::MAX_SEARCHES,
     vendor::{ModelSettings, Vendor},
 };
 
@@ -30,6 +31,8 @@ struct Limits {
     max_input_tokens: Option<Bounded<u32, 1, MOST_TOKENS>>,
     max_output_tokens: Option<Bounded<u32, 1, MOST_TOKENS>>,
     images: Option<Value>,
+    searches: Option<Bounded<u32, 0, { MAX_SEARCHES as usize }>>,
+    search_tokens: Option<Bounded<u32, 1, MOST_TOKENS>>,
 }
 
 pub(super) fn read(
@@ -44,9 +47,30 @@ pub(super) fn read(
         .map_err(|problem| ConfigError::new("limits.temperature", problem))?;
     let images = limits.images.map(vision).transpose();
     let images = images.map_err(|error| error.under("limits.images"))?;
+    let prices = text_prices(prices).map_err(rules::priced)?;
+    let searches = limits.searches.map_or(0, |n| *n);
+    let dialogue = settings.dialogue(vendor.dialogue);
+    if searches > 0 {
+        let missing = |key| {
+            let problem = "is missing: add it, or remove limits.searches";
+            Err(ConfigError::new(key, problem))
+        };
+        if prices.per_search.is_none() {
+            return missing("prices.per_search");
+        }
+        if limits.search_tokens.is_none() {
+            return missing("limits.search_tokens");
+        }
+        if !dialogue.searches {
+            let problem = format!(
+                "is {searches}: this model's API has no web search at the provider; remove it"
+            );
+            return Err(ConfigError::new("limits.searches", problem));
+        }
+    }
     let max_tokens = limits.max_tokens.map_or(MAX_TOKENS, |n| *n);
     Ok(TextModel {
-        prices: Arc::new(text_prices(prices).map_err(rules::priced)?),
+        prices: Arc::new(prices),
         limits: TextLimits {
             max_prompt_chars: limits.max_prompt_chars.map_or(TEXT_PROMPT_CHARS, |n| *n),
             max_tokens,
@@ -54,8 +78,10 @@ pub(super) fn read(
             max_input_tokens: limits.max_input_tokens.map(|n| *n),
             max_output_tokens: limits.max_output_tokens.map_or(max_tokens, |n| *n),
             images,
+            searches,
+            search_tokens: limits.search_tokens.map_or(0, |n| *n),
         },
-        dialogue: settings.dialogue(vendor.dialogue),
+        dialogue,
         overhead_tokens: overhead_tokens.unwrap_or(OVERHEAD_TOKENS),
         cache_writes: settings.cache_writes(),
         always_thinks: settings.always_thinks(),
@@ -69,9 +95,11 @@ fn text_prices(given: Option<Value>) -> Result<TextPrices, ConfigError> {
         .unwrap_or_else(|| Vec::<Value>::new().into());
     let tiers: Vec<Table> =
         settings::read(tiers).map_err(|error: ConfigError| error.under("tiers"))?;
+    let per_search = base.remove("per_search").map(settings::read).transpose();
     let mut prices = TextPrices {
-        base: token_prices(&base, "tiers")?,
+        base: token_prices(&base, "per_search, tiers")?,
         tiers: Vec::new(),
+        per_search: per_search.map_err(|error: ConfigError| error.under("per_search"))?,
     };
     if tiers.len() > MAX_TIERS {
         let problem = format!("has {} tiers: must have at most {MAX_TIERS}", tiers.len());

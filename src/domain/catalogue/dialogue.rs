@@ -55,6 +55,10 @@ pub struct Dialogue {
     pub image_detail: bool,
     /// Images of the kind GIF.
     pub gifs: bool,
+    /// PDFs and plain texts, whose tokens the vendor counts before.
+    pub documents: bool,
+    /// Web searches that run at the vendor, asked for in its own dialect.
+    pub searches: bool,
     /// Signatures of Gemini's thoughts, with the calls after them.
     pub thought_signatures: bool,
     /// The lowest limit of output tokens; a lower one that is asked for is raised to it.
@@ -86,6 +90,8 @@ impl Dialogue {
         result_images: true,
         image_detail: true,
         gifs: true,
+        documents: false,
+        searches: false,
         thought_signatures: true,
         min_output_tokens: 1,
         own: None,
@@ -179,7 +185,12 @@ impl TextModel {
     pub fn dialogue_writes(&self, request: &DialogueRequest) -> CacheWrites {
         let original = request.original.as_ref();
         let asked = original.filter(|_| self.passes(request));
-        let asked = asked.map(|original| original.cache_writes);
+        // Between searches Anthropic writes its cache unasked.
+        let searches = request.search.is_some() && request.surface == Surface::AnthropicMessages;
+        let asked = asked.map(|original| match original.cache_writes {
+            CacheWrites::None if searches => CacheWrites::Short,
+            writes => writes,
+        });
         self.dialogue
             .cache_writes
             .max(asked.unwrap_or(CacheWrites::None))
@@ -212,6 +223,15 @@ impl TextModel {
         }
         let wrong = self.wrong_in_images(conversation);
         errors.extend(wrong.map(|message| unsupported("messages", &message)));
+        let documents = conversation.documents().count();
+        if documents > 0 && !can.documents {
+            let message = "has a document, which this model does not take; send its text";
+            errors.push(unsupported("messages", message));
+        } else if documents > MAX_IMAGES {
+            let message = format!("has {documents} documents; {MAX_IMAGES} are the most");
+            errors.push(unsupported("messages", &message));
+        }
+        errors.extend(self.wrong_in_search(request));
         if !can.instructions_only && !conversation.messages.iter().any(has_content) {
             let message = "must have a message of the user or the assistant that is not empty";
             errors.push(FieldError::new("messages", FieldCode::Required, message));
@@ -268,6 +288,29 @@ impl TextModel {
         errors
     }
 
+    /// Refuses a search that is off, or more searches than the operator allows.
+    fn wrong_in_search(&self, request: &DialogueRequest) -> Option<FieldError> {
+        let search = request.search.filter(|_| self.passes(request))?;
+        let most = self.limits.searches;
+        let (param, message) = match search.most {
+            _ if most == 0 => (
+                "tools".to_owned(),
+                "has a web search at the provider, which is off for this model; remove it"
+                    .to_owned(),
+            ),
+            Some(asked) if asked > most => {
+                let message = format!("must be at most {most} web searches for this model");
+                let of_tool = search.tool.map(|at| format!("tools[{at}].max_uses"));
+                (
+                    of_tool.unwrap_or_else(|| "max_tool_calls".to_owned()),
+                    message,
+                )
+            }
+            _ => return None,
+        };
+        Some(FieldError::new(param, FieldCode::NotSupported, message))
+    }
+
     /// Returns the first error of the images.
     fn wrong_in_images(&self, conversation: &Conversation) -> Option<Cow<'static, str>> {
         let can = self.dialogue;
@@ -317,11 +360,11 @@ impl TextModel {
                     if !calls.contains(result.call_id.as_str()) {
                         return Some("has the result of a call that is not there before it");
                     }
-                    let image = |part: &Part| matches!(part, Part::Image(_));
+                    let image = |part: &Part| matches!(part, Part::Image(_) | Part::Document(_));
                     if !can.result_images && result.parts.iter().any(image) {
                         return Some(
-                            "has an image in the result of a tool, which this model does not \
-                             support",
+                            "has an image or a document in the result of a tool, which this model \
+                             does not support",
                         );
                     }
                 }
@@ -342,7 +385,14 @@ impl TextModel {
             self.lost_in_translation(request)
         };
         let tools = &request.conversation.tools;
-        if tools.functions.is_empty() && (tools.choice != ToolChoice::Auto || tools.one_at_a_time) {
+        if request.search.is_some() {
+            left_out.push(match request.surface {
+                Surface::AnthropicMessages => "citations",
+                _ => "annotations",
+            });
+        } else if tools.functions.is_empty()
+            && (tools.choice != ToolChoice::Auto || tools.one_at_a_time)
+        {
             left_out.push("tool_choice");
         }
         let mut parts = request.conversation.parts();
@@ -377,13 +427,15 @@ impl TextModel {
             left_out.push("strict");
         }
         let detailed = |detail: Option<Detail>| detail.is_some_and(|d| d != Detail::Auto);
-        let mut images = request.conversation.images();
+        let images = request.conversation.images().map(|image| image.detail);
+        let documents = request.conversation.documents();
+        let mut details = images.chain(documents.map(|document| document.detail));
         // A chat has no place for it, so the next turn does not bring it back.
         let may_reason = request.sampling.reasoning.effort != Some(Effort::None);
         if can.encrypted_reasoning && may_reason && request.surface == Surface::OpenAiChat {
             left_out.push("reasoning.encrypted_content");
         }
-        if !can.image_detail && images.any(|image| detailed(image.detail)) {
+        if !can.image_detail && details.any(detailed) {
             left_out.push("detail");
         }
         left_out

@@ -30,6 +30,11 @@ pub struct TextLimits {
     pub max_output_tokens: u32,
     /// How it counts the images of a dialogue; null: it takes none.
     pub images: Option<Vision>,
+    /// Maximum web searches at the provider of one request; 0: none is allowed.
+    pub searches: u32,
+    /// Input tokens that are held for the results of each search. The prompt, which the model reads
+    /// again, is held for besides.
+    pub search_tokens: u32,
 }
 
 #[derive(Debug, Clone, PartialEq)]

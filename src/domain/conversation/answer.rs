@@ -161,7 +161,7 @@ impl Delta {
             Part::Redacted { data } => vec![Self::Redacted(data)],
             Part::ToolCall(call) => vec![Self::ToolCall(call)],
             // No answer has one.
-            Part::ToolResult(_) | Part::Image(_) => Vec::new(),
+            Part::ToolResult(_) | Part::Image(_) | Part::Document(_) => Vec::new(),
             Part::Opaque { block } => vec![Self::Opaque(block)],
         }
     }

@@ -1,7 +1,10 @@
 //! Base64 data, which may be a slice of a larger buffer.
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::domain::validate::{FieldCode, Refusal};
 
 /// Shorter data keeps its own buffer, so that it does not keep a large one.
 const MIN_SHARED: usize = 16 << 10;
@@ -32,14 +35,25 @@ impl Base64Text {
         if self.len() < MIN_SHARED {
             return Some(start);
         }
-        let rest = std::str::from_utf8(body.get(start..)?).ok()?;
-        let needle = self.as_str().get(..NEEDLE)?;
-        let mut places = rest.match_indices(needle).map(|(at, _)| start + at);
+        let (rest, needle) = (body.get(start..)?, self.0.get(..NEEDLE)?);
+        let mut places = memmem::find_iter(rest, needle).map(|at| start + at);
         let at = places.find(|&at| body[at..].starts_with(&self.0))?;
         let end = at + self.len();
         self.0 = body.slice(at..end);
         Some(end)
     }
+}
+
+/// Refuses what is not base64 with its padding and in one line.
+pub(super) fn check_base64(data: &str) -> Result<(), Refusal> {
+    let text = data.trim_end_matches('=');
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    let is_padded = data.len().is_multiple_of(4) && data.len() - text.len() <= 2;
+    if is_padded && text.bytes().all(known) {
+        return Ok(());
+    }
+    let message = "is not base64, with its padding and in one line";
+    Err((FieldCode::InvalidFormat, message.into()))
 }
 
 impl From<String> for Base64Text {

@@ -6,7 +6,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 
-use super::base64::Base64Text;
+use super::base64::{Base64Text, check_base64};
 use crate::domain::{
     image_header::{ImageType, ReadAt, read_header},
     named::named_enum,
@@ -85,12 +85,7 @@ impl ImageSource {
             let message = format!("must have at most {MAX_BYTES} bytes");
             return Err((FieldCode::TooLong, message.into()));
         }
-        let text = data.trim_end_matches('=');
-        let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
-        if !data.len().is_multiple_of(4) || data.len() - text.len() > 2 || !text.bytes().all(known)
-        {
-            return Err(wrong("is not base64, with its padding and in one line"));
-        }
+        check_base64(&data)?;
         let (media_type, size) = read_header(&Encoded(&data))
             .ok_or_else(|| wrong("is no PNG, JPEG, GIF or WebP whose header can be read"))?;
         Ok(Self::Base64 {

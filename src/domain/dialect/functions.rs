@@ -45,15 +45,28 @@ pub(super) fn tools(
     }
     let about = "Which of them it calls: `none`, `auto`, `required`, or the named function. \
                  Default: `auto`.";
-    let choice = fields.optional("tool_choice", about, choice);
+    // A choice of some of the tools, or of a search, is passed to a vendor of the dialect.
+    let given = fields.value("tool_choice").map(|choice| &choice["type"]);
+    let is_passed = |kind: &str| kind == "allowed_tools" || kind.starts_with("web_search");
+    let choice = if given.and_then(Value::as_str).is_some_and(is_passed) {
+        fields.neutral("tool_choice", Vec::new());
+        None
+    } else {
+        fields.optional("tool_choice", about, choice)
+    };
     let about = "Whether one answer may have several calls. Default: true.";
     let parallel = fields.optional("parallel_tool_calls", about, boolean());
-    let choice = choice.unwrap_or_default();
+    let mut choice = choice.unwrap_or_default();
     if let ToolChoice::Named(name) = &choice
         && !functions.iter().any(|function| function.name == *name)
     {
         let message = "names a function that is not among tools";
         fields.error("tool_choice", FieldCode::NotAllowed, message);
+    }
+    // Tools that are no functions pass, with the choice.
+    let given = fields.value("tools").and_then(Value::as_array);
+    if functions.is_empty() && given.is_some_and(|tools| !tools.is_empty()) {
+        choice = ToolChoice::Auto;
     }
     if choice == ToolChoice::Required && functions.is_empty() {
         fields.error("tool_choice", FieldCode::NotAllowed, "needs tools");

@@ -16,11 +16,12 @@ use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, leading};
 use crate::domain::{
     conversation::{Conversation, Sampling},
     generation::Surface,
-    request::{DialogueRequest, MODEL_NAME},
+    request::{DialogueRequest, MODEL_NAME, Search},
     validate::{
         FieldCode, Fields, Input, List, Object, Others, boolean, integer, number, only, sequences,
     },
 };
+pub use tools::SEARCH;
 pub use writer::MessagesWriter;
 
 /// Fields that change no answer, or make the input smaller: where a provider does not know them
@@ -42,6 +43,8 @@ struct Noted {
     hints: RefCell<Vec<&'static str>>,
     /// Names of tools that the model is shown only there, each as often as it is.
     loaded: RefCell<Vec<String>>,
+    /// The bounds of the searches (`max_uses`).
+    searches: RefCell<Vec<Option<u32>>>,
 }
 
 fn note(noted: &Noted, found: Vec<&'static str>) {
@@ -102,6 +105,15 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
         bytes: conversation.tools.loaded_bytes(&noted.loaded.take()),
         ..Others::default()
     };
+    let searches = noted.searches.take();
+    if searches.len() > 1 {
+        fields.error("tools", FieldCode::NotAllowed, "has two web searches");
+    }
+    let tools = fields.value("tools").and_then(Value::as_array);
+    let search = searches.first().map(|&most| Search {
+        most,
+        tool: tools.and_then(|tools| tools.iter().position(|tool| tool["type"] == SEARCH)),
+    });
     let surface = Surface::AnthropicMessages;
     Some(DialogueRequest {
         sampling: Sampling {
@@ -109,6 +121,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
             ..Sampling::default()
         },
         left_out: noted.hints.into_inner(),
+        search,
         others,
         ..DialogueRequest::new(surface, model?, conversation)
     })

@@ -37,7 +37,6 @@ const UNSUPPORTED: &[&str] = &[
     "context_management",
     "generate",
     "image",
-    "max_tool_calls",
     "prompt",
 ];
 /// Fields that change no answer: where a provider does not know them they are left out, and the
@@ -99,6 +98,9 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
     fields.unsupported(&refused.copied().collect::<Vec<_>>());
     fields.unsupported(UNSUPPORTED);
     let (tools, own) = tools::read(fields, input.as_deref().unwrap_or_default());
+    let about = "Upper bound of searches at the provider. Of other tools it bounds nothing.";
+    let most = fields.optional("max_tool_calls", about, integer(1..=MAX_LIMIT));
+    let search = tools::search(fields, most);
     let format = tools::format(fields);
     let schema = (
         "ResponseReasoning",
@@ -118,7 +120,11 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
     let about = "Only the default is supported.";
     fields.optional("truncation", about, only([json!("disabled")]));
     // The provider decides from which turns it keeps reasoning.
-    let left_out = has_context.then_some("reasoning.context");
+    let has_bound = most.is_some() && search.is_none();
+    let left_out = [
+        has_context.then_some("reasoning.context"),
+        has_bound.then_some("max_tool_calls"),
+    ];
     let (system, messages) = item::sorted(instructions.clone(), item::messages(input?));
     let conversation = Conversation {
         system,
@@ -136,7 +142,8 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
             },
             ..Sampling::default()
         },
-        left_out: left_out.into_iter().collect(),
+        left_out: left_out.into_iter().flatten().collect(),
+        search,
         ..DialogueRequest::new(Surface::OpenAiResponses, model?, conversation)
     };
     Some((dialogue, echo))
@@ -232,7 +239,11 @@ impl Object for InputTokensRequest {
 
 /// The parts of answers that become items of the output, each one.
 fn is_item(part: &Part) -> bool {
-    !matches!(part, Part::Image(_) | Part::ToolResult(_))
+    let is_input = matches!(
+        part,
+        Part::Image(_) | Part::Document(_) | Part::ToolResult(_)
+    );
+    !is_input && part.phase().is_none()
 }
 
 #[cfg(test)]

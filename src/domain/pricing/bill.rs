@@ -67,6 +67,9 @@ impl Bill {
                 let always = ["Input tokens", "Output tokens"];
                 let parts = parts.filter(|(label, _, count)| *count > 0 || always.contains(label));
                 let parts = parts.map(|(label, price, count)| Part(label, price, count, TOKENS));
+                let (price, count) = prices.searches(&usage);
+                let searches = Part("Web searches", price, count, (1, "search"));
+                let parts = parts.chain((count > 0).then_some(searches));
                 let tier = prices.tier(usage.input_tokens);
                 let note = tier.map(|tier| {
                     let above = tier.above_input_tokens;
@@ -176,7 +179,7 @@ mod tests {
 
     #[test]
     fn text_is_billed_by_the_tier_that_applies() {
-        let usage = json!({"input_tokens": 1000, "cached_input_tokens": 600,
+        let mut usage = json!({"input_tokens": 1000, "cached_input_tokens": 600,
             "cache_write_tokens": 200, "cache_write_long_tokens": 50, "output_tokens": 7,
             "total_tokens": 1007});
         let mut pricing = json!({
@@ -203,6 +206,19 @@ mod tests {
             amounts,
             ["0.002", "0.0006", "0.001875", "0.0005", "0.000350000007"]
         );
+        usage["searches"] = json!(2);
+        pricing["per_search"] = json!("1.5");
+        let bill = Bill::new(Modality::Text, &pricing, &none, &usage).unwrap();
+        assert_eq!(bill.sum, "3.005325000007");
+        assert_eq!(bill.total, "3.005326".parse().unwrap());
+        let searches = bill.lines.last().unwrap();
+        let shown = (
+            searches.label,
+            searches.quantity,
+            searches.per,
+            searches.amount.as_str(),
+        );
+        assert_eq!(shown, ("Web searches", 2, "search", "3"));
     }
 
     #[test]

@@ -21,9 +21,10 @@ pub(super) const PER_MILLION: u64 = 1_000_000;
 /// cache_write_long_tokens) × cache_write_per_million + cache_write_long_tokens ×
 /// cache_write_long_per_million + output_tokens × output_per_million) ÷ 1,000,000`, by its `usage`:
 /// cached and written tokens are parts of the input, long writes a part of the writes, and a count
-/// that is absent is 0. The sum is rounded up once to a millionth of a credit, and is at most
-/// `credits.estimated`. The prices are those of the last tier whose `above_input_tokens` is below
-/// `input_tokens`, cached ones included; where there is none, the model's.
+/// that is absent is 0. `searches × per_search` is added. The sum is rounded up once to a millionth
+/// of a credit, and is at most `credits.estimated`. The prices are those of the last tier whose
+/// `above_input_tokens` is below `input_tokens`, cached ones included; where there is none, the
+/// model's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TextPrices {
     #[serde(flatten)]
@@ -32,6 +33,9 @@ pub struct TextPrices {
     /// whole request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<PriceTier>,
+    /// Credits for each web search at the provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_search: Option<Credits>,
 }
 
 /// Prices of requests with much input.
@@ -109,10 +113,17 @@ impl TextPrices {
         ]
     }
 
+    /// The price of a search, and the number of searches.
+    pub(super) fn searches(&self, usage: &TextUsage) -> (Credits, u64) {
+        let price = self.per_search.unwrap_or(Credits::ZERO);
+        (price, usage.searches.unwrap_or(0))
+    }
+
     /// Rounded up once. `None` on overflow.
     pub fn cost(&self, usage: &TextUsage) -> Option<Credits> {
         let parts = self.parts(usage);
-        Credits::pro_rata(&parts.map(|(_, price, count)| (price, count)), PER_MILLION)
+        let tokens = Credits::pro_rata(&parts.map(|(_, price, count)| (price, count)), PER_MILLION);
+        tokens?.checked_add(Credits::pro_rata(&[self.searches(usage)], 1)?)
     }
 
     /// The charge for `usage`: its price, capped at the hold. The second value is the excess, which
@@ -128,6 +139,7 @@ impl TextPrices {
         std::iter::once(&mut self.base)
             .chain(tiers)
             .flat_map(TokenPrices::amounts)
+            .chain(&mut self.per_search)
     }
 }
 

@@ -8,6 +8,15 @@ use crate::domain::{
     validate::Others,
 };
 
+/// Web searches at the vendor that a request allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Search {
+    /// The request's own bound.
+    pub most: Option<u32>,
+    /// The place of the tool that has the bound, if the request itself does not have it.
+    pub tool: Option<usize>,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct DialogueRequest {
     pub surface: Surface,
@@ -21,6 +30,8 @@ pub struct DialogueRequest {
     /// Answers to choose from, each with this limit.
     pub choices: u32,
     pub sampling: Sampling,
+    /// A search tool that runs at the vendor.
+    pub search: Option<Search>,
     pub stream: bool,
     /// The pieces of an answer that the caller is sent.
     pub visibility: Visibility,
@@ -46,6 +57,7 @@ impl DialogueRequest {
             max_tokens: None,
             choices: 1,
             sampling: Sampling::default(),
+            search: None,
             stream: false,
             visibility: Visibility::of(surface),
             left_out: Vec::new(),

@@ -10,7 +10,10 @@ use serde_json::{
 
 use crate::domain::{
     conversation::{ReplacedNames, Spelling, complete_schema},
-    dialect::responses::{is_encrypted_by_openai as is_openai, referenced},
+    dialect::{
+        messages::SEARCH,
+        responses::{is_encrypted_by_openai as is_openai, referenced},
+    },
     generation::Surface,
     json::Members,
     pricing::CacheWrites,
@@ -60,6 +63,21 @@ impl Original {
             for call in messages.flat_map(|message| items(message.get_mut("tool_calls"))) {
                 if let Value::Object(call) = call {
                     call.shift_remove("extra_content");
+                }
+            }
+        });
+    }
+
+    /// Bounds the web searches of a body that does not.
+    pub fn bound_searches(&mut self, surface: Surface, most: u32) {
+        if surface == Surface::OpenAiResponses {
+            self.members.set("max_tool_calls", &most);
+            return;
+        }
+        self.edit("tools", |tools| {
+            for tool in items(Some(tools)) {
+                if tool["type"] == SEARCH {
+                    tool["max_uses"] = most.into();
                 }
             }
         });

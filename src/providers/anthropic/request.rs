@@ -12,17 +12,17 @@ use super::{
 };
 use crate::domain::{
     conversation::{
-        Conversation, Effort, Format, Image, ImageSource, Json, Message, Part, Reasoning, Role,
-        Schema, Thinking, ToolCall, ToolChoice, Tools,
+        Conversation, Document, DocumentSource, Effort, Format, Image, ImageSource, Json, Message,
+        Part, Reasoning, Role, Schema, Thinking, ToolCall, ToolChoice, Tools,
     },
     json::Members,
     request::Original,
 };
 
+/// What the model reads, which is all that counts.
 #[derive(Serialize)]
-pub struct Body<'a> {
+struct Prompt<'a> {
     model: &'a str,
-    max_tokens: u32,
     messages: Vec<WireMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<&'a str>,
@@ -31,15 +31,38 @@ pub struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Value>,
+}
+
+/// The members of a body that the count of its input takes.
+/// Source: anthropic 2.13.0 (`PyPI`) `anthropic/types/message_count_tokens_params.py` and its beta.
+const COUNTED: &[&str] = &[
+    "cache_control",
+    "context_management",
+    "messages",
+    "model",
+    "output_config",
+    "output_format",
+    "speed",
+    "system",
+    "thinking",
+    "tool_choice",
+    "tools",
+];
+
+#[derive(Serialize)]
+pub struct Body<'a> {
+    #[serde(flatten)]
+    prompt: Prompt<'a>,
+    max_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f64>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     stop_sequences: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output_config: Option<OutputConfig<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream: Option<bool>,
 }
@@ -65,6 +88,11 @@ enum Block<'a> {
     },
     Image {
         source: Source<'a>,
+    },
+    Document {
+        source: Source<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<&'a str>,
     },
     Thinking {
         thinking: &'a str,
@@ -94,6 +122,7 @@ enum Block<'a> {
 enum Source<'a> {
     Base64 { media_type: &'a str, data: &'a str },
     Url { url: &'a str },
+    Text { media_type: &'a str, data: &'a str },
 }
 
 impl<'a> From<&'a Message> for WireMessage<'a> {
@@ -121,6 +150,10 @@ impl<'a> From<&'a Part> for Block<'a> {
             Part::Text { text } => Self::Text { text },
             Part::Image(image) => Self::Image {
                 source: Source::from(image),
+            },
+            Part::Document(Document { source, name, .. }) => Self::Document {
+                source: Source::from(source),
+                title: name.as_deref(),
             },
             Part::Thinking { text, signature } => Self::Thinking {
                 thinking: text,
@@ -153,6 +186,19 @@ impl<'a> From<&'a Image> for Source<'a> {
                 data: data.as_str(),
             },
             ImageSource::Url(url) => Self::Url { url },
+        }
+    }
+}
+
+impl<'a> From<&'a DocumentSource> for Source<'a> {
+    fn from(source: &'a DocumentSource) -> Self {
+        let media_type = source.media_type().as_str();
+        match source {
+            DocumentSource::Pdf(data) => Self::Base64 {
+                media_type,
+                data: data.as_str(),
+            },
+            DocumentSource::Text(data) => Self::Text { media_type, data },
         }
     }
 }
@@ -272,6 +318,21 @@ pub fn json(
     RequestJson::sharing(&body, &conversation.buffers())
 }
 
+/// The body of a count of the input.
+pub fn count_json(
+    call: &TextCall,
+    settings: &AnthropicModel,
+) -> Result<RequestJson, ProviderError> {
+    if let Some(original) = &call.original {
+        let mut members = passed(call, settings, &original.get(), false);
+        members.retain(|name, _| COUNTED.contains(&name));
+        return RequestJson::of_members(&members);
+    }
+    let conversation = call.conversation.get();
+    let body = body(call, &conversation, settings, false);
+    RequestJson::sharing(&body.prompt, &conversation.buffers())
+}
+
 /// The caller's body with our model and limit.
 fn passed(
     call: &TextCall,
@@ -311,9 +372,8 @@ fn body<'a>(
         // The second is refused before.
         Format::Text | Format::JsonObject => None,
     };
-    Body {
+    let prompt = Prompt {
         model: &call.model,
-        max_tokens: call.max_tokens,
         messages: conversation
             .messages
             .iter()
@@ -322,13 +382,17 @@ fn body<'a>(
         system: conversation.system.as_deref(),
         tools: wire_tools(&conversation.tools),
         tool_choice: tool_choice(&conversation.tools),
+        output_config: (effort.is_some() || format.is_some())
+            .then_some(OutputConfig { effort, format }),
+        thinking,
+    };
+    Body {
+        prompt,
+        max_tokens: call.max_tokens,
         // Sent even where the version refuses it: never silently dropped.
         temperature: call.sampling.temperature,
         top_p: call.sampling.top_p,
         stop_sequences: &call.sampling.stop,
-        output_config: (effort.is_some() || format.is_some())
-            .then_some(OutputConfig { effort, format }),
-        thinking,
         stream: streaming.then_some(true),
     }
 }

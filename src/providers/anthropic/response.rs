@@ -31,6 +31,8 @@ pub struct ResponseParser<'a> {
     stopped: bool,
     /// Whether the open block is of another kind.
     is_opaque: bool,
+    /// The open call of a tool that runs at the vendor, and its arguments so far.
+    server_call: Option<(Value, String)>,
     /// The arguments that a call began with. Pieces that follow replace them.
     input: Option<String>,
 }
@@ -43,6 +45,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             usage: Map::new(),
             stopped: false,
             is_opaque: false,
+            server_call: None,
             input: None,
         }
     }
@@ -77,7 +80,9 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             }
             Some("content_block_delta") => {
                 let delta = root.get("delta").unwrap_or(&Value::Null);
-                if !self.is_opaque {
+                if let Some((_, input)) = &mut self.server_call {
+                    *input += delta["partial_json"].as_str().unwrap_or_default();
+                } else if !self.is_opaque {
                     self.delta(delta)?;
                 } else if self.answer.is_dialogue() {
                     return Err(self.answer.head.failed("pieces of an unknown kind"));
@@ -193,6 +198,10 @@ impl ResponseParser<'_> {
                 self.input = Some(input).filter(|input| input != "{}");
                 self.answer.call(call)
             }
+            Some("server_tool_use") => {
+                self.server_call = Some((block.clone(), String::new()));
+                Ok(())
+            }
             _ => {
                 self.is_opaque = true;
                 self.answer.opaque(block)
@@ -225,6 +234,12 @@ impl ResponseParser<'_> {
 
     /// Ends a block: a call without pieces has the arguments that it began with.
     fn close(&mut self) -> Result<(), ProviderError> {
+        if let Some((mut block, input)) = self.server_call.take() {
+            if let Ok(input) = serde_json::from_str::<Value>(&input) {
+                block["input"] = input;
+            }
+            self.answer.opaque(&block)?;
+        }
         match self.input.take() {
             Some(input) => self.answer.push(Delta::Arguments(input)),
             None => Ok(()),
@@ -253,6 +268,7 @@ fn reported(usage: &Map<String, Value>) -> TokenCounts {
     TokenCounts {
         output,
         reasoning: main.reasoning,
+        searches: main.searches,
         ..if input { sum } else { main }
     }
 }
@@ -292,6 +308,7 @@ fn counts(usage: &Map<String, Value>) -> TokenCounts {
         .into_iter()
         .try_fold(0_u64, |sum, part| sum.checked_add(part?));
     let output = count(field("output_tokens"));
+    let searches = field("server_tool_use").and_then(|used| used.get("web_search_requests"));
     let thinking = field("output_tokens_details").and_then(|d| d.get("thinking_tokens"));
     TokenCounts {
         input,
@@ -300,6 +317,7 @@ fn counts(usage: &Map<String, Value>) -> TokenCounts {
         cache_write: sum.or(short).or(long).and(written),
         cache_write_long: count(long),
         reasoning: count(thinking),
+        searches: count(searches),
         ..TokenCounts::default()
     }
 }

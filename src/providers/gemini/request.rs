@@ -13,8 +13,8 @@ use super::{
     GeminiModel,
 };
 use crate::domain::conversation::{
-    Conversation, Effort, Format, Image, ImageSource, Json, Message, Part, Reasoning, Role, Schema,
-    Thinking, ToolCall, ToolChoice, Tools, texts,
+    Conversation, Document, DocumentData, Effort, Format, Image, ImageSource, Json, Message, Part,
+    Reasoning, Role, Schema, Thinking, ToolCall, ToolChoice, Tools, texts,
 };
 
 /// What stands for the signature of a call that Gemini did not make: without any it refuses the
@@ -59,7 +59,14 @@ struct WirePart<'a> {
 #[serde(rename_all = "camelCase")]
 struct Blob<'a> {
     mime_type: &'a str,
-    data: &'a str,
+    data: Data<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Data<'a> {
+    Image(&'a str),
+    Document(DocumentData<'a>),
 }
 
 #[derive(Serialize)]
@@ -84,13 +91,19 @@ impl<'a> Content<'a> {
             Role::Assistant => "model",
         };
         let mut first = true;
-        let parts = message.parts.iter().filter_map(|part| {
+        let parts = message.parts.iter().flat_map(|part| {
             let (found, signed) = match part {
                 Part::ToolCall(call) => (Some(WirePart::of_call(call, first)), true),
                 part => (WirePart::of(part, calls), false),
             };
             first &= !signed;
-            found
+            // A document has no member for its name.
+            let name = match part {
+                Part::Document(document) => document.name.as_deref(),
+                _ => None,
+            };
+            let name = name.filter(|name| !name.is_empty()).map(WirePart::of_text);
+            name.into_iter().chain(found)
         });
         let parts = parts.collect();
         Self { role, parts }
@@ -98,13 +111,17 @@ impl<'a> Content<'a> {
 }
 
 impl<'a> WirePart<'a> {
+    fn of_text(text: &'a str) -> Self {
+        Self {
+            text: Some(text),
+            ..Self::default()
+        }
+    }
+
     /// `None` for thoughts of other vendors, which are left out.
     fn of(part: &'a Part, calls: &HashMap<&str, &'a str>) -> Option<Self> {
         Some(match part {
-            Part::Text { text } => Self {
-                text: Some(text),
-                ..Self::default()
-            },
+            Part::Text { text } => Self::of_text(text),
             Part::Image(Image {
                 source:
                     ImageSource::Base64 {
@@ -114,7 +131,17 @@ impl<'a> WirePart<'a> {
             }) => Self {
                 inline_data: Some(Blob {
                     mime_type: media_type.as_str(),
-                    data: data.as_str(),
+                    data: Data::Image(data.as_str()),
+                }),
+                ..Self::default()
+            },
+            Part::Document(Document { source, .. }) => Self {
+                inline_data: Some(Blob {
+                    mime_type: source.media_type().as_str(),
+                    data: Data::Document(DocumentData {
+                        source,
+                        is_url: false,
+                    }),
                 }),
                 ..Self::default()
             },
@@ -196,7 +223,9 @@ fn tool_config(choice: &ToolChoice) -> Option<Value> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct GenerationConfig<'a> {
-    max_output_tokens: u32,
+    /// `None` in a count, which comes before the limit is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -272,14 +301,41 @@ fn budget(reasoning: Reasoning) -> i64 {
 
 pub fn json(call: &TextCall, settings: &GeminiModel) -> Result<RequestJson, ProviderError> {
     let conversation = call.conversation.get();
-    let body = body(call, &conversation, settings);
+    let body = body(call, &conversation, settings, Some(call.max_tokens));
     RequestJson::sharing(&body, &conversation.buffers())
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Count<'a> {
+    generate_content_request: CountedRequest<'a>,
+}
+
+#[derive(Serialize)]
+struct CountedRequest<'a> {
+    model: String,
+    #[serde(flatten)]
+    body: Body<'a>,
+}
+
+/// The body of a count of the input.
+pub fn count_json(call: &TextCall, settings: &GeminiModel) -> Result<RequestJson, ProviderError> {
+    let conversation = call.conversation.get();
+    let model = call.model.strip_prefix("models/").unwrap_or(&call.model);
+    let count = Count {
+        generate_content_request: CountedRequest {
+            model: format!("models/{model}"),
+            body: body(call, &conversation, settings, None),
+        },
+    };
+    RequestJson::sharing(&count, &conversation.buffers())
 }
 
 fn body<'a>(
     call: &'a TextCall,
     conversation: &'a Conversation,
     settings: &'a GeminiModel,
+    max_output_tokens: Option<u32>,
 ) -> Body<'a> {
     let calls = conversation.calls();
     let messages = conversation.messages.iter();
@@ -294,15 +350,12 @@ fn body<'a>(
         system_instruction: conversation.system.as_deref().map(|text| Content {
             // Ignored upstream; it is what the SDK sends.
             role: "user",
-            parts: vec![WirePart {
-                text: Some(text),
-                ..WirePart::default()
-            }],
+            parts: vec![WirePart::of_text(text)],
         }),
         tools: wire_tools(&conversation.tools),
         tool_config: tool_config(&conversation.tools.choice),
         generation_config: GenerationConfig {
-            max_output_tokens: call.max_tokens,
+            max_output_tokens,
             temperature: call.sampling.temperature,
             top_p: call.sampling.top_p,
             stop_sequences: &call.sampling.stop,

@@ -47,6 +47,7 @@ pub const ADAPTERS: Adapters = Adapters {
             result_images: false,
             image_detail: false,
             gifs: false,
+            documents: true,
             ..Dialogue::ALL
         },
         ..Vendor::new(

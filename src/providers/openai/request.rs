@@ -142,6 +142,8 @@ impl ModelSettings for OpenAiModel {
             thought_signatures: false,
             encrypted_reasoning: true,
             result_images: true,
+            documents: self.no_obfuscation,
+            searches: self.no_obfuscation,
             // The adapter ends the text at them.
             max_stops: usize::MAX,
             own: Some(Surface::OpenAiResponses),

@@ -132,9 +132,17 @@ fn extra(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+    use crate::domain::{
+        credits::Credits,
+        pricing::{CacheWrites, TextCeiling, TextPrices, TokenPrices},
+        usage::TextUsage,
+    };
 
     fn main_counts(usage: &Value) -> [Option<u64>; 4] {
         let counts = counts(usage.as_object().unwrap());
@@ -232,6 +240,50 @@ mod tests {
             assert_eq!(find(&root), usage.as_object(), "{root}");
         }
         assert_eq!(find(&json!({"usage": [usage]})), None);
+    }
+
+    proptest! {
+        /// Each count of a usage of Responses has its price, and their sum is within the hold.
+        #[test]
+        fn counts_of_cache_writes_are_charged_at_their_prices(
+            parts in prop::array::uniform5(0..200_000_u64),
+            row in prop::array::uniform5(0..1_000_000_000_i64),
+        ) {
+            let [plain, read, short, long, output] = parts;
+            let input = plain + read + short + long;
+            let usage = json!({"input_tokens": input, "output_tokens": output,
+                "total_tokens": input + output, "input_tokens_details": {
+                    "cached_tokens": read, "cache_write_tokens": short + long,
+                    "cache_write_tokens_details": {
+                        "ttl_30m_tokens": short, "ttl_12h_tokens": long}}});
+            let counts = counts(usage.as_object().unwrap());
+            let used = TextUsage::from_counts(counts, 0, 0);
+            let price = |at: usize| Credits::from_micros(row[at]);
+            let prices = TextPrices {
+                base: TokenPrices {
+                    input_per_million: price(0),
+                    cached_input_per_million: Some(price(1)),
+                    cache_write_per_million: Some(price(2)),
+                    cache_write_long_per_million: Some(price(3)),
+                    output_per_million: price(4),
+                },
+                tiers: Vec::new(),
+                per_search: None,
+            };
+            let exact: i128 = parts.iter().zip(row).map(|(n, price)| i128::from(*n) * i128::from(price)).sum();
+            let cost = prices.cost(&used).unwrap();
+            prop_assert_eq!(i128::from(cost.micros()), (exact + 999_999) / 1_000_000);
+            let ceiling = TextCeiling {
+                prices: Arc::new(prices),
+                input_tokens: input,
+                max_tokens: u32::try_from(output).unwrap(),
+                choices: 1,
+                searches: 0,
+                search_tokens: 0,
+                cache_writes: CacheWrites::Long,
+            };
+            prop_assert!(cost <= ceiling.hold().unwrap());
+        }
     }
 
     #[test]

@@ -220,7 +220,7 @@ fn seen(conversation: &Conversation) -> Option<String> {
 /// A quarter of the bytes, rounded up, and the images: close to real tokenizers, and never above
 /// the hold's estimate.
 fn input_tokens(call: &TextCall) -> u64 {
-    (call.conversation.get().bytes().div_ceil(4) + call.image_tokens) as u64
+    (call.conversation.get().bytes().div_ceil(4) + call.media_tokens) as u64
 }
 
 /// Contains everything that may change the answer.

@@ -1,12 +1,15 @@
 //! Plans of dialogues: bounds of their input and output.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
-use super::plan::{Plan, PlannedInput, check_context, plan_call};
+use super::plan::{Plan, check_context, plan_call};
 use crate::{
     domain::{
+        ability::Ability,
         catalogue::{Model, ModelKind, TextModel},
-        conversation::{Conversation, Image, ImageSource, Reasoning, Sampling, Thinking},
+        conversation::{
+            Conversation, Image, ImageSource, Reasoning, ReplacedNames, Sampling, Thinking,
+        },
         credits::Credits,
         generation::{Modality, Surface},
         json::Members,
@@ -43,65 +46,42 @@ impl Service {
         if !may_shrink {
             check_context(text, &request.conversation)?;
         }
-        let (input_tokens, receipt) = self.most_input(caller, model, text, &request).await?;
-        if !text.dialogue.thought_signatures {
-            request.leave_out_thought_signatures();
-        }
-        if !text.dialogue.reasoning_fields {
-            request.leave_out_reasoning_fields();
-        }
-        let ceiling = TextCeiling {
-            prices: Arc::clone(&text.prices),
-            input_tokens,
-            max_tokens: text.limits.max_output_tokens,
-            choices: request.choices,
-            cache_writes: text.dialogue_writes(&request),
+        let (most, receipt) = self.most_input(caller, model, text, &request).await?;
+        leave_out(text, &mut request);
+        request.conversation.drop_blank_system();
+        let searches = bound_searches(text, &mut request);
+        let conversation = &request.conversation;
+        let has_pdfs = conversation.pdfs() > 0;
+        let mut bytes = conversation.bytes() + text.uncounted_image_bytes(conversation);
+        let mut ceiling = TextCeiling {
+            searches,
+            ..least_ceiling(text, &request)
         };
+        let mut call = dialogue_call(model, text, &mut request, passes, replaced_names);
+        let least = least_output(text, call.sampling.reasoning);
         // Some SDKs send the model's maximum if no limit was set.
         let asked = request.max_tokens.filter(|&n| n < ceiling.max_tokens);
-        let max_tokens = match asked {
-            Some(asked) => asked.max(text.dialogue.min_output_tokens),
+        let asked = asked.map(|asked| asked.max(text.dialogue.min_output_tokens));
+        ceiling.input_tokens = match most {
+            Some(most) => most,
             None => {
-                let least = least_output(text, request.sampling.reasoning);
-                most_output(&ceiling, least, self.spendable(caller).await?.0).0
+                let least = TextCeiling {
+                    max_tokens: asked.unwrap_or(least.min(ceiling.max_tokens)),
+                    ..ceiling.clone()
+                };
+                self.counted_input(caller, model, text, request.surface, &call, least)
+                    .await?
             }
         };
-        request.conversation.drop_blank_system();
-        let conversation = &request.conversation;
-        let input = PlannedInput {
-            tokens: ceiling.input_tokens,
-            bytes: conversation.bytes() + text.uncounted_image_bytes(conversation),
-            cache_writes: ceiling.cache_writes,
+        if has_pdfs {
+            call.media_tokens = usize::try_from(ceiling.input_tokens).unwrap_or(usize::MAX);
+            bytes = call.media_tokens.saturating_mul(4);
+        }
+        call.max_tokens = match asked {
+            Some(asked) => asked,
+            None => most_output(&ceiling, least, self.spendable(caller).await?.0).0,
         };
-        let image_tokens = text.image_tokens(conversation);
-        let shared = match &request.original {
-            Some(original) if text.shares(&request) => original.shared(),
-            _ => Members::default(),
-        };
-        // One of the two is sent; the other is dropped here.
-        let (conversation, original) = match request.original.filter(|_| passes) {
-            Some(original) => {
-                if let Some(reserved) = memory::current() {
-                    reserved.shrink_to(original.members.bytes());
-                }
-                (Conversation::default(), Some(Released::from(*original)))
-            }
-            None => (request.conversation, None),
-        };
-        let call = TextCall {
-            model: model.id.clone(),
-            image_tokens,
-            conversation: conversation.into(),
-            max_tokens,
-            n: request.choices,
-            max_input_tokens: text.limits.max_input_tokens,
-            sampling: taken(request.sampling, text),
-            replaced_names,
-            is_dialogue: true,
-            original,
-            shared,
-        };
-        let mut plan = plan_call(model, text, request.prompt, call, input, deltas);
+        let mut plan = plan_call(model, request.prompt, call, ceiling, bytes, deltas);
         if let Some(Call::Text(work)) = &mut plan.call {
             work.receipt = receipt;
         }
@@ -148,8 +128,23 @@ impl Service {
         if !errors.is_empty() {
             return Err(ServiceError::Invalid(errors));
         }
-        text.translate(&mut request);
-        Ok(self.most_input(caller, model, text, &request).await?.0)
+        let passes = text.passes(&request);
+        let replaced_names = text.translate(&mut request);
+        if let (Some(most), _) = self.most_input(caller, model, text, &request).await? {
+            return Ok(most);
+        }
+        let ability = Ability::to_generate(Modality::Text);
+        let confirmed = caller.confirm_for(ability).await?;
+        let caller = confirmed.as_ref().unwrap_or(caller);
+        leave_out(text, &mut request);
+        request.conversation.drop_blank_system();
+        let least = TextCeiling {
+            max_tokens: text.dialogue.min_output_tokens,
+            ..least_ceiling(text, &request)
+        };
+        let call = dialogue_call(model, text, &mut request, passes, replaced_names);
+        self.counted_input(caller, model, text, request.surface, &call, least)
+            .await
     }
 
     /// The fields of a dialogue that change no answer and that its provider is not sent, and about
@@ -181,33 +176,37 @@ impl Service {
     }
 
     /// Input tokens that a dialogue cannot exceed: by what the vendor has counted of its beginning
-    /// where that is known, else by its bytes. And the receipt to be written of it.
+    /// where that is known, else by its bytes; `None` if the vendor must count its PDFs. And the
+    /// receipt to be written of it.
     async fn most_input(
         &self,
         caller: &Caller,
         model: &Model,
         text: &TextModel,
         request: &DialogueRequest,
-    ) -> Result<(u64, Option<Blank>), ServiceError> {
+    ) -> Result<(Option<u64>, Option<Blank>), ServiceError> {
         let passes = text.passes(request);
         let others = if passes { request.others.bytes } else { 0 };
         let bound = text.input_bound(&request.conversation, others);
         // What is behind a URL may change.
         let by_url = |image: &Image| matches!(image.source, ImageSource::Url(_));
+        let pdfs = request.conversation.pdfs();
+        let is_worth = pdfs > 0 || Blank::is_worth(bound);
         let prefixes = request
             .prefixes
             .as_ref()
-            .filter(|_| Blank::is_worth(bound) && !request.conversation.images().any(by_url));
+            .filter(|_| is_worth && !request.conversation.images().any(by_url));
         let Some(prefixes) = prefixes else {
-            return Ok((text.taken_input(bound), None));
+            return Ok(((pdfs == 0).then(|| text.taken_input(bound)), None));
         };
         // All that decides how a body is bounded, and who counts it how.
         let (account, limits) = (caller.account_id, &text.limits);
         let (provider, id, overhead) = (&model.provider, &model.id, text.overhead_tokens);
         let base_url = self.0.providers.base_urls.get(provider);
         let own = text.dialogue.own;
+        // Of a beginning without one of the PDFs the count says nothing.
         let scope = format!(
-            "{account} {provider} {base_url:?} {id} {passes} {overhead} {limits:?} {own:?}"
+            "{account} {provider} {base_url:?} {id} {passes} {overhead} {limits:?} {own:?} {pdfs}"
         );
         let keys = prefixes.keys(&scope);
         let found = if prefixes.may_follow() {
@@ -221,13 +220,92 @@ impl Service {
         } else {
             None
         };
-        let most = found.map_or(bound, |receipt| receipt.most(bound));
+        let most = if pdfs > 0 {
+            found.and_then(|receipt| receipt.most_after(bound))
+        } else {
+            Some(found.map_or(bound, |receipt| receipt.most(bound)))
+        };
         let blank = keys.first().map(|&key| Blank {
             key,
             bound,
             begun: found.map_or(0, |receipt| receipt.tokens),
         });
-        Ok((text.taken_input(most), blank))
+        Ok((most.map(|most| text.taken_input(most)), blank))
+    }
+}
+
+/// Bounds the web searches of a request that does not. Returns their maximum.
+fn bound_searches(text: &TextModel, request: &mut DialogueRequest) -> u32 {
+    let most = text.limits.searches;
+    match (request.search, &mut request.original) {
+        (None, _) => 0,
+        (Some(search), Some(original)) if search.most.is_none() => {
+            original.bound_searches(request.surface, most);
+            most
+        }
+        (Some(search), _) => search.most.unwrap_or(most),
+    }
+}
+
+/// The ceiling of the least input that a dialogue can have, with the most output and no search.
+fn least_ceiling(text: &TextModel, request: &DialogueRequest) -> TextCeiling {
+    TextCeiling {
+        prices: Arc::clone(&text.prices),
+        input_tokens: request.conversation.least_tokens(),
+        max_tokens: text.limits.max_output_tokens,
+        choices: request.choices,
+        searches: 0,
+        search_tokens: text.limits.search_tokens,
+        cache_writes: text.dialogue_writes(request),
+    }
+}
+
+/// Removes parts of other vendors that this one refuses.
+fn leave_out(text: &TextModel, request: &mut DialogueRequest) {
+    if !text.dialogue.thought_signatures {
+        request.leave_out_thought_signatures();
+    }
+    if !text.dialogue.reasoning_fields {
+        request.leave_out_reasoning_fields();
+    }
+}
+
+/// Takes the call of a dialogue, still without its output limit, from a request. Only one of the
+/// conversation and the caller's body is sent; the other is dropped here.
+fn dialogue_call(
+    model: &Model,
+    text: &TextModel,
+    request: &mut DialogueRequest,
+    passes: bool,
+    replaced_names: ReplacedNames,
+) -> TextCall {
+    let shared = match &request.original {
+        Some(original) if text.shares(request) => original.shared(),
+        _ => Members::default(),
+    };
+    let conversation = mem::take(&mut request.conversation);
+    let media_tokens = text.image_tokens(&conversation);
+    let (conversation, original) = match request.original.take().filter(|_| passes) {
+        Some(original) => {
+            if let Some(reserved) = memory::current() {
+                reserved.shrink_to(original.members.bytes());
+            }
+            (Conversation::default(), Some(Released::from(*original)))
+        }
+        None => (conversation, None),
+    };
+    TextCall {
+        model: model.id.clone(),
+        media_tokens,
+        conversation: conversation.into(),
+        n: request.choices,
+        max_input_tokens: text.limits.max_input_tokens,
+        sampling: taken(mem::take(&mut request.sampling), text),
+        replaced_names,
+        is_dialogue: true,
+        original,
+        shared,
+        ..TextCall::default()
     }
 }
 

@@ -12,10 +12,7 @@ use crate::{
         conversation::{Conversation, Sampling},
         credits::Credits,
         generation::TemplateUse,
-        pricing::{
-            CacheWrites, Ceiling, ImageCeiling, InputCeiling, SpeechCeiling, TextCeiling,
-            VideoCeiling,
-        },
+        pricing::{Ceiling, ImageCeiling, InputCeiling, SpeechCeiling, TextCeiling, VideoCeiling},
         request::{
             DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, InputRole, Quality, SpeechRequest,
             TextRequest, VideoRequest,
@@ -169,36 +166,31 @@ fn plan_text<'a>(
         },
         ..TextCall::default()
     };
-    let input = PlannedInput {
-        tokens: input_tokens,
-        bytes: input_bytes,
+    let ceiling = TextCeiling {
+        prices: Arc::clone(&text.prices),
+        input_tokens,
+        max_tokens,
+        choices: 1,
+        searches: 0,
+        search_tokens: 0,
         cache_writes: text.cache_writes,
     };
     Ok(Plan {
         system_prompt: rendered.system_prompt,
         template: rendered.template,
         max_cost: request.max_cost,
-        ..plan_call(model, text, rendered.prompt, call, input, deltas)
+        ..plan_call(model, rendered.prompt, call, ceiling, input_bytes, deltas)
     })
 }
 
-/// The counts of the input that the plan of a text keeps.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PlannedInput {
-    /// Upper bound.
-    pub tokens: u64,
-    /// Bytes that tokens are estimated from if the vendor reports none, images included.
-    pub bytes: usize,
-    pub cache_writes: CacheWrites,
-}
-
-/// The plan of a text call.
+/// The plan of a text call, with the output limit of the call. `input_bytes`: what tokens are
+/// estimated from if the vendor reports none, images included.
 pub(super) fn plan_call<'a>(
     model: &'a Model,
-    text: &TextModel,
     prompt: String,
     call: TextCall,
-    input: PlannedInput,
+    ceiling: TextCeiling,
+    input_bytes: usize,
     deltas: Option<DeltaSink>,
 ) -> Plan<'a> {
     let Sampling {
@@ -219,6 +211,7 @@ pub(super) fn plan_call<'a>(
     if call.choices() > 1 {
         parameters["n"] = json!(call.choices());
     }
+    let prices = Arc::clone(&ceiling.prices);
     Plan {
         model,
         prompt,
@@ -227,20 +220,17 @@ pub(super) fn plan_call<'a>(
         template: None,
         parameters,
         ceiling: Ceiling::Text(TextCeiling {
-            prices: Arc::clone(&text.prices),
-            input_tokens: input.tokens,
             max_tokens: call.max_tokens,
-            choices: call.choices(),
-            cache_writes: input.cache_writes,
+            ..ceiling
         }),
         max_cost: None,
         inputs: Vec::new(),
         call: Some(Call::Text(Box::new(TextWork {
             call,
-            prices: Arc::clone(&text.prices),
+            prices,
             deltas,
             receipt: None,
-            input_bytes: input.bytes,
+            input_bytes,
         }))),
         job: false,
         unlimited: false,

@@ -98,16 +98,16 @@ fn signature(text: &str) -> String {
 }
 
 /// A stream that is being read.
-struct Open {
+pub struct Open {
     body: BodyDataStream,
     text: String,
     path: &'static str,
-    id: String,
+    pub id: String,
 }
 
 impl Open {
     /// Posts, releases `n` events, and reads until `marker`.
-    async fn new(
+    pub async fn new(
         (app, account, upstream): (&TestApp, &Account, &Upstream),
         path: &'static str,
         body: &Value,
@@ -152,14 +152,14 @@ impl Open {
     }
 
     /// Cancels as another server does, so that nothing need be waited for.
-    async fn cancel(&self, app: &TestApp, account: &Account) {
+    pub async fn cancel(&self, app: &TestApp, account: &Account) {
         let id = GenerationId(self.id.parse().unwrap());
         assert!(app.store.request_cancel(account.id, id).await.unwrap());
         app.app.runner.sweep_step().await.unwrap();
     }
 
     /// Reads to the end: the text and the last event.
-    async fn end(mut self) -> (String, Value) {
+    pub async fn end(mut self) -> (String, Value) {
         while self.next().await.is_some() {}
         if self.path == GENERATE {
             let blocks = self.text.split("\n\n").filter_map(|block| {

@@ -268,7 +268,7 @@ async fn what_costs_or_keeps_more_is_refused_by_name(_: PgPoolOptions, options: 
             "prompt_cache_options.prewarm",
             json!({"prompt_cache_options": {"prewarm": true}}),
         ),
-        ("tools[0].type", tools("web_search")),
+        ("tools has a web search", tools("web_search")),
         ("tools[0].type", tools("code_interpreter")),
         ("tools[0].type", tools("mcp")),
         ("tools[0].type", tools("image_generation")),
@@ -477,6 +477,61 @@ async fn only_answers_are_charged(_: PgPoolOptions, options: PgConnectOptions) {
                 assert!(answer.text.contains(reason), "{}", answer.text);
             }
         }
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn phases_of_messages_pass_both_ways(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    let said = |text: &str, phase: &str| with(message(text), &json!({"phase": phase}));
+    let phases = |items: &Value| -> Vec<Value> {
+        let items = items.as_array().unwrap().iter();
+        items.map(|item| item["phase"].clone()).collect()
+    };
+    let expected = vec![json!("commentary"), Value::Null, json!("final_answer")];
+    upstream.play(move |request| {
+        let items = [
+            said("I look.", "commentary"),
+            function_call("c1"),
+            said("Done.", "final_answer"),
+        ];
+        answer(request, "completed", &items, &json!({}))
+    });
+    let tools = json!({"tools": [{"type": "function", "name": "f", "strict": false,
+        "parameters": {"type": "object", "properties": {}}}]});
+    let body = with(prompt(RESPONSES, "x"), &tools);
+    let whole = app.post(&account.key, RESPONSES, &body).await.expect(200);
+    assert_eq!(phases(&whole["output"]), expected);
+    let streamed = with(body.clone(), &json!({"stream": true}));
+    let streamed = app.post(&account.key, RESPONSES, &streamed).await;
+    let events = events(RESPONSES, &streamed.text);
+    for kind in ["added", "done"] {
+        let kind = format!("response.output_item.{kind}");
+        let items = events.iter().filter(|event| event["type"] == kind.as_str());
+        let items: Vec<Value> = items.map(|event| event["item"].clone()).collect();
+        assert_eq!(phases(&json!(items)), expected, "{kind}");
+    }
+    let last = events.last().unwrap();
+    assert_eq!(phases(&last["response"]["output"]), expected);
+    // Whole, and by its id.
+    let output = whole["output"].as_array().unwrap();
+    let by_id = json!({"type": "item_reference", "id": output[0]["id"]});
+    for first in [output[0].clone(), by_id] {
+        let result = json!({"type": "function_call_output", "call_id": "c1", "output": "1"});
+        let input = json!([{"role": "user", "content": "x"}, first, output[1], result,
+            output[2], {"role": "user", "content": "y"}]);
+        let next = with(body.clone(), &json!({ "input": input }));
+        app.post(&account.key, RESPONSES, &next).await.expect(200);
+        let sent = upstream.requests().pop().unwrap().body;
+        assert_eq!(sent["input"][1]["phase"], "commentary", "{sent}");
+    }
+    // Other dialects have no phases.
+    for path in [CHAT, MESSAGES] {
+        let answer = app.post(&account.key, path, &prompt(path, "x")).await;
+        assert_eq!(answer.status, 200);
+        assert!(!answer.text.contains("phase"), "{}", answer.text);
     }
     app.assert_settled().await;
 }

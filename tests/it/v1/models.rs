@@ -20,7 +20,7 @@ async fn only_what_is_enabled_is_offered(_: PgPoolOptions, options: PgConnectOpt
         "prices": {"input_per_million": "10", "cached_input_per_million": "1",
             "output_per_million": "50"},
         "limits": {"max_prompt_chars": 10_000, "max_tokens": 4096, "temperature": [0.0, 2.0],
-            "max_input_tokens": 1_000_000, "max_output_tokens": 128_000,
+            "max_input_tokens": 1_000_000, "max_output_tokens": 128_000, "searches": 0, "search_tokens": 0,
             "images": {"kind": "patch28", "max_edge": 1_568, "max_tokens": 1_568}},
         "default": true, "retiring": null});
     assert!(all.contains(&sandbox));

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::domain::{
-    conversation::{Detail, Image, Message, Part, Role, ToolCall, ToolResult},
+    conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
     dialect::{
-        functions::ToolType, image_url, instructions, is_empty_list, leading, needed,
-        without_images,
+        file_data, functions::ToolType, image_url, instructions, is_empty_list, leading, needed,
+        refuse_reference, without_images,
     },
     named::named_enum,
     validate::{FieldCode, Fields, List, text, words},
@@ -29,6 +29,7 @@ named_enum!(
         Text = "text",
         ImageUrl = "image_url",
         Refusal = "refusal",
+        File = "file",
     }
 );
 
@@ -138,7 +139,11 @@ fn content(fields: &Fields<'_>) -> Option<Vec<Part>> {
         let refusal = part.optional("refusal", "Of an assistant.", text(usize::MAX));
         let schema = ("ChatImage", "An image.");
         let image = part.object("image_url", "The image.", schema, image);
+        let schema = ("ChatFile", "A PDF or a plain text.");
+        let document = part.object("file", "The file.", schema, file);
         match kind? {
+            ChatPartType::File if part.has("file") => document.map(Part::Document),
+            ChatPartType::File => needed(part, "file", None),
             ChatPartType::Text => needed(part, "text", said).map(Part::text),
             ChatPartType::Refusal => needed(part, "refusal", refusal).map(Part::text),
             ChatPartType::ImageUrl if part.has("image_url") => image.map(Part::Image),
@@ -153,6 +158,22 @@ fn image(fields: &Fields<'_>) -> Option<Image> {
     let about = "How closely the model looks at it. Default: the provider's.";
     let detail = fields.optional("detail", about, words::<Detail>());
     source.map(|source| Image { source, detail })
+}
+
+fn file(fields: &Fields<'_>) -> Option<Document> {
+    let about = "A data URL in base64 of application/pdf or text/plain.";
+    let source = if fields.has("file_id") {
+        fields.optional("file_data", about, file_data())
+    } else {
+        fields.required("file_data", about, file_data())
+    };
+    let name = fields.optional("filename", "Its name.", text(usize::MAX));
+    refuse_reference(fields, &["file_id"], "file_data");
+    source.map(|source| Document {
+        source,
+        name,
+        detail: None,
+    })
 }
 
 fn call(fields: &Fields<'_>) -> Option<ToolCall> {

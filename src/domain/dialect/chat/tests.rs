@@ -44,6 +44,7 @@ fn answer(stop: Stop) -> Answer {
             cache_write_tokens: Some(1),
             cache_write_long_tokens: None,
             reasoning_tokens: Some(2),
+            searches: None,
             estimated: false,
         },
     }

@@ -4,12 +4,15 @@ use serde_json::{Value, json};
 
 use super::Noted;
 use crate::domain::{
-    conversation::{Image, ImageSource, ImageType, Message, Part, Role, ToolCall, ToolResult},
+    conversation::{
+        Document, DocumentSource, DocumentType, Image, ImageSource, Message, Part, Role, ToolCall,
+        ToolResult,
+    },
     dialect::{
         GEMINI, give_signatures, image_url, is_empty_list, needed, schema_of, without_images,
     },
     named::named_enum,
-    validate::{FieldCode, Fields, List, any_object, boolean, parsed, text, words},
+    validate::{FieldCode, Fields, List, Refusal, any_object, boolean, parsed, text, words},
 };
 
 named_enum!(
@@ -26,6 +29,7 @@ named_enum!(
     BlockType {
         Text = "text",
         Image = "image",
+        Document = "document",
         ToolUse = "tool_use",
         ToolResult = "tool_result",
         Thinking = "thinking",
@@ -47,15 +51,29 @@ named_enum!(
     ResultBlockType {
         Text = "text",
         Image = "image",
+        Document = "document",
         ToolReference = "tool_reference",
     }
 );
 
 named_enum!(
-    /// The kind of source of an image.
-    ImageSourceType {
+    /// The kind of source of an image or a document.
+    SourceType {
         Base64 = "base64",
         Url = "url",
+        Text = "text",
+    }
+);
+
+named_enum!(
+    /// What an image or a document is.
+    MediaType {
+        Png = "image/png",
+        Jpeg = "image/jpeg",
+        Gif = "image/gif",
+        Webp = "image/webp",
+        Pdf = "application/pdf",
+        Text = "text/plain",
     }
 );
 
@@ -99,11 +117,21 @@ pub(super) fn texts(fields: &Fields<'_>, name: &'static str) -> Option<Vec<Part>
     })
 }
 
+/// Blocks of searches at Anthropic, which are brought back to it.
+const SEARCHES: [&str; 2] = ["server_tool_use", "web_search_tool_result"];
+
 fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
+    let given = fields.value("type").and_then(Value::as_str);
+    if given.is_some_and(|kind| SEARCHES.contains(&kind)) {
+        // Anthropic gets it with the unchanged body; others refuse it.
+        fields.neutral("type", Vec::new());
+        return Some(Part::text(""));
+    }
     let kind = fields.required("type", "What it is.", words::<BlockType>());
     let string = || text(usize::MAX);
     let said = fields.optional("text", "Of a text.", string());
-    let source = image(fields);
+    let source = source(fields, kind == Some(BlockType::Document));
+    let title = fields.optional("title", "Of a document.", string());
     let id = fields.optional("id", "Of a tool use.", string().min(1));
     let name = fields.optional("name", "Of a tool use: the tool's.", string().min(1));
     let about = "Of a tool use: the arguments.";
@@ -117,13 +145,13 @@ fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
     let about = "Of thinking: brought back as it was answered.";
     let signature = fields.optional("signature", about, string());
     let data = fields.optional("data", "Of redacted thinking.", string());
-    fields.neutral("citations", vec![json!([])]);
+    citations(fields);
     fields.neutral("caller", vec![json!({"type": "direct"})]);
     fields.neutral("tool", Vec::new());
     let kind = kind?;
     Some(match kind {
         BlockType::Text => Part::text(needed(fields, "text", said)?),
-        BlockType::Image => Part::Image(needed(fields, "source", source)?),
+        BlockType::Image | BlockType::Document => shown(needed(fields, "source", source)?, title),
         BlockType::ToolUse => {
             let (id, name) = (needed(fields, "id", id), needed(fields, "name", name));
             Part::ToolCall(ToolCall {
@@ -150,12 +178,22 @@ fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
         BlockType::RedactedThinking => Part::Redacted {
             data: needed(fields, "data", data)?,
         },
-        // Only who is sent the body as it came can read it.
+        // Anthropic gets it with the unchanged body; others refuse it.
         BlockType::ToolAddition | BlockType::ToolRemoval => {
             change(fields, noted);
             Part::text("")
         }
     })
+}
+
+/// Refuses citations of a document: no answer has a place for them.
+fn citations(fields: &Fields<'_>) {
+    let given = fields.value("citations");
+    if given.is_some_and(|citations| citations["enabled"] == true) {
+        let message = "is not supported as enabled; leave it out, and ask for quotes in the text";
+        fields.error("citations", FieldCode::NotSupported, message);
+    }
+    fields.neutral("citations", vec![json!([]), json!({"enabled": false})]);
 }
 
 /// A tool that is added to those that the model may use, or taken from them: by its name. A
@@ -172,26 +210,65 @@ fn change(fields: &Fields<'_>, noted: &Noted) {
     }
 }
 
-fn image(fields: &Fields<'_>) -> Option<Image> {
-    let schema = ("ImageSource", "Where an image is.");
-    fields.object("source", "Of an image.", schema, |source| {
-        let kind = source.required("type", "What it is.", words::<ImageSourceType>());
-        let media_type = source.optional("media_type", "Of base64.", words::<ImageType>());
-        let schema = || text(usize::MAX).min(1).json_schema();
-        let base64 = parsed(schema, |data| ImageSource::base64(data.to_owned()));
-        let data = source.optional("data", "Of base64.", base64);
-        let url = source.optional("url", "Of a URL.", image_url());
-        let found = match kind? {
-            ImageSourceType::Base64 => {
-                needed(source, "media_type", media_type);
-                needed(source, "data", data)
-            }
-            ImageSourceType::Url => needed(source, "url", url),
-        };
-        found.map(|source| Image {
+/// Where an image or a document is.
+enum Source {
+    Image(ImageSource),
+    Document(DocumentSource),
+}
+
+fn shown(source: Source, name: Option<String>) -> Part {
+    let detail = None;
+    match source {
+        Source::Image(source) => Part::Image(Image { source, detail }),
+        Source::Document(source) => Part::Document(Document {
             source,
-            detail: None,
-        })
+            name,
+            detail,
+        }),
+    }
+}
+
+fn source(fields: &Fields<'_>, is_document: bool) -> Option<Source> {
+    let schema = ("ImageSource", "Where an image or a document is.");
+    let about = "Of an image and of a document.";
+    fields.object("source", about, schema, |source| {
+        let given = source.value("type").and_then(Value::as_str);
+        if is_document && given.is_some_and(|kind| !["base64", "text"].contains(&kind)) {
+            let message = "is not supported for documents; send the bytes in base64, or a text";
+            source.error("type", FieldCode::NotSupported, message);
+            return None;
+        }
+        let kind = source.required("type", "What it is.", words::<SourceType>());
+        let about = "Of base64, and of a text: `text/plain`.";
+        let media_type = source.optional("media_type", about, words::<MediaType>());
+        let schema = || text(usize::MAX).min(1).json_schema();
+        let parse: fn(&str) -> Result<Source, Refusal> = match (is_document, media_type) {
+            (false, _) => |data| ImageSource::base64(data.to_owned()).map(Source::Image),
+            (true, Some(MediaType::Pdf)) if kind == Some(SourceType::Base64) => |data| {
+                DocumentSource::base64(DocumentType::Pdf, data.to_owned()).map(Source::Document)
+            },
+            (true, _) => |data| Ok(Source::Document(DocumentSource::Text(data.to_owned()))),
+        };
+        let about = "Of base64, and of a text.";
+        let data = source.optional("data", about, parsed(schema, parse));
+        let url = source.optional("url", "Of an image by a URL.", image_url());
+        let wrong = |name: &str, message: &str| {
+            source.error(name, FieldCode::NotSupported, message);
+            None
+        };
+        match (kind?, is_document, media_type) {
+            (SourceType::Url, ..) => needed(source, "url", url).map(Source::Image),
+            (SourceType::Text, false, _) => wrong("type", "is only for documents"),
+            (_, _, None) => needed(source, "media_type", None),
+            (SourceType::Text, true, Some(MediaType::Text))
+            | (SourceType::Base64, true, Some(MediaType::Pdf)) => needed(source, "data", data),
+            (SourceType::Text, true, _) => wrong("media_type", "must be text/plain"),
+            (SourceType::Base64, true, _) => wrong("media_type", "must be application/pdf"),
+            (SourceType::Base64, false, Some(MediaType::Pdf | MediaType::Text)) => {
+                wrong("media_type", "must be of an image")
+            }
+            (SourceType::Base64, false, _) => needed(source, "data", data),
+        }
     })
 }
 
@@ -206,10 +283,12 @@ fn result(fields: &Fields<'_>, noted: &Noted) -> Option<Vec<Part>> {
     list.read_any(fields, "content", |block| {
         let kind = block.required("type", "What it is.", words::<ResultBlockType>());
         let said = block.optional("text", "The text.", text(usize::MAX));
-        let source = image(block);
+        let source = source(block, kind == Some(ResultBlockType::Document));
+        let title = block.optional("title", "Of a document.", text(usize::MAX));
         block.neutral("tool_name", Vec::new());
+        citations(block);
         match kind? {
-            // Only who is sent the body as it came can read it.
+            // Anthropic gets it with the unchanged body; others refuse it.
             ResultBlockType::ToolReference => {
                 let name = block.value("tool_name").and_then(Value::as_str);
                 let name = needed(block, "tool_name", name)?;
@@ -217,7 +296,9 @@ fn result(fields: &Fields<'_>, noted: &Noted) -> Option<Vec<Part>> {
                 Some(Part::text(""))
             }
             ResultBlockType::Text => needed(block, "text", said).map(Part::text),
-            ResultBlockType::Image => needed(block, "source", source).map(Part::Image),
+            ResultBlockType::Image | ResultBlockType::Document => {
+                needed(block, "source", source).map(|source| shown(source, title))
+            }
         }
     })
 }

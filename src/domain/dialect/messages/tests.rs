@@ -47,6 +47,7 @@ fn answer(text: &str, stop: Stop) -> Answer {
             cache_write_tokens: Some(1),
             cache_write_long_tokens: None,
             reasoning_tokens: None,
+            searches: None,
             estimated: false,
         },
     }
@@ -288,7 +289,7 @@ fn what_is_wrong_with_blocks_is_named() {
         ("tools[0].input_schema", json!({"tools": [{"name": "f"}]})),
         (
             "tools[0].type",
-            json!({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+            json!({"tools": [{"type": "web_search_20260318", "name": "web_search"}]}),
         ),
         (
             "thinking.budget_tokens",
@@ -299,7 +300,7 @@ fn what_is_wrong_with_blocks_is_named() {
             json!({"output_config": {"format": {"type": "json_object"}}}),
         ),
         (
-            "messages[0].content[0].type",
+            "messages[0].content[0].source.type",
             content(json!({"type": "document", "source": {}})),
         ),
         (

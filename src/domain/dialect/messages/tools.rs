@@ -84,11 +84,13 @@ pub(super) fn read(fields: &Fields<'_>, noted: &Noted) -> Tools {
         short: None,
     };
     let functions = tools.read_any(fields, "tools", |tool| function(tool, noted));
-    let functions = functions.unwrap_or_default();
+    let functions: Vec<Function> = functions.into_iter().flatten().flatten().collect();
     if functions.len() > MAX_TOOLS {
         let message = format!("must be at most {MAX_TOOLS} tools");
         fields.error("tools", FieldCode::OutOfRange, message);
     }
+    // A choice of the search passes with it.
+    let has_search = !noted.searches.borrow().is_empty();
     let about = "Which of them it uses. Default: `auto`.";
     let schema = ("ToolChoiceParam", "Which tool the model uses.");
     let choice = fields.object("tool_choice", about, schema, |choice| {
@@ -98,10 +100,14 @@ pub(super) fn read(fields: &Fields<'_>, noted: &Noted) -> Tools {
         let one = choice.optional("disable_parallel_tool_use", about, boolean());
         let choice = match kind? {
             ToolChoiceType::Auto => ToolChoice::Auto,
+            ToolChoiceType::Any if has_search => ToolChoice::Auto,
             ToolChoiceType::Any => ToolChoice::Required,
             ToolChoiceType::None => ToolChoice::None,
             ToolChoiceType::Tool => {
                 let name = needed(choice, "name", name)?;
+                if has_search && name == SEARCH_NAME {
+                    return Some((ToolChoice::Auto, one.unwrap_or(false)));
+                }
                 if !functions.iter().any(|function| function.name == name) {
                     let message = "names a tool that is not among tools";
                     choice.error("name", FieldCode::NotAllowed, message);
@@ -122,7 +128,24 @@ pub(super) fn read(fields: &Fields<'_>, noted: &Noted) -> Tools {
     }
 }
 
-fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Function> {
+/// The search that runs at Anthropic. Later versions of it run code there, too.
+pub const SEARCH: &str = "web_search_20250305";
+/// The only name that it may have.
+const SEARCH_NAME: &str = "web_search";
+
+/// Reads a tool. A search is no function.
+#[expect(clippy::option_option, reason = "the outer one is an error")]
+fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Option<Function>> {
+    if fields.value("type").is_some_and(|kind| kind == SEARCH) {
+        // Others do not know it.
+        fields.neutral("type", Vec::new());
+        fields.required("name", "Its name.", text(usize::MAX).min(1));
+        let about = "Of a web search: how many there are at most.";
+        let most = fields.optional("max_uses", about, integer(1..=MAX_LIMIT));
+        fields.neutral("allowed_callers", vec![json!(["direct"])]);
+        noted.searches.borrow_mut().push(most);
+        return Some(None);
+    }
     fields.optional("type", "What it is.", words::<MessageToolType>());
     let name = fields.required("name", "Its name.", text(usize::MAX).min(1));
     let about = "What it does, for the model.";
@@ -133,12 +156,12 @@ fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Function> {
     let strict = fields.optional("strict", about, boolean());
     fields.neutral("defer_loading", vec![json!(false)]);
     note(noted, fields.hints(&["eager_input_streaming"]));
-    Some(Function {
+    Some(Some(Function {
         name: name?,
         description,
         parameters: Some(schema_of(schema?)),
         strict,
-    })
+    }))
 }
 
 /// `thinking`, `output_config` and the older `output_format`.

@@ -179,6 +179,9 @@ fn usage_of(usage: &TextUsage) -> Value {
     if let Some(tokens) = usage.reasoning_tokens {
         value["output_tokens_details"] = json!({"thinking_tokens": tokens});
     }
+    if let Some(searches) = usage.searches {
+        value["server_tool_use"] = json!({"web_search_requests": searches});
+    }
     value
 }
 
@@ -215,7 +218,7 @@ impl Block {
                 signature.into_iter().chain([block]).collect()
             }
             // No answer has one.
-            Part::ToolResult(_) | Part::Image(_) => Vec::new(),
+            Part::ToolResult(_) | Part::Image(_) | Part::Document(_) => Vec::new(),
             Part::Opaque { block } => vec![Self::Opaque(block.clone())],
         }
     }

@@ -28,6 +28,8 @@ pub(super) struct ResponseBody<'a> {
     model: &'a str,
     output: Vec<Value>,
     usage: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_usage: Option<Value>,
     previous_response_id: (),
     store: bool,
     truncation: &'static str,
@@ -56,6 +58,7 @@ impl<'a> ResponseBody<'a> {
             model: &head.model,
             output: Vec::new(),
             usage: None,
+            tool_usage: None,
             previous_response_id: (),
             store: false,
             truncation: "disabled",
@@ -70,6 +73,9 @@ impl<'a> ResponseBody<'a> {
                 let items = items(&head.id, &answer.parts, &echo.shown);
                 body.output = items.map(|(_, item)| item).collect();
                 body.usage = Some(usage_of(&answer.usage));
+                let searches = answer.usage.searches;
+                body.tool_usage =
+                    searches.map(|made| json!({"web_search": {"num_requests": made}}));
             }
             Progress::Failed { code, message } => {
                 body.status = "failed";
@@ -116,8 +122,25 @@ fn items(generation: &str, parts: &[Part], shown: &Shown) -> impl Iterator<Item 
         };
         before.into_iter().chain([part.clone()])
     });
-    let parts = parts.filter(is_item).enumerate();
-    parts.filter_map(move |(at, part)| Some((at, item(generation, at, &part, shown)?)))
+    let mut phase = None;
+    let parts = parts.filter_map(move |part| {
+        if let Some(next) = part.phase() {
+            phase = Some(next.to_owned());
+        }
+        is_item(&part).then(|| (part, phase.take()))
+    });
+    parts.enumerate().filter_map(move |(at, (part, phase))| {
+        let mut item = item(generation, at, &part, shown)?;
+        set_phase(&mut item, phase.as_deref());
+        Some((at, item))
+    })
+}
+
+/// Gives an item its phase, if it is a message.
+pub(super) fn set_phase(item: &mut Value, phase: Option<&str>) {
+    if let Some(phase) = phase.filter(|_| item["type"] == "message") {
+        item["phase"] = phase.into();
+    }
 }
 
 impl Answer {
@@ -196,7 +219,7 @@ pub(super) fn item(generation: &str, at: usize, part: &Part, shown: &Shown) -> O
             }
             item
         }
-        Part::Image(_) | Part::ToolResult(_) => return None,
+        Part::Image(_) | Part::Document(_) | Part::ToolResult(_) => return None,
     })
 }
 

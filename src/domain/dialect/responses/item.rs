@@ -4,11 +4,14 @@ use serde_json::{Value, json};
 
 use super::{
     mapping::{Tool, custom_arguments, decrypted, function_name, give_to_calls},
-    tools,
+    tools::{self, PASSED as PASSED_TOOLS},
 };
 use crate::domain::{
-    conversation::{Detail, Image, Message, Part, Role, ToolCall, ToolResult},
-    dialect::{image_url, instructions, is_empty_list, leading, needed, without_images},
+    conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
+    dialect::{
+        file_data, image_url, instructions, is_empty_list, leading, needed, refuse_reference,
+        without_images,
+    },
     named::named_enum,
     validate::{Field, FieldCode, Fields, Kind, List, Schemas, only, text, words},
 };
@@ -43,6 +46,7 @@ named_enum!(
         OutputText = "output_text",
         Refusal = "refusal",
         InputImage = "input_image",
+        InputFile = "input_file",
     }
 );
 
@@ -73,6 +77,7 @@ const PASSED: &[&str] = &[
     "local_shell_call_output",
     "tool_search_call",
     "tool_search_output",
+    "web_search_call",
 ];
 
 /// An item that was read.
@@ -124,7 +129,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
     fields.optional("phase", "Of an item of an answer.", words::<Phase>());
     fields.neutral("caller", vec![json!({"type": "direct"})]);
     let about = "Of `additional_tools`.";
-    let additional = tools::list(fields, "tools", about);
+    let additional = tools::list(fields, "tools", about, PASSED_TOOLS);
     let one = |role, part| Message {
         role,
         parts: vec![part],
@@ -214,12 +219,36 @@ fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Opti
         let detail = part.optional("detail", about, words::<Detail>());
         part.neutral("annotations", vec![json!([])]);
         part.neutral("logprobs", vec![json!([])]);
-        part.unsupported(&["file_id"]);
+        let about = "Of a file: a data URL in base64 of application/pdf or text/plain.";
+        let document = part.optional("file_data", about, file_data());
+        let name = part.optional("filename", "Of a file.", text(usize::MAX));
+        let references = ["file_id", "file_url"];
+        let instead = match kind {
+            Some(ContentType::InputImage) => "image_url",
+            _ => "file_data",
+        };
+        refuse_reference(part, &references, instead);
+        let is_referenced = references.iter().any(|name| part.has(name));
         match kind? {
             ContentType::InputText | ContentType::OutputText => {
                 needed(part, "text", said).map(Part::text)
             }
             ContentType::Refusal => needed(part, "refusal", refusal).map(Part::text),
+            ContentType::InputFile => {
+                let source = if is_referenced {
+                    document
+                } else {
+                    needed(part, "file_data", document)
+                };
+                source.map(|source| {
+                    Part::Document(Document {
+                        source,
+                        name,
+                        detail,
+                    })
+                })
+            }
+            ContentType::InputImage if is_referenced => None,
             ContentType::InputImage => {
                 let source = needed(part, "image_url", source);
                 source.map(|source| Part::Image(Image { source, detail }))

@@ -142,7 +142,7 @@ fn what_keeps_state_or_is_no_function_is_named() {
         (json!({"background": true}), "background"),
         (json!({"store": true}), "store"),
         (json!({"prompt": {"id": "p"}}), "prompt"),
-        (json!({"max_tool_calls": 1}), "max_tool_calls"),
+        (json!({"max_tool_calls": 0}), "max_tool_calls"),
         (json!({"truncation": "auto"}), "truncation"),
         (json!({"service_tier": "priority"}), "service_tier"),
         (json!({"top_logprobs": 1}), "top_logprobs"),
@@ -150,7 +150,10 @@ fn what_keeps_state_or_is_no_function_is_named() {
             json!({"include": ["message.output_text.logprobs"]}),
             "include",
         ),
-        (json!({"tools": [{"type": "web_search"}]}), "tools[0].type"),
+        (
+            json!({"tools": [{"type": "code_interpreter"}]}),
+            "tools[0].type",
+        ),
         (json!({"tool_choice": "required"}), "tool_choice"),
         (json!({"reasoning": {"mode": "pro"}}), "reasoning.mode"),
         (
@@ -159,7 +162,7 @@ fn what_keeps_state_or_is_no_function_is_named() {
         ),
         (
             json!({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}),
-            "input[0].content[0].type",
+            "input[0].content[0].file_id",
         ),
         (
             json!({"prompt_cache_options": {"prewarm": true}}),

@@ -16,6 +16,7 @@ use crate::domain::{
         needed, schema_of,
     },
     named::named_enum,
+    request::Search,
     validate::{FieldCode, Fields, List, any_object, boolean, text, words},
 };
 
@@ -55,7 +56,8 @@ named_enum!(
 /// The tools, with those among the items of the input.
 pub(super) fn read(fields: &Fields<'_>, input: &[Item]) -> (Tools, OwnTools) {
     let about = "What the model may call.";
-    let given = list(fields, "tools", about).unwrap_or_default();
+    let passed = [PASSED, SEARCHES].concat();
+    let given = list(fields, "tools", about, &passed).unwrap_or_default();
     let others = input.iter().filter_map(|item| match item {
         Item::Tools(tools) => Some(tools),
         Item::Message(_) | Item::Passed => None,
@@ -82,6 +84,7 @@ pub(super) fn list(
     fields: &Fields<'_>,
     name: &'static str,
     about: &'static str,
+    passed: &[&str],
 ) -> Option<Vec<Tool>> {
     let tools = List {
         about,
@@ -89,12 +92,25 @@ pub(super) fn list(
         required: false,
         short: None,
     };
-    let tools = tools.read_any(fields, name, tool)?;
+    let tools = tools.read_any(fields, name, |fields| tool(fields, passed))?;
     Some(tools.into_iter().flatten().collect())
 }
 
 /// Tools that run at the caller, or cost tokens only, and that only `OpenAI` knows.
-const PASSED: &[&str] = &["apply_patch", "local_shell", "tool_search"];
+pub(super) const PASSED: &[&str] = &["apply_patch", "local_shell", "tool_search"];
+
+/// Searches that run at `OpenAI`.
+const SEARCHES: &[&str] = &["web_search", "web_search_2025_08_26"];
+
+/// The search among the tools. `most`: the request's bound of calls of such tools.
+pub(super) fn search(fields: &Fields<'_>, most: Option<u32>) -> Option<Search> {
+    let tools = fields.value("tools").and_then(Value::as_array);
+    let kinds = tools.into_iter().flatten().map(|tool| &tool["type"]);
+    let mut kinds = kinds.filter_map(Value::as_str);
+    kinds
+        .any(|kind| SEARCHES.contains(&kind))
+        .then_some(Search { most, tool: None })
+}
 
 /// Whether a tool that was found is of a type that a request may have.
 pub(super) fn is_known(tool: &Value) -> bool {
@@ -104,8 +120,8 @@ pub(super) fn is_known(tool: &Value) -> bool {
         && within.into_iter().all(is_known)
 }
 
-fn tool(fields: &Fields<'_>) -> Option<Vec<Tool>> {
-    if passes(fields, PASSED) {
+fn tool(fields: &Fields<'_>, passed: &[&str]) -> Option<Vec<Tool>> {
+    if passes(fields, passed) {
         return Some(Vec::new());
     }
     let kind = fields.required("type", "What it is.", words::<ResponseToolType>());

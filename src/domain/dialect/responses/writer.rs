@@ -5,7 +5,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    answer::{Progress, ResponseBody, begun, id, incomplete, item, output_text, summary_text},
+    answer::{
+        Progress, ResponseBody, begun, id, incomplete, item, output_text, set_phase, summary_text,
+    },
     is_item,
     mapping::{OwnTools, custom_input, signature_before},
     text_of,
@@ -76,6 +78,8 @@ pub struct ResponsesWriter {
     parts: Vec<Part>,
     /// Items that have ended.
     ended: usize,
+    /// The phase of the message that is open or follows.
+    phase: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -117,6 +121,7 @@ impl ResponsesWriter {
             sequence: 0,
             parts: Vec::new(),
             ended: 0,
+            phase: None,
         }
     }
 
@@ -145,9 +150,10 @@ impl ResponsesWriter {
             return String::new();
         };
         let at = self.ended;
-        let Some(item) = begun(&self.head.id, at, &part, &self.echo.shown) else {
+        let Some(mut item) = begun(&self.head.id, at, &part, &self.echo.shown) else {
             return String::new();
         };
+        set_phase(&mut item, self.phase.as_deref());
         let item_id = id(&self.head.id, at, &part);
         let added = json!({"output_index": at, "item": item});
         let mut events = self.event("response.output_item.added", added);
@@ -235,9 +241,10 @@ impl ResponsesWriter {
             return String::new();
         };
         let at = self.ended;
-        let Some(item) = item(&self.head.id, at, &part, &self.echo.shown) else {
+        let Some(mut item) = item(&self.head.id, at, &part, &self.echo.shown) else {
             return String::new();
         };
+        set_phase(&mut item, self.phase.take().as_deref());
         let item_id = id(&self.head.id, at, &part);
         let mut events = String::new();
         match &part {
@@ -286,6 +293,11 @@ impl Writer for ResponsesWriter {
     }
 
     fn piece(&mut self, delta: &Delta) -> String {
+        if let Some(phase) = delta.phase() {
+            let closed = self.close();
+            self.phase = Some(phase.to_owned());
+            return closed;
+        }
         let mut events = String::new();
         if let Delta::ToolCall(call) = delta
             && let Some(data) = signature_before(call)

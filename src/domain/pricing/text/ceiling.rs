@@ -27,6 +27,9 @@ pub struct TextCeiling {
     pub max_tokens: u32,
     /// Choices that are asked for (`n` of a chat), at least 1.
     pub choices: u32,
+    /// Maximum web searches at the provider, and input tokens that are held for the results of each.
+    pub searches: u32,
+    pub search_tokens: u32,
     /// Cache writes that the provider may bill for the body that is actually sent.
     pub cache_writes: CacheWrites,
 }
@@ -48,16 +51,29 @@ impl TextCeiling {
     /// The most that any input costs. A tier may be cheaper than the one below it, so this is the
     /// maximum over the largest input of each.
     fn hold_of(&self, output_tokens: u64) -> Option<Credits> {
+        let searches = u64::from(self.searches);
+        let results = searches * u64::from(self.search_tokens);
+        let new_input = self.input_tokens.saturating_add(results);
+        // The model reads the prompt again after each search, from its vendor's cache.
+        let reread = self.input_tokens.saturating_mul(searches);
+        let most_input = new_input.saturating_add(reread);
+        let price = self.prices.per_search.unwrap_or(Credits::ZERO);
+        let searches = Credits::pro_rata(&[(price, searches)], 1)?;
         let tiers = self.prices.tiers.iter().map(|tier| tier.above_input_tokens);
-        tiers
-            .filter(|&end| end < self.input_tokens)
-            .chain([self.input_tokens])
+        let tokens = tiers
+            .filter(|&end| end < most_input)
+            .chain([most_input])
             .try_fold(Credits::ZERO, |most, input_tokens| {
                 let prices = self.prices.at(input_tokens);
-                let input = prices.dearest_input(self.cache_writes);
+                let new = input_tokens.min(new_input);
+                let reread = prices.cached_input_per_million;
                 let cost = Credits::pro_rata(
                     &[
-                        (input, input_tokens),
+                        (prices.dearest_input(self.cache_writes), new),
+                        (
+                            reread.unwrap_or(prices.input_per_million),
+                            input_tokens - new,
+                        ),
                         (
                             prices.output_per_million,
                             output_tokens.saturating_mul(self.choices.into()),
@@ -66,7 +82,8 @@ impl TextCeiling {
                     PER_MILLION,
                 );
                 Some(most.max(cost?))
-            })
+            });
+        tokens?.checked_add(searches)
     }
 }
 

@@ -23,6 +23,7 @@ fn plain(input: i64, output: i64) -> TextPrices {
     TextPrices {
         base,
         tiers: Vec::new(),
+        per_search: None,
     }
 }
 
@@ -61,6 +62,11 @@ fn exact(prices: &TextPrices, usage: &TextUsage) -> i128 {
         + short * price(of.cache_write_per_million)
         + long * price(of.cache_write_long_per_million)
         + i128::from(usage.output_tokens) * i128::from(of.output_per_million.micros())
+        + i128::from(usage.searches.unwrap_or(0))
+            * prices
+                .per_search
+                .map_or(0, |price| i128::from(price.micros()))
+            * 1_000_000
 }
 
 /// Prices with up to three tiers that begin below `most` tokens. Neither a tier nor the cache need
@@ -75,7 +81,8 @@ fn prices(most: u64) -> impl Strategy<Value = TextPrices> {
         price,
     ];
     let tiers = btree_map(1..most, row.clone(), 0..=3);
-    (any::<[bool; 3]>(), row, tiers).prop_map(|(has, base, tiers)| {
+    let per_search = prop::option::of(0..100_000_i64);
+    (any::<[bool; 3]>(), row, tiers, per_search).prop_map(|(has, base, tiers, per_search)| {
         let row = |[input, output, cached, short, long]: [i64; 5]| {
             let optional = |at: usize, price| has[at].then_some(Credits::from_micros(price));
             TokenPrices {
@@ -95,6 +102,7 @@ fn prices(most: u64) -> impl Strategy<Value = TextPrices> {
         TextPrices {
             base: row(base),
             tiers: tiers.collect(),
+            per_search: per_search.map(Credits::from_micros),
         }
     })
 }
@@ -108,30 +116,40 @@ fn writes() -> impl Strategy<Value = CacheWrites> {
 }
 
 fn ceilings() -> impl Strategy<Value = TextCeiling> {
-    (
+    let searches = (0..=8_u32, 0..=20_000_u32);
+    let ceiling = (
         prices(60_000),
         1..60_000_u64,
         1..=4096_u32,
         1..=8_u32,
+        searches,
         writes(),
-    )
-        .prop_map(
-            |(prices, input_tokens, max_tokens, choices, cache_writes)| TextCeiling {
+    );
+    ceiling.prop_map(
+        |(prices, input_tokens, max_tokens, choices, (searches, search_tokens), cache_writes)| {
+            TextCeiling {
                 prices: Arc::new(prices),
                 input_tokens,
                 max_tokens,
                 choices,
+                searches,
+                search_tokens,
                 cache_writes,
-            },
-        )
+            }
+        },
+    )
 }
 
 /// A usage within a ceiling, as far as thousandths of it go.
 fn honest(ceiling: &TextCeiling, parts: [u64; 5]) -> TextUsage {
     let [input, output, read, short, long] = parts;
-    let input = ceiling.input_tokens * input / 1000;
+    let searches = u64::from(ceiling.searches);
+    let results = searches * u64::from(ceiling.search_tokens);
+    let new = ceiling.input_tokens + results;
+    let input = (new + ceiling.input_tokens * searches) * input / 1000;
     let output = u64::from(ceiling.max_tokens * ceiling.choices) * output / 1000;
-    let read = input * read / 1000;
+    // The prompt is read again from the cache.
+    let read = (input * read / 1000).max(input.saturating_sub(new));
     let short = (input - read) * short / 1000;
     let long = (input - read - short) * long / 1000;
     let may = |kind, tokens| {
@@ -146,7 +164,10 @@ fn honest(ceiling: &TextCeiling, parts: [u64; 5]) -> TextUsage {
         may(CacheWrites::Short, short),
         may(CacheWrites::Long, long),
     ];
-    with_cache(input, cache, output)
+    TextUsage {
+        searches: Some(searches),
+        ..with_cache(input, cache, output)
+    }
 }
 
 #[test]
@@ -157,6 +178,8 @@ fn a_known_bill() {
         input_tokens: 100,
         max_tokens: 1024,
         choices: 1,
+        searches: 0,
+        search_tokens: 0,
         cache_writes: CacheWrites::None,
     };
     let hold = ceiling.hold().unwrap();
@@ -181,7 +204,13 @@ fn each_kind_of_input_has_its_price() {
             above_input_tokens: 100_000,
             prices: row(["50", "5", "62.5", "100", "250"]),
         }],
+        per_search: Some(credits("1")),
     };
+    let usage = TextUsage {
+        searches: Some(3),
+        ..with_cache(100_000, [0, 0, 0], 0)
+    };
+    assert_eq!(prices.cost(&usage), Some(credits("4")));
     for (input, cache, output, cost) in [
         (100_000, [0, 0, 0], 0, "1"),
         (100_000, [100_000, 0, 0], 1_000, "0.15"),
@@ -218,6 +247,8 @@ fn a_tier_may_be_cheaper_than_the_one_below() {
         input_tokens: 2_000,
         max_tokens: 1,
         choices: 1,
+        searches: 0,
+        search_tokens: 0,
         cache_writes: CacheWrites::None,
     };
     // 1,000 tokens at 4, though 2,000 would cost 1 each.
@@ -264,7 +295,8 @@ proptest! {
         prices in prices(6), input in 1..6_u64, max in 1..=3_u32, writes in writes()
     ) {
         let ceiling = TextCeiling {
-            prices: Arc::new(prices), input_tokens: input, max_tokens: max, choices: 1, cache_writes: writes
+            prices: Arc::new(prices), input_tokens: input, max_tokens: max, choices: 1, searches: 0, search_tokens: 0,
+                cache_writes: writes
         };
         let mut dearest = Credits::ZERO;
         for input in 0..=input {

@@ -5,7 +5,10 @@
 use serde::Serialize;
 
 use super::super::message::WireUrl;
-use crate::domain::conversation::{Conversation, Detail, Image, Part, Role, ToolResult, texts};
+use crate::domain::conversation::{
+    Conversation, Detail, Document, DocumentData, DocumentSource, Image, Part, Role, ToolResult,
+    texts,
+};
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -64,6 +67,10 @@ pub enum ContentPart<'a> {
         image_url: WireUrl<'a>,
         detail: &'static str,
     },
+    InputFile {
+        filename: &'a str,
+        file_data: DocumentData<'a>,
+    },
 }
 
 /// The conversation in order, the instructions first, with `system_role`.
@@ -82,7 +89,7 @@ pub fn items<'a>(conversation: &'a Conversation, system_role: &'static str) -> V
         let mut said = Vec::new();
         for (at, part) in message.parts.iter().enumerate() {
             let item = match part {
-                Part::Text { .. } | Part::Image(_) => {
+                Part::Text { .. } | Part::Image(_) | Part::Document(_) => {
                     said.extend(ContentPart::new(part, message.role));
                     continue;
                 }
@@ -110,7 +117,7 @@ pub fn items<'a>(conversation: &'a Conversation, system_role: &'static str) -> V
     items
 }
 
-/// Adds the texts and images so far as a message.
+/// Adds the texts, images and documents so far as a message.
 fn push<'a>(items: &mut Vec<Item<'a>>, role: &'static str, said: &mut Vec<ContentPart<'a>>) {
     if let Some(content) = Content::new(std::mem::take(said)) {
         items.push(Item::Message { role, content });
@@ -167,7 +174,23 @@ impl<'a> ContentPart<'a> {
                 image_url: WireUrl(source),
                 detail: detail.unwrap_or(Detail::Auto).as_str(),
             },
+            Part::Document(document) => Self::InputFile {
+                filename: file_name(document),
+                file_data: DocumentData {
+                    source: &document.source,
+                    is_url: true,
+                },
+            },
             _ => return None,
         })
     }
+}
+
+/// The API takes no file without a name.
+fn file_name(document: &Document) -> &str {
+    let name = document.name.as_deref().filter(|name| !name.is_empty());
+    name.unwrap_or(match document.source {
+        DocumentSource::Pdf(_) => "document.pdf",
+        DocumentSource::Text(_) => "document.txt",
+    })
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        super::TextCall,
+        super::{ProviderError, TextCall, http::RequestJson},
         message::WireSchema,
         request::{CacheOptions, OpenAiModel, StreamOptions, effort},
     },
@@ -21,8 +21,9 @@ use crate::domain::{
 
 const ENCRYPTED: &str = "reasoning.encrypted_content";
 
+/// The members that the model reads, which are all that count as input.
 #[derive(Serialize)]
-pub struct Body<'a> {
+struct Prompt<'a> {
     model: &'a str,
     input: Vec<Item<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -33,13 +34,34 @@ pub struct Body<'a> {
     parallel_tool_calls: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<TextConfig<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<ReasoningConfig<'a>>,
+}
+
+/// The members that the counting endpoint accepts.
+/// Source: openai 3.57.0 (`PyPI`) `openai/types/responses/input_token_count_params.py`.
+const COUNTED: &[&str] = &[
+    "input",
+    "instructions",
+    "model",
+    "parallel_tool_calls",
+    "personality",
+    "reasoning",
+    "text",
+    "tool_choice",
+    "tools",
+    "truncation",
+];
+
+#[derive(Serialize)]
+pub struct Body<'a> {
+    #[serde(flatten)]
+    prompt: Prompt<'a>,
     max_output_tokens: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning: Option<ReasoningConfig<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     include: Option<[&'static str; 1]>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,7 +106,24 @@ enum WireFormat<'a> {
 
 #[derive(Serialize)]
 struct ReasoningConfig<'a> {
-    effort: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'a str>,
+    /// Requested if the caller asks for thinking, because its answer then shows some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'static str>,
+}
+
+/// The body of a count of the input.
+pub fn count_json(call: &TextCall, settings: &OpenAiModel) -> Result<RequestJson, ProviderError> {
+    if let Some(original) = &call.original {
+        let mut members = original.get().members.clone();
+        members.set("model", &call.model);
+        members.retain(|name, _| COUNTED.contains(&name));
+        return RequestJson::of_members(&members);
+    }
+    let conversation = call.conversation.get();
+    let body = body(call, &conversation, settings, false);
+    RequestJson::sharing(&body.prompt, &conversation.buffers())
 }
 
 pub fn body<'a>(
@@ -99,6 +138,9 @@ pub fn body<'a>(
     let is_openai = settings.no_obfuscation;
     let is_encrypted = is_openai && settings.reasoning && call.is_dialogue;
     let effort = effort(call, tools, settings);
+    let thinking = call.sampling.reasoning.thinking;
+    let is_thinking = thinking.is_some_and(|thinking| !thinking.is_off());
+    let summary = (is_openai && is_thinking).then_some("auto");
     let mut shared = call.shared.clone();
     let verbosity = shared.get(VERBOSITY);
     let text = TextConfig {
@@ -106,17 +148,21 @@ pub fn body<'a>(
         format: format(&conversation.format),
     };
     shared.remove(VERBOSITY);
-    Body {
+    let prompt = Prompt {
         model: &call.model,
         input: item::items(conversation, settings.system_role.as_str()),
         tools: wire_tools(tools),
         tool_choice: tool_choice(&tools.choice),
         parallel_tool_calls: serial.then_some(false),
         text: (text.format.is_some() || text.verbosity.is_some()).then_some(text),
+        reasoning: (effort.is_some() || summary.is_some())
+            .then_some(ReasoningConfig { effort, summary }),
+    };
+    Body {
+        prompt,
         max_output_tokens: call.max_tokens,
         temperature: call.sampling.temperature,
         top_p: call.sampling.top_p,
-        reasoning: effort.map(|effort| ReasoningConfig { effort }),
         include: is_encrypted.then_some([ENCRYPTED]),
         service_tier: settings.service_tier.as_deref(),
         prompt_cache_options: CacheOptions::explicit(call, settings),

@@ -10,7 +10,7 @@ use super::{
     super::{
         super::{
             ProviderError, TextAnswer,
-            answer::arguments,
+            answer::{arguments, count},
             exchange::{AnswerBuilder, TextParser},
             http::{TEXT_BODY_CAP, classify::ErrorInfo},
             sse::Event,
@@ -20,7 +20,7 @@ use super::{
     stops::StopFilter,
 };
 use crate::domain::{
-    conversation::{Delta, EncryptedReasoning, Stop, ToolCall},
+    conversation::{Delta, EncryptedReasoning, Stop, ToolCall, is_search_call},
     usage::TokenCounts,
 };
 
@@ -34,6 +34,8 @@ pub struct ResponseParser<'a> {
     open: Option<OpenItem>,
     /// Items that have ended.
     ended: usize,
+    /// The phase of the message whose text follows, for a caller of the same dialect.
+    phase: Option<Delta>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +57,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             usage: TokenCounts::default(),
             open: None,
             ended: 0,
+            phase: None,
         }
     }
 
@@ -147,10 +150,11 @@ impl ResponseParser<'_> {
             self.item(item)?;
         }
         self.stop = Some(self.stop_of(response)?);
-        if let Some(usage) = usage::find(response) {
-            self.usage = usage::counts(usage);
-            self.answer.note(Some(self.usage));
-        }
+        self.usage = TokenCounts {
+            searches: Some(searches(response)),
+            ..usage::find(response).map(usage::counts).unwrap_or_default()
+        };
+        self.answer.note(Some(self.usage));
         Ok(())
     }
 
@@ -184,8 +188,17 @@ impl ResponseParser<'_> {
         });
         match root.get("item") {
             Some(item) if is_call(item) => self.call(item),
-            _ => Ok(()),
+            item => {
+                self.enter_phase(item);
+                Ok(())
+            }
         }
+    }
+
+    fn enter_phase(&mut self, item: Option<&Value>) {
+        let phase = item.and_then(|item| item.get("phase")?.as_str());
+        let phase = phase.filter(|_| self.answer.is_passed());
+        self.phase = phase.map(Delta::from_phase);
     }
 
     /// A piece of the open item. Returns whether it is the first.
@@ -231,6 +244,7 @@ impl ResponseParser<'_> {
     fn content(&mut self, item: &Value) -> Result<(), ProviderError> {
         match item.get("type").and_then(Value::as_str) {
             Some("message") => {
+                self.enter_phase(Some(item));
                 let parts = item.get("content").and_then(Value::as_array);
                 for part in parts.into_iter().flatten() {
                     match part.get("type").and_then(Value::as_str) {
@@ -272,6 +286,11 @@ impl ResponseParser<'_> {
 
     fn text(&mut self, piece: &str) -> Result<(), ProviderError> {
         let text = self.stops.push(piece);
+        if !text.is_empty()
+            && let Some(phase) = self.phase.take()
+        {
+            self.answer.push(phase)?;
+        }
         self.answer.text(&text)
     }
 
@@ -336,6 +355,14 @@ impl ResponseParser<'_> {
         self.answer.text(&held)?;
         Ok(self.stops.found().is_none())
     }
+}
+
+/// The billed searches of a response: by its own count, or else the items of searches that it made.
+fn searches(response: &Value) -> u64 {
+    let counted = count(response.pointer("/tool_usage/web_search/num_requests"));
+    let items = response.get("output").and_then(Value::as_array);
+    let made = items.into_iter().flatten();
+    counted.unwrap_or_else(|| made.filter(|item| is_search_call(item)).count() as u64)
 }
 
 /// Whether an item is a call of a function that the request named as it is. One of a namespace is

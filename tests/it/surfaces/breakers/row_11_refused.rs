@@ -109,7 +109,7 @@ async fn what_messages_ask_beyond_text_is_named(_: PgPoolOptions, options: PgCon
         ("something_new", json!({"something_new": 1})),
         ("system[0].citations", json!({ "system": cited })),
         ("messages[0].content[0].citations", message(&cited)),
-        ("messages[0].content[0].type", message(&document)),
+        ("messages[0].content[0].source.type", message(&document)),
         ("messages", message(&result)),
     ] {
         let answer = app

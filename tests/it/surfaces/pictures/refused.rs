@@ -145,7 +145,7 @@ async fn what_is_no_image(_: PgPoolOptions, options: PgConnectOptions) {
         (
             CHAT,
             json!({"type": "file", "file": {"file_id": "f"}}),
-            "[0].type",
+            "[0].file.file_id",
         ),
         (
             RESPONSES,

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{CHAT, MESSAGES, micros};
+use super::{CHAT, MESSAGES, RESPONSES, micros};
 use crate::{
-    common::{Account, Reply, TestApp, Upstream},
+    common::{Account, DEFAULT_APIS, Reply, TestApp, Upstream, upstream::text::response},
     surfaces::record,
 };
 
@@ -25,7 +25,7 @@ struct Dialect {
     vendor: &'static str,
     /// Instructions and tools.
     head: fn(&Value) -> Value,
-    said: fn(&Value) -> Value,
+    said: fn(&Value) -> Vec<Value>,
     /// Tokens of what is thought before it, which are counted until the next question.
     thought: u64,
     results: fn(&Value) -> Vec<Value>,
@@ -35,7 +35,7 @@ struct Dialect {
     answer: fn(&Value) -> Value,
 }
 
-/// Tokens of each price, and how the vendor tells them.
+/// Tokens of each price, and the usage that the vendor reports.
 struct Usage {
     plain: u64,
     read: u64,
@@ -67,7 +67,8 @@ const CHATS: Dialect = Dialect {
         } else {
             &turn["say"]
         };
-        json!({"role": "assistant", "content": content, "tool_calls": calls.collect::<Vec<_>>()})
+        let tool_calls = calls.collect::<Vec<_>>();
+        vec![json!({"role": "assistant", "content": content, "tool_calls": tool_calls})]
     },
     thought: 0,
     results: |turn| {
@@ -117,7 +118,8 @@ const MESSAGED: Dialect = Dialect {
             json!({"type": "tool_use", "id": id("toolu", call), "name": call["name"],
                 "input": call["input"]})
         });
-        json!({"role": "assistant", "content": text.into_iter().chain(calls).collect::<Vec<_>>()})
+        let content = text.into_iter().chain(calls).collect::<Vec<_>>();
+        vec![json!({"role": "assistant", "content": content})]
     },
     thought: 0,
     results: |turn| {
@@ -152,6 +154,56 @@ const MESSAGED: Dialect = Dialect {
     },
 };
 
+/// The same dialogue of OpenAI's model, by Responses.
+const RESPONDED: Dialect = Dialect {
+    path: RESPONSES,
+    head: |dialogue| {
+        let tools = dialogue["tools"].as_array().unwrap().iter().map(|tool| {
+            json!({"type": "function", "name": tool["name"], "description": tool["description"],
+                "parameters": tool["input_schema"], "strict": false})
+        });
+        json!({"tools": tools.collect::<Vec<_>>(), "instructions": dialogue["system"],
+            "input": [{"role": "user", "content": dialogue["task"]}]})
+    },
+    said: |turn| {
+        let text = turn["say"].as_str().filter(|text| !text.is_empty());
+        let text = text.map(|text| json!({"role": "assistant", "content": text}));
+        let calls = calls(turn).map(|call| {
+            json!({"type": "function_call", "call_id": id("call", call), "name": call["name"],
+                "arguments": call["input"].to_string()})
+        });
+        text.into_iter().chain(calls).collect()
+    },
+    results: |turn| {
+        let results = calls(turn).map(|call| {
+            json!({"type": "function_call_output", "call_id": id("call", call),
+                "output": call["result"]})
+        });
+        let question = &turn["question"];
+        let asked = question.is_string();
+        let question = asked.then(|| json!({"role": "user", "content": question}));
+        results.chain(question).collect()
+    },
+    usage: |input, before, output| {
+        let usage = (CHATS.usage)(input, before, output);
+        let told = &usage.told;
+        let details = &told["prompt_tokens_details"];
+        let written = &details["cache_write_tokens"];
+        let told = json!({"input_tokens": input, "output_tokens": output,
+            "total_tokens": input + output, "input_tokens_details": {
+                "cached_tokens": details["cached_tokens"], "cache_write_tokens": written,
+                "cache_write_tokens_details": {"ttl_30m_tokens": written, "ttl_12h_tokens": 0}}});
+        Usage { told, ..usage }
+    },
+    answer: |usage| {
+        let content = json!([{"type": "output_text", "text": "x", "annotations": []}]);
+        let message = json!({"id": "msg_1", "type": "message", "role": "assistant",
+            "status": "completed", "content": content});
+        response("completed", &[message], usage)
+    },
+    ..CHATS
+};
+
 /// Of 17 tokens.
 const THOUGHT: &str = "I look at what calls it, and run its tests, before I change it. ";
 
@@ -160,7 +212,10 @@ const THOUGHTFUL: Dialect = Dialect {
         let mut said = (MESSAGED.said)(turn);
         let (thought, signature) = (THOUGHT.repeat(8), "c2lnbmVk".repeat(50));
         let thought = json!({"type": "thinking", "thinking": thought, "signature": signature});
-        said["content"].as_array_mut().unwrap().insert(0, thought);
+        said[0]["content"]
+            .as_array_mut()
+            .unwrap()
+            .insert(0, thought);
         said
     },
     thought: 8 * 17,
@@ -217,8 +272,13 @@ async fn run(app: &TestApp, account: &Account, upstream: &Upstream, of: &Dialect
     let dialogue = dialogue();
     let mut body = (of.head)(&dialogue);
     body["model"] = json!(of.model);
-    body["max_tokens"] = json!(LIMIT);
+    let (limit, messages) = match of.path {
+        RESPONSES => ("max_output_tokens", "input"),
+        _ => ("max_tokens", "messages"),
+    };
+    body[limit] = json!(LIMIT);
     let (mut all, mut before, mut thoughts) = (Vec::new(), 0, 0);
+    let mut begun = String::new();
     for turn in dialogue["turns"].as_array().unwrap() {
         let counted = |name: &str| turn["tokens"][of.vendor][name].as_u64().unwrap();
         let (input, output) = (counted("input") + thoughts, counted("output"));
@@ -231,6 +291,13 @@ async fn run(app: &TestApp, account: &Account, upstream: &Upstream, of: &Dialect
         }
         let answer = app.post(&account.key, of.path, &sent).await;
         answer.expect(200);
+        // What the vendor has in its cache is sent again byte for byte.
+        let text = upstream.requests().pop().unwrap().text;
+        if of.path == RESPONSES {
+            let (sent, _) = text.split_once("],\"model\"").unwrap();
+            assert!(sent.starts_with(&begun), "{sent}");
+            sent.clone_into(&mut begun);
+        }
         let record = record(app, account, &answer).await;
         let (prices, credits) = (&record["metadata"]["pricing"], &record["credits"]);
         let price = |name: &str| micros(&prices[name]);
@@ -248,8 +315,8 @@ async fn run(app: &TestApp, account: &Account, upstream: &Upstream, of: &Dialect
             dearest: input * dearest / 1_000_000,
             charged,
         });
-        let messages = body["messages"].as_array_mut().unwrap();
-        messages.push((of.said)(turn));
+        let messages = body[messages].as_array_mut().unwrap();
+        messages.extend((of.said)(turn));
         messages.extend((of.results)(turn));
         if turn["question"].is_string() {
             (before, thoughts) = (input - thoughts, 0);
@@ -316,6 +383,26 @@ async fn its_holds_are_close(_: PgPoolOptions, options: PgConnectOptions) {
         DOCUMENT.contains(&table),
         "docs/sdks.md is to show\n{table}"
     );
+    app.assert_settled().await;
+}
+
+/// By Responses each turn is held and charged as by a chat.
+#[sqlx::test]
+async fn its_holds_are_close_by_responses(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream_with(options, &upstream, &[(DEFAULT_APIS, "1")]).await;
+    let account = app.account("1000000").await;
+    let turns = run(&app, &account, &upstream, &RESPONDED).await;
+    let sum = close(&turns);
+    assert!(
+        upstream
+            .requests()
+            .iter()
+            .all(|request| request.path.ends_with("/responses"))
+    );
+    // The list price of all turns, as the page has it of a chat.
+    assert!(DOCUMENT.contains(&format!("| all 30 | {} |", sum.input)));
+    assert!(DOCUMENT.contains(&format!(" {} |", credits(sum.charged))));
     app.assert_settled().await;
 }
 

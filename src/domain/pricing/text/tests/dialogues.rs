@@ -98,7 +98,8 @@ proptest! {
             let input = counted + turn.template;
             prop_assert!(input <= input_tokens && input_tokens <= bound);
             let ceiling = TextCeiling {
-                prices: Arc::clone(&prices), input_tokens, max_tokens, choices: 1, cache_writes
+                prices: Arc::clone(&prices), input_tokens, max_tokens, choices: 1, searches: 0, search_tokens: 0,
+                cache_writes
             };
             let hold = ceiling.hold().unwrap();
             for output in [0, u64::from(max_tokens) * turn.output / 1_000, max_tokens.into()] {

@@ -1,0 +1,36 @@
+//! Web searches that a vendor made while it answered: opaque parts of the answer.
+
+use serde_json::Value;
+
+use super::Part;
+
+/// Whether an item of the Responses API is a search that `OpenAI` bills: opening a page is none.
+pub fn is_search_call(item: &Value) -> bool {
+    let action = item.pointer("/action/type").and_then(Value::as_str);
+    item["type"] == "web_search_call"
+        && item["status"] != "failed"
+        && action.is_none_or(|action| action == "search")
+}
+
+/// The searches among the parts of an answer, as far as it has come. One that failed is not billed.
+pub fn searches(parts: &[Part]) -> u64 {
+    let blocks = || {
+        parts.iter().filter_map(|part| match part {
+            Part::Opaque { block } => Some(block),
+            _ => None,
+        })
+    };
+    let failed = |id: &Value| {
+        blocks().any(|block| {
+            block["tool_use_id"] == *id
+                && block["content"]["type"] == "web_search_tool_result_error"
+        })
+    };
+    let made = blocks().filter(|block| {
+        is_search_call(block)
+            || block["type"] == "server_tool_use"
+                && block["name"] == "web_search"
+                && !failed(&block["id"])
+    });
+    made.count() as u64
+}

@@ -1,0 +1,91 @@
+//! Counts of input that only its vendor can bound: dialogues with PDFs.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::{
+    domain::{
+        catalogue::{Model, TextModel},
+        context::ContextOverflow,
+        generation::Surface,
+        pricing::{Ceiling, TextCeiling},
+    },
+    providers::{ProviderError, ProviderErrorKind, TextCall},
+    service::{Service, ServiceError, auth::Caller, explain},
+};
+
+/// Maximum time of a count, with the wait for a permit.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Margin above a count, which vendors call an estimate: a part of the count, and tokens.
+const MARGIN_PART: u64 = 16;
+const MARGIN: u64 = 1_024;
+
+impl Service {
+    /// Asks the vendor how many input tokens a call of a confirmed caller has, if the account can
+    /// pay for `least`. Returns their upper bound.
+    pub(super) async fn counted_input(
+        &self,
+        caller: &Caller,
+        model: &Model,
+        text: &TextModel,
+        surface: Surface,
+        call: &TextCall,
+        least: TextCeiling,
+    ) -> Result<u64, ServiceError> {
+        let least_tokens = least.input_tokens;
+        self.check_affordable(caller, surface, &Ceiling::Text(least))
+            .await?;
+        let providers = &self.0.providers;
+        let Some(provider) = providers.text.get(&model.provider) else {
+            let message = format!("there is no provider {}", model.provider);
+            return Err(ServiceError::Internal(message));
+        };
+        let counting = async {
+            let permit = providers.acquire(&model.provider, caller.account_id).await;
+            let _permit = permit.ok_or_else(|| {
+                ProviderError::new(ProviderErrorKind::Overloaded, "too many calls wait")
+            })?;
+            provider.count_input(call).await
+        };
+        let counted = timeout(TIMEOUT, counting).await.unwrap_or_else(|_elapsed| {
+            Err(ProviderError::new(
+                ProviderErrorKind::Timeout,
+                "no count in time",
+            ))
+        });
+        let counted = counted.map_err(|error| {
+            tracing::warn!(provider = model.provider, model = model.id, %error, "input was not counted");
+            ServiceError::NotCounted(Box::new(error))
+        })?;
+        if let Some(maximum) = text.limits.max_input_tokens.map(u64::from)
+            && counted > maximum
+        {
+            let overflow = ContextOverflow::default().or(Some(maximum), counted);
+            return Err(ServiceError::ContextLength(overflow));
+        }
+        let most = counted + counted / MARGIN_PART + MARGIN;
+        Ok(text.taken_input(most.max(least_tokens)))
+    }
+
+    /// Refuses what would not fit either if nothing else were on hold: no vendor is called for it.
+    async fn check_affordable(
+        &self,
+        caller: &Caller,
+        surface: Surface,
+        ceiling: &Ceiling,
+    ) -> Result<(), ServiceError> {
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let reading = store.spendable_balance(caller.account_id, caller.credential, now);
+        let (balance, cap) = reading.await?;
+        let required = ceiling.hold();
+        let short = match cap {
+            Some(cap) if !cap.has_room_for(required) => {
+                explain::above_spend_limit(required, cap, balance, ceiling, surface)
+            }
+            _ if balance.balance < required => explain::above_available(required, balance, ceiling),
+            _ => return Ok(()),
+        };
+        Err(ServiceError::CreditsShort(Box::new(short)))
+    }
+}
