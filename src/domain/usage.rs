@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// The largest count that is believed: the largest integer that every JSON reader keeps.
 pub const MAX_COUNT: u64 = (1 << 53) - 1;
 /// Maximum web searches of one request.
-pub const MAX_SEARCHES: u64 = 1_000;
+pub const MAX_SEARCHES: u32 = 1_000;
 
 /// Token counts as a provider reported them. `None` where a count is missing, negative or not an
 /// integer: it is then estimated from bytes, as is a zero for content that is not empty.
@@ -97,7 +97,7 @@ impl TextUsage {
             reasoning_tokens: believed(counts.reasoning).filter(|&c| c <= output_tokens),
             searches: counts
                 .searches
-                .map(|c| c.min(MAX_SEARCHES))
+                .map(|c| c.min(MAX_SEARCHES.into()))
                 .filter(|&c| c > 0),
             estimated: input.is_none() || output.is_none() || counts.uncounted_bytes > 0,
         }

@@ -185,14 +185,14 @@ fn plan_text<'a>(
 
 /// The plan of a text call, with the output limit of the call. `input_bytes`: what tokens are
 /// estimated from if the vendor reports none, images included.
-pub(super) fn plan_call<'a>(
-    model: &'a Model,
+pub(super) fn plan_call(
+    model: &Model,
     prompt: String,
     call: TextCall,
     ceiling: TextCeiling,
     input_bytes: usize,
     deltas: Option<DeltaSink>,
-) -> Plan<'a> {
+) -> Plan<'_> {
     let Sampling {
         temperature,
         top_p,
