@@ -162,7 +162,7 @@ impl Store {
              set status = $3, next_attempt_at = $4, response_status = $5, error = $6,
                  delivered_at = coalesce($7, delivered_at)
              where id = $1 and attempts = $2 and status = 'pending'
-               -- Not when the owner has asked for it anew meanwhile.
+               -- Unless the owner has requested it again meanwhile.
                and earlier_attempts < attempts",
             id.0,
             number,

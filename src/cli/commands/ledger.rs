@@ -121,7 +121,7 @@ async fn verify(config: &Config, asked: Verify, output: Output) -> Result<ExitCo
 async fn recount(config: &Config, output: Output) -> Result<ExitCode, Failure> {
     with_app(config, async |app| {
         app.service.store().recount().await?;
-        output.result("All was counted anew.", &json!({"recounted": true}))?;
+        output.result("All sums were recomputed.", &json!({"recounted": true}))?;
         Ok(ExitCode::SUCCESS)
     })
     .await

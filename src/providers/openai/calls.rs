@@ -181,7 +181,7 @@ impl Calls {
             State::None => is_repeated,
             State::Complete => is_repeated && piece.arguments.trim().is_empty(),
             State::Open if is_repeated || has_other_id => is_repeated,
-            State::Open => return Err("tool calls cannot be told apart"),
+            State::Open => return Err("tool calls cannot be distinguished"),
         };
         Ok(is_same.then_some(at))
     }
@@ -310,7 +310,7 @@ impl JsonValue {
             }
             match byte {
                 b'{' | b'[' if self.state == State::Complete => {
-                    return Err("tool calls cannot be told apart");
+                    return Err("tool calls cannot be distinguished");
                 }
                 b'{' | b'[' => self.depth += 1,
                 b'}' | b']' => {

@@ -239,7 +239,7 @@ async fn write(
               and s.period = any(array(
                   select spend_period from gone where spend_period is not null))
         ), trash as (
-            -- Files of a failure are nobody's.
+            -- Files of a failed generation have no owner.
             insert into media_trash (generation_id, created_at)
             select id, now from gone
             where error_code is not null
