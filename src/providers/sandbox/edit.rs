@@ -38,7 +38,7 @@ impl Pictures {
         let rgb = |image: RgbaImage| DynamicImage::from(image).into_rgb8();
         let first = |role| of_role(inputs, role).next();
         let base = first(InputRole::Source).or_else(|| first(InputRole::FirstFrame));
-        let side = (size.0.min(size.1) / REFERENCE).max(1);
+        let edge = (size.0.min(size.1) / REFERENCE).max(1);
         let references = of_role(inputs, InputRole::Reference);
         let small = references.chain(of_role(inputs, InputRole::LastFrame));
         Ok(Self {
@@ -47,7 +47,7 @@ impl Pictures {
                 .map(|mask| cover(mask, size))
                 .transpose()?,
             small: small
-                .map(|other| cover(other, (side, side)).map(rgb))
+                .map(|other| cover(other, (edge, edge)).map(rgb))
                 .collect::<Result<_, _>>()?,
         })
     }
