@@ -245,7 +245,7 @@ impl Service {
                 let before = self.submitted_before(caller, idempotent).await?;
                 return before.ok_or(error);
             }
-            self.keep_inputs(caller, plan).await?;
+            Box::pin(self.keep_inputs(caller, plan)).await?;
         }
         let starting = self.0.runner.start(&plan.work, permits, attempt);
         Ok(match starting.await? {

@@ -110,7 +110,12 @@ impl Service {
             }
         };
         let inputs = request.take_inputs();
-        let inputs = self.find_inputs(caller, inputs, model.inputs()).await?;
+        // In a box: its future is deep, and few requests have inputs.
+        let inputs = if inputs.is_empty() {
+            Vec::new()
+        } else {
+            Box::pin(self.find_inputs(caller, inputs, model.inputs())).await?
+        };
         match (&model.kind, request) {
             (ModelKind::Text(text), GenerationRequest::Text(request)) => {
                 plan_text(model, text, &request, rendered, deltas)
