@@ -22,7 +22,7 @@ const COPIES: u64 = 5;
 /// they are sent as forms.
 const MAX_LOADED: u64 = 3 * MAX_ALL_INPUT_BYTES;
 /// How long a submission waits for memory. A job tries again later, other work fails.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_mins(1);
 
 /// Bytes of inputs in memory, of all accounts and of one.
 static LOADED: LazyLock<Limiter<AccountId>> = LazyLock::new(|| {

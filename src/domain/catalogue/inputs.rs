@@ -16,7 +16,9 @@ use crate::domain::{
 };
 
 type Count = Bounded<u32, 1, MAX_INPUTS>;
+#[expect(clippy::cast_possible_truncation, reason = "far below 2^32")]
 const MAX_ALL: usize = MAX_ALL_INPUT_BYTES as usize;
+#[expect(clippy::cast_possible_truncation, reason = "far below 2^32")]
 const MAX_PIXELS: usize = MAX_INPUT_PIXELS as usize;
 const MAX_SECONDS: usize = MAX_DURATION as usize;
 
