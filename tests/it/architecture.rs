@@ -14,8 +14,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Named limiters, for whichever module has a resource.
     ("resource", &["domain"]),
     ("store", &["domain", "observe"]),
-    ("providers", &["domain", "memory", "offload"]),
     ("media", &["domain"]),
+    // Pictures are read by the rules by which they are accepted.
+    ("providers", &["domain", "memory", "offload", "media"]),
     // Counted into by those that know what a number means.
     ("observe", &["domain"]),
     (
@@ -36,6 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "domain",
             "memory",
+            "offload",
             "resource",
             "store",
             "providers",
