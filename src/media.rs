@@ -38,11 +38,10 @@ pub use fit::{fit_png, same_shape};
 pub use info::MediaInfo;
 pub use key::{InvalidKey, MediaKey, MediaKind};
 pub use picture::{
-    MAX_DECODED_BYTES, MAX_PICTURE_BYTES, PICTURE_KINDS, PictureTraits, is_turned, picture_traits,
-    read_picture,
+    MAX_DECODED_BYTES, PICTURE_KINDS, PictureTraits, is_turned, picture_traits, read_picture,
 };
 pub use probe::inspect;
 pub use s3::S3Settings;
-pub use sign::{LinkError, MediaSigner, WeakSecret};
+pub use sign::{LinkError, MediaSigner, WeakSecret, hex, unhex};
 pub use spool::{Spool, Spooled};
 pub use store::{Listed, MediaFile, MediaHead, MediaStore, MediaStoreError};

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     domain::{clock::rfc3339, ids::UploadId, page::PageOf},
     jobs::upload_key,
-    media::{MediaInfo, PICTURE_KINDS},
+    media::{PICTURE_KINDS, hex},
     store::uploads::UploadRecord,
 };
 
@@ -39,11 +39,11 @@ pub struct UploadBody {
     pub width: i32,
     /// Pixels, as displayed.
     pub height: i32,
-    /// Length.
+    /// Length in bytes.
     pub bytes: i64,
     /// SHA-256, hexadecimal.
     pub sha256: String,
-    /// A link to it; every lookup signs a new one.
+    /// Link to the file; every lookup signs a new one.
     pub url: String,
     /// When it was uploaded.
     #[serde(serialize_with = "rfc3339")]
@@ -63,7 +63,7 @@ impl UploadBody {
             width: upload.width,
             height: upload.height,
             bytes: upload.bytes,
-            sha256: MediaInfo::hex(&upload.sha256),
+            sha256: hex(&upload.sha256),
             created_at: upload.created_at,
             expires_at: upload.expires_at,
         }
@@ -74,7 +74,7 @@ impl UploadBody {
 ///
 /// For `inputs` of images and videos. The body is the file itself: a PNG, JPEG or WebP of at most
 /// 20 MiB and 40 megapixels, not animated. Free. The same bytes of an account have the same id;
-/// another upload or use of them lets them expire later. Needs any ability `generate:*`.
+/// another upload or use extends `expires_at`. Needs any ability `generate:*`.
 #[utoipa::path(
     post, path = UPLOADS, tag = "uploads",
     request_body(content(
@@ -135,8 +135,8 @@ pub async fn get(
 
 /// Delete an upload
 ///
-/// Generations that were accepted with it are not affected: its file stays until they cannot need
-/// it any more, at most an hour beyond their deadline. Otherwise it is removed immediately.
+/// Accepted generations are not affected: the file is kept until they no longer need it, at most an
+/// hour after their deadline. Otherwise it is removed immediately.
 #[utoipa::path(
     delete, path = "/v1/uploads/{id}", tag = "uploads",
     params(("id" = String, Path, description = "The upload's id")),

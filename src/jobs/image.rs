@@ -49,12 +49,12 @@ impl Runner {
         let answer = {
             let loaded = self.load_inputs(job, guard, &work.inputs).await;
             let loaded = loaded.map_err(|step| match step {
-                // Its caller waits: there is no other time.
+                // The caller waits, so the call is not retried later.
                 Step::NotStored(failure) => Step::failed(failure),
                 step => step,
             })?;
             let call = ImageCall {
-                inputs: loaded.pictures.clone(),
+                inputs: loaded.pictures,
                 ..work.call.clone()
             };
             let submitting = self.submit(job, guard, Submission::Once, || provider.generate(&call));
@@ -68,9 +68,9 @@ impl Runner {
         })
     }
 
-    /// Stores and bills the usable images; without any, the generation fails. If the storage fails
-    /// for one, the generation fails too, because only the files of failures are deleted: otherwise
-    /// a file whose write was reported as failed could remain without an owner.
+    /// Stores and bills the usable images; without any, the generation fails. It also fails if the
+    /// storage fails for one image: only files of failed generations are deleted, so a file whose
+    /// write was reported as failed could otherwise remain unreferenced.
     async fn store_images(
         &self,
         id: GenerationId,
@@ -103,7 +103,7 @@ impl Runner {
         if !work.inputs.is_empty() {
             usage["input_images"] = work.inputs.len().into();
         }
-        // The tokens are part of the record where they are what is billed.
+        // The record has the tokens if the inputs are charged by tokens.
         let price = if let Some(inputs) = by_tokens.filter(|_| !work.inputs.is_empty()) {
             usage["input_image_tokens"] = tokens.into();
             let made = work.price.images(images);

@@ -1,4 +1,4 @@
-//! Pictures that callers send: stored as uploads, and read again where they are submitted.
+//! Stores pictures that callers send as uploads, and reads them for submission.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -28,15 +28,15 @@ pub enum KeepError {
     Media(#[from] MediaStoreError),
     #[error("the account has {} bytes of uploads", .0.all)]
     OverQuota(UploadBytes),
-    #[error("the file was not recorded soon enough")]
+    #[error("the row of the file was not inserted in time")]
     TooLate,
 }
 
-/// Maximum time to write a file, shorter than `LATE_WRITES`, after which it would be removed before
-/// its row is stored.
+/// Maximum time to write a file. Shorter than `LATE_WRITES`, after which the file would be removed
+/// before its row is inserted.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// One per account, so that those that wait for the lock of [`Store::store_upload`] need no
+/// One permit per account, so that waiting for the lock of [`Store::store_upload`] does not use a
 /// connection.
 ///
 /// [`Store::store_upload`]: crate::store::Store::store_upload
@@ -52,8 +52,8 @@ pub async fn check_picture(
 }
 
 impl Runner {
-    /// Stores a picture of an account, once for the same bytes. `quota`: bytes that its uploads may
-    /// have together.
+    /// Stores a picture of an account; the same bytes are stored once. `quota`: maximum total bytes
+    /// of the account's uploads.
     pub async fn keep_picture(
         &self,
         account: AccountId,
@@ -81,17 +81,19 @@ impl Runner {
         };
         store.begin_upload(file_id.0, now).await?;
         let key = MediaKey::new(file_id, 0, info.kind);
-        let writing = self.0.media.store.put(&key, bytes);
-        match tokio::time::timeout(WRITE_TIMEOUT, writing).await {
-            Ok(written) => written?,
+        let writing = async {
+            self.0.media.store.put(&key, bytes).await?;
+            Ok::<_, MediaStoreError>(STORING.acquire(account, 1).await)
+        };
+        let stored = match tokio::time::timeout(WRITE_TIMEOUT, writing).await {
+            Ok(permit) => {
+                let _permit = permit?;
+                store.store_upload(account, &new, term, quota).await?
+            }
             Err(_elapsed) => return Err(KeepError::TooLate),
-        }
-        let stored = {
-            let _permit = STORING.acquire(account, 1).await;
-            store.store_upload(account, &new, term, quota).await?
         };
         if !matches!(&stored, UploadStored::Stored(record) if record.file_id == file_id.0) {
-            // The trash names it, should this fail.
+            // On an error, the trash lists the file, so it is removed later.
             self.remove_files(file_id).await;
         }
         match stored {
@@ -101,7 +103,7 @@ impl Runner {
         }
     }
 
-    /// The bytes of a stored file; none if it does not exist.
+    /// Returns the bytes of a stored file; `None` if it does not exist.
     pub async fn stored_bytes(&self, key: &MediaKey) -> Result<Option<Bytes>, MediaStoreError> {
         let Some(file) = self.0.media.store.get(key, None).await? else {
             return Ok(None);
@@ -123,7 +125,7 @@ fn side(pixels: Option<u32>) -> i32 {
         .unwrap_or_default()
 }
 
-/// The key of an upload's file.
+/// Returns the key of an upload's file.
 pub fn upload_key(file_id: Uuid, content_type: &str) -> Option<MediaKey> {
     let mut kinds = PICTURE_KINDS.into_iter();
     let kind = kinds.find(|kind| kind.content_type() == content_type)?;

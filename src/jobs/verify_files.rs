@@ -74,9 +74,11 @@ impl Runner {
                 let bytes = u64::try_from(upload.bytes).unwrap_or_default();
                 let missing = audit.missing.len();
                 self.compare(&key, bytes, &mut found, &mut audit).await?;
-                // It may have been purged since its row was read.
+                // The row may have been purged since it was read.
                 if audit.missing.len() > missing
-                    && !store.media_trash_of(&[upload.file_id]).await?.is_empty()
+                    && !store
+                        .has_upload_file(upload.account_id, upload.file_id)
+                        .await?
                 {
                     audit.missing.truncate(missing);
                     audit.files -= 1;
@@ -100,7 +102,7 @@ impl Runner {
         Ok(audit)
     }
 
-    /// Compares the file that a record names.
+    /// Checks the file that a record names.
     async fn compare(
         &self,
         name: &str,

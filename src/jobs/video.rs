@@ -45,28 +45,26 @@ impl Runner {
             // An intent without a task: the outcome of the call is unknown.
             return Step::interrupted();
         }
-        let is_poll = job.remote_id.is_some();
         // Polls need no permit: there are no more of them than workers, and they must not wait
         // for new work.
-        let permit = if is_poll {
-            None
-        } else {
-            self.provider_permit(job).await
+        let _permit = match job.remote_id {
+            Some(_) => None,
+            None => match self.provider_permit(job).await {
+                None => return Step::retry(),
+                permit => permit,
+            },
         };
-        if permit.is_none() && !is_poll {
-            return Step::retry();
-        }
         let task = job.remote_id.as_deref();
         let is_loading = task.is_none_or(|task| provider.poll_needs_inputs(task));
         let inputs = if is_loading { &work.inputs[..] } else { &[] };
         let loaded = match self.load_inputs(job, guard, inputs).await {
             Ok(loaded) => loaded,
-            // Nothing was submitted, or the task continues: the next worker begins again.
+            // Nothing was submitted, or the task continues: the next worker starts over.
             Err(Step::Finished { .. }) if self.0.interrupt.is_cancelled() => return Step::retry(),
             Err(step) => return step,
         };
         let call = &VideoCall {
-            inputs: loaded.pictures.clone(),
+            inputs: loaded.pictures,
             ..work.call.clone()
         };
         if let Some(task) = &job.remote_id {

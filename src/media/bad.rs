@@ -26,9 +26,9 @@ pub enum InvalidMedia {
     /// Longer than this many bytes.
     #[error("the file has more than {} MiB", .0 >> 20)]
     TooLong(usize),
-    #[error("the image has {width}x{height} pixels; at most 40 megapixels are taken")]
+    #[error("the image has {width}x{height} pixels; at most 40 megapixels are accepted")]
     Pixels { width: u32, height: u32 },
-    /// Longer than others decode, or a strip.
+    /// A side longer than decoders support, or a narrow strip.
     #[error(
         "the image has {width}x{height} pixels; a side may have at most 16,384, and 20 times those \
          of the other"

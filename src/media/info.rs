@@ -1,9 +1,6 @@
 //! Properties of a validated file.
 
-use super::{
-    MediaKind,
-    sign::{hex, unhex},
-};
+use super::{MediaKind, sign::hex};
 
 /// A validated file, described by its bytes alone.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,16 +20,6 @@ impl MediaInfo {
     /// The media type for `Content-Type`.
     pub const fn content_type(&self) -> &'static str {
         self.kind.content_type()
-    }
-
-    /// Lower-case hexadecimal.
-    pub fn hex(bytes: &[u8]) -> String {
-        hex(bytes)
-    }
-
-    /// The reverse of [`Self::hex`] for a digest.
-    pub fn unhex(text: &str) -> Option<[u8; 32]> {
-        unhex(text)
     }
 
     /// The SHA-256 in lower-case hexadecimal.

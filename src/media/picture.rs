@@ -1,4 +1,4 @@
-//! Pictures that callers send: checked by their headers, without decoding a pixel.
+//! Checks pictures that callers send by their headers, without decoding pixels.
 
 use std::io::Cursor;
 
@@ -11,25 +11,19 @@ use image::{
 use super::{InvalidMedia, MediaInfo, MediaKind, fit::refusal, probe::inspect};
 use crate::domain::request::{MAX_INPUT_BYTES, MAX_INPUT_PIXELS};
 
-/// The formats of pictures, as vendors take them.
+/// Accepted picture formats, which the vendors also accept.
 pub const PICTURE_KINDS: [MediaKind; 3] = [MediaKind::Png, MediaKind::Jpeg, MediaKind::Webp];
-
-/// Maximum size of a picture in bytes.
-pub const MAX_PICTURE_BYTES: usize = MAX_INPUT_BYTES;
-
-/// Maximum pixels of a picture.
-const MAX_PIXELS: u64 = MAX_INPUT_PIXELS;
 
 /// Longest side in pixels.
 const MAX_SIDE: u32 = 16_384;
 
-/// How many times longer than the other a side may be.
+/// Maximum ratio of the longer to the shorter side.
 const MAX_RATIO: u32 = 20;
 
-/// Memory of a picture's pixels: 40 million of 4 bytes.
-pub const MAX_DECODED_BYTES: u64 = 4 * MAX_PIXELS + (16 << 20);
+/// Memory of a picture's pixels: 40 million pixels of 4 bytes.
+pub const MAX_DECODED_BYTES: u64 = 4 * MAX_INPUT_PIXELS + (16 << 20);
 
-/// Memory limit for what precedes the pixels, such as a compressed color profile.
+/// Memory limit for data before the pixels, such as a compressed color profile.
 const MAX_HEADER_MEMORY: u64 = 16 << 20;
 
 struct Header {
@@ -41,16 +35,16 @@ struct Header {
     decoded_bytes: u64,
 }
 
-/// What a picture is like, apart from its size.
+/// Traits of a picture other than its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PictureTraits {
     /// Whether it may have transparent pixels.
     pub has_alpha: bool,
-    /// Whether EXIF asks for another orientation than that of the pixels.
+    /// Whether EXIF data rotates or mirrors the pixels for display.
     pub is_rotated: bool,
 }
 
-/// Reads the header of a picture that was checked before.
+/// Reads the traits from the header of a picture that was checked before.
 pub fn picture_traits(kind: MediaKind, bytes: &[u8]) -> Result<PictureTraits, InvalidMedia> {
     let header = header(kind, bytes).map_err(|error| refusal(&error))?;
     Ok(PictureTraits {
@@ -59,13 +53,13 @@ pub fn picture_traits(kind: MediaKind, bytes: &[u8]) -> Result<PictureTraits, In
     })
 }
 
-/// Checks that `bytes` are one complete still picture. Width and height are as displayed, after the
-/// rotation that EXIF asks for.
+/// Checks that `bytes` are one complete still picture. Width and height are as displayed, after
+/// EXIF rotation.
 ///
-/// Some milliseconds per megabyte: call it on a blocking thread.
+/// Takes some milliseconds per megabyte: call it on a blocking thread.
 pub fn read_picture(bytes: &[u8]) -> Result<MediaInfo, InvalidMedia> {
-    if bytes.len() > MAX_PICTURE_BYTES {
-        return Err(InvalidMedia::TooLong(MAX_PICTURE_BYTES));
+    if bytes.len() > MAX_INPUT_BYTES {
+        return Err(InvalidMedia::TooLong(MAX_INPUT_BYTES));
     }
     let mut info = inspect(bytes, &PICTURE_KINDS)?;
     let claimed = info.width.zip(info.height).unwrap_or_default();
@@ -79,7 +73,7 @@ pub fn read_picture(bytes: &[u8]) -> Result<MediaInfo, InvalidMedia> {
         return Err(InvalidMedia::TooLarge);
     }
     if header.size != claimed {
-        return Err(InvalidMedia::Damaged("its headers differ in its size"));
+        return Err(InvalidMedia::Damaged("its headers state different sizes"));
     }
     if is_turned(header.orientation) {
         (info.width, info.height) = (info.height, info.width);
@@ -88,7 +82,7 @@ pub fn read_picture(bytes: &[u8]) -> Result<MediaInfo, InvalidMedia> {
 }
 
 fn check_pixels((width, height): (u32, u32)) -> Result<(), InvalidMedia> {
-    if u64::from(width) * u64::from(height) > MAX_PIXELS {
+    if u64::from(width) * u64::from(height) > MAX_INPUT_PIXELS {
         return Err(InvalidMedia::Pixels { width, height });
     }
     let (short, long) = (width.min(height), width.max(height));
@@ -98,7 +92,7 @@ fn check_pixels((width, height): (u32, u32)) -> Result<(), InvalidMedia> {
     Ok(())
 }
 
-/// The decoders read up to the first pixel here.
+/// Creating a decoder reads the file up to the first pixel.
 fn header(kind: MediaKind, bytes: &[u8]) -> Result<Header, ImageError> {
     fn of(mut decoder: impl ImageDecoder, is_animated: bool) -> Header {
         Header {
@@ -128,7 +122,7 @@ fn header(kind: MediaKind, bytes: &[u8]) -> Result<Header, ImageError> {
     }
 }
 
-/// Whether the sides of a picture are exchanged when it is displayed.
+/// Returns whether width and height are swapped for display.
 pub const fn is_turned(orientation: Orientation) -> bool {
     matches!(
         orientation,

@@ -90,7 +90,7 @@ impl MediaSigner {
 }
 
 /// Lower-case hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes
         .iter()
         .flat_map(|byte| [byte >> 4, byte & 15])
@@ -99,7 +99,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 /// The reverse of [`hex`] for exactly 32 bytes; upper case is refused.
-pub(super) fn unhex(text: &str) -> Option<[u8; 32]> {
+pub fn unhex(text: &str) -> Option<[u8; 32]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),

@@ -88,7 +88,7 @@ impl Service {
         respond_async: bool,
         waiting: impl Fn() + Send + Copy,
     ) -> Result<Submitted, ServiceError> {
-        // Of a request that may be planned again a copy is kept, if there is memory.
+        // Keeps a copy of a request that may be planned again, if there is memory.
         let copied = memory::reservation().filter(|_| caller.is_unconfirmed());
         let has_room = copied
             .as_ref()
@@ -152,7 +152,7 @@ impl Service {
         self.require_running()?;
         let surface = request.surface();
         let plan = self.plan(caller, request, deltas).await?;
-        // After a count by the vendor, which may take as long as the wait.
+        // The wait starts after planning, because a count by the vendor may take as long.
         let mut wait = match surface {
             Surface::Generate => None,
             _ => Some(HoldWait::new(self, caller, waiting)),
@@ -172,8 +172,9 @@ impl Service {
             .place_or_wait(caller, &mut plan, idempotent, attempt, wait)
             .await;
         match &placed {
-            // An error of the database leaves unknown whether the hold is placed.
-            Ok(Submitted::New(..) | Submitted::Queued(..)) | Err(ServiceError::Store(_)) => {}
+            // After a database error it is unknown whether the hold was placed.
+            Ok(Submitted::New(..) | Submitted::Queued(..))
+            | Err(ServiceError::Store(_) | ServiceError::Unconfirmed(..)) => {}
             _ => self.discard_inputs(caller, &plan).await,
         }
         placed
@@ -239,9 +240,9 @@ impl Service {
             return self.provider_busy(caller, plan, idempotent).await;
         }
         if !plan.inputs.is_empty() {
-            // No file is stored for a request that its caller cannot pay.
+            // No file is stored for a request that the account cannot pay for.
             if let Err(error) = self.check_spendable(caller, plan).await {
-                // A concurrent request with the same key may have been first.
+                // A concurrent request with the same key may have been accepted first.
                 let before = self.submitted_before(caller, idempotent).await?;
                 return before.ok_or(error);
             }

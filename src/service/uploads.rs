@@ -1,4 +1,4 @@
-//! Uploaded pictures: checked, stored once, listed and deleted.
+//! Checks, stores, lists and deletes uploaded pictures.
 
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -15,20 +15,20 @@ use crate::{
     store::uploads::{UploadRecord, UploadTerm},
 };
 
-/// The name of a body that is a picture, in errors.
+/// Name of a body that is a picture, for errors.
 const BODY: &str = "body";
 
 #[derive(Debug, Clone, Copy)]
 pub struct UploadSettings {
-    /// How long an upload is kept after its last use.
+    /// Time to keep an upload after its last use.
     pub lifetime: TimeDelta,
-    /// Bytes that the uploads of an account may have together.
+    /// Maximum total bytes of an account's uploads.
     pub bytes_per_account: i64,
 }
 
 impl Service {
-    /// Stores a picture. The same bytes of an account are one upload. `claimed`: the type that its
-    /// sender names.
+    /// Stores a picture. The same bytes of an account are one upload. `claimed`: the content type
+    /// that the sender claims.
     pub async fn upload(
         &self,
         caller: &Caller,
@@ -75,8 +75,8 @@ impl Service {
                     return ServiceError::InputsStored { used, quota };
                 }
                 let message = format!(
-                    "does not fit: the account's uploads have {lasting} of {quota} bytes; delete \
-                     some, or wait until they expire"
+                    "exceeds the quota: the account's uploads use {lasting} of {quota} bytes; \
+                     delete some, or wait until they expire"
                 );
                 invalid(param, FieldCode::NotAllowed, message)
             }
@@ -88,7 +88,7 @@ impl Service {
         })
     }
 
-    /// One upload of the caller's account.
+    /// Returns an upload of the caller's account.
     pub async fn find_upload(
         &self,
         caller: &Caller,
@@ -99,7 +99,7 @@ impl Service {
         found.ok_or(ServiceError::NotFound)
     }
 
-    /// The account's uploads, newest first.
+    /// Lists the account's uploads, newest first.
     pub async fn uploads(
         &self,
         caller: &Caller,
@@ -109,19 +109,19 @@ impl Service {
         Ok(store.uploads(caller.account_id, page, now).await?)
     }
 
-    /// Deletes an upload. Its file stays as long as a running generation may read it.
+    /// Deletes an upload. Its file is kept as long as a running generation may read it.
     pub async fn delete_upload(&self, caller: &Caller, id: UploadId) -> Result<(), ServiceError> {
         self.require_running()?;
         let (store, now) = (&self.0.store, self.0.clock.now());
-        if !store.hide_upload(caller.account_id, id, now).await? {
-            return Err(ServiceError::NotFound);
-        }
-        // The link to a file must not outlive this answer.
-        self.remove_unused(caller, &[id], None).await
+        let is_hidden = store.hide_upload(caller.account_id, id, now).await?;
+        // The link must not outlive this answer, nor that of a deletion that was cut short.
+        let kept_until = (!is_hidden).then_some(now);
+        self.remove_unused(caller, &[id], kept_until).await?;
+        is_hidden.then_some(()).ok_or(ServiceError::NotFound)
     }
 
-    /// Removes those uploads that neither their owner sees nor a running generation reads.
-    /// `kept_until`: only those that are not needed for longer.
+    /// Deletes the given uploads that their owner cannot see and no running generation reads.
+    /// `kept_until`: only uploads with this or an earlier `kept_until`.
     pub(super) async fn remove_unused(
         &self,
         caller: &Caller,
@@ -154,7 +154,7 @@ pub(super) async fn check(
             }
             _ => FieldCode::InvalidFormat,
         };
-        invalid(param, code, format!("is no usable picture: {error}"))
+        invalid(param, code, format!("is not a usable picture: {error}"))
     })
 }
 

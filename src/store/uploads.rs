@@ -1,7 +1,8 @@
-//! Uploaded pictures. A file exists as long as its row: while it is written, and after its row is
-//! deleted, `media_trash` names it, so that a crash leaves no file without an owner.
+//! Uploaded pictures. A file exists as long as its row. While it is written, and after its row is
+//! deleted, `media_trash` lists it, so that a crash leaves no unreferenced file.
 
 use chrono::{DateTime, Utc};
+use sqlx::PgExecutor;
 use uuid::Uuid;
 
 use super::{Store, StoreError, exactly_one};
@@ -23,20 +24,20 @@ pub struct UploadRecord {
     pub height: i32,
     pub sha256: Vec<u8>,
     pub created_at: DateTime<Utc>,
-    /// When its owner no longer sees it.
+    /// Time from which its owner cannot see it.
     pub expires_at: DateTime<Utc>,
 }
 
-/// Until when an upload is at least needed. Neither is ever shortened by another use.
+/// Minimum lifetime of an upload. Another use can only extend it.
 #[derive(Debug, Clone, Copy)]
 pub struct UploadTerm {
-    /// For its owner.
+    /// Until when its owner can see it.
     pub expires_at: DateTime<Utc>,
-    /// For generations that were accepted.
+    /// Until when accepted generations may read it.
     pub kept_until: DateTime<Utc>,
 }
 
-/// The name of a file that `media verify` expects.
+/// A file that `media verify` expects.
 #[derive(Debug)]
 pub struct UploadFile {
     pub account_id: AccountId,
@@ -46,11 +47,11 @@ pub struct UploadFile {
     pub bytes: i64,
 }
 
-/// The bytes that an account has.
+/// Total bytes of an account's uploads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UploadBytes {
     pub all: i64,
-    /// Those that only accepted generations need, for some minutes more.
+    /// Those that only accepted generations need.
     pub transient: i64,
 }
 
@@ -58,14 +59,14 @@ pub struct UploadBytes {
 pub enum UploadStored {
     /// The row, which names the file just written or that of an earlier upload.
     Stored(UploadRecord),
-    /// The account would have more bytes than it may.
+    /// The account would exceed its quota.
     OverQuota(UploadBytes),
-    /// The file was not recorded soon enough and has been removed, or its account was deleted.
+    /// The row was not inserted in time and the file has been removed, or the account was deleted.
     TooLate,
 }
 
 impl Store {
-    /// Names a file that is about to be written, so that it is removed unless
+    /// Adds a file that is about to be written to `media_trash`, so that it is removed unless
     /// [`Self::store_upload`] follows.
     pub async fn begin_upload(&self, file_id: Uuid, now: DateTime<Utc>) -> Result<(), StoreError> {
         let done = sqlx::query!(
@@ -78,8 +79,8 @@ impl Store {
         exactly_one("beginning an upload", done.rows_affected())
     }
 
-    /// Records a file that was written, unless the account has the same bytes already: then the
-    /// file remains in `media_trash`, and the earlier upload lasts longer.
+    /// Inserts the row of a written file. If the account already has the same bytes, the file stays
+    /// in `media_trash` and the earlier upload is extended instead.
     pub async fn store_upload(
         &self,
         account: AccountId,
@@ -88,29 +89,15 @@ impl Store {
         quota: i64,
     ) -> Result<UploadStored, StoreError> {
         let mut tx = self.requests.named("store an upload").begin().await?;
-        // One at a time for an account. Not its row's lock, for which settlements would wait.
+        // Serializes the uploads of an account. Locking its row would block settlements.
         sqlx::query!(
             "select pg_advisory_xact_lock(hashtextextended('uploads of ' || $1::bigint, 0))",
             account.0
         )
         .execute(&mut tx)
         .await?;
-        let before = sqlx::query_as!(
-            UploadRecord,
-            r#"update uploads set expires_at = greatest(expires_at, $3),
-                                  kept_until = greatest(kept_until, $4)
-               where account_id = $1 and id = $2 and greatest(expires_at, kept_until) > $5
-               returning id as "id: _", file_id, content_type, bytes, width, height, sha256,
-                         created_at, expires_at"#,
-            account.0,
-            new.id.0,
-            term.expires_at,
-            term.kept_until,
-            new.created_at,
-        )
-        .fetch_optional(&mut tx)
-        .await?;
-        if let Some(before) = before {
+        let (id, now) = (new.id, new.created_at);
+        if let Some(before) = extend(&mut tx, account, id, term, false, now).await? {
             tx.commit().await?;
             return Ok(UploadStored::Stored(before));
         }
@@ -128,7 +115,7 @@ impl Store {
         if used.all.saturating_add(new.bytes) > quota {
             return Ok(UploadStored::OverQuota(used));
         }
-        // The same bytes that nobody needs any more, but for the purge.
+        // Replaces an expired upload of the same bytes that the purge has not deleted yet.
         sqlx::query!(
             "with gone as (
                  delete from uploads where account_id = $1 and id = $2 returning file_id
@@ -165,12 +152,15 @@ impl Store {
         )
         .fetch_optional(&mut tx)
         .await?;
+        let Some(stored) = stored else {
+            // Rolled back, so that `media_trash` still names the file.
+            return Ok(UploadStored::TooLate);
+        };
         tx.commit().await?;
-        Ok(stored.map_or(UploadStored::TooLate, UploadStored::Stored))
+        Ok(UploadStored::Stored(stored))
     }
 
-    /// Lets an upload last longer, if there is one that is still needed. `visible`: only if its
-    /// owner still sees it.
+    /// Extends an upload that is still needed. `visible`: only if its owner can still see it.
     pub async fn extend_upload(
         &self,
         account: AccountId,
@@ -179,27 +169,11 @@ impl Store {
         visible: bool,
         now: DateTime<Utc>,
     ) -> Result<Option<UploadRecord>, StoreError> {
-        let row = sqlx::query_as!(
-            UploadRecord,
-            r#"update uploads set expires_at = greatest(expires_at, $3),
-                                  kept_until = greatest(kept_until, $4)
-               where account_id = $1 and id = $2 and greatest(expires_at, kept_until) > $6
-                 and (not $5 or expires_at > $6)
-               returning id as "id: _", file_id, content_type, bytes, width, height, sha256,
-                         created_at, expires_at"#,
-            account.0,
-            id.0,
-            term.expires_at,
-            term.kept_until,
-            visible,
-            now,
-        )
-        .fetch_optional(self.requests.named("extend an upload"))
-        .await?;
-        Ok(row)
+        let executor = self.requests.named("extend an upload");
+        extend(executor, account, id, term, visible, now).await
     }
 
-    /// One upload of an account, unless it has expired or was deleted.
+    /// Returns an upload of an account, unless it has expired or was deleted.
     pub async fn upload(
         &self,
         account: AccountId,
@@ -220,7 +194,7 @@ impl Store {
         Ok(row)
     }
 
-    /// The account's uploads, newest first.
+    /// Lists the account's uploads, newest first.
     pub async fn uploads(
         &self,
         account: AccountId,
@@ -248,8 +222,8 @@ impl Store {
         ))
     }
 
-    /// Hides an upload from its owner; `false` if there is none. No use that began before makes it
-    /// visible again.
+    /// Hides an upload from its owner; `false` if there is none. A use that began earlier does not
+    /// make it visible again.
     pub async fn hide_upload(
         &self,
         account: AccountId,
@@ -269,8 +243,8 @@ impl Store {
     }
 
     /// Deletes those of an account's uploads that neither their owner sees nor a running generation
-    /// reads. `kept_until`: only those that are not needed for longer. Returns their files, which
-    /// are to be removed.
+    /// reads. `kept_until`: only those that are not needed for longer; every later use has extended
+    /// them beyond that. Returns their files, which are to be removed.
     pub async fn delete_unused_uploads(
         &self,
         account: AccountId,
@@ -302,7 +276,8 @@ impl Store {
         Ok(files)
     }
 
-    /// Deletes up to `batch` uploads that are no longer needed. Their files follow.
+    /// Deletes up to `batch` uploads that are no longer needed. The purge removes their files
+    /// later.
     pub async fn purge_uploads(&self, now: DateTime<Utc>, batch: i64) -> Result<bool, StoreError> {
         let done = sqlx::query!(
             "with gone as (
@@ -322,7 +297,24 @@ impl Store {
         Ok(i64::try_from(done.rows_affected()).is_ok_and(|rows| rows >= batch))
     }
 
-    /// The next uploads, in the order of accounts and ids.
+    /// Whether a file still belongs to an upload.
+    pub async fn has_upload_file(
+        &self,
+        account: AccountId,
+        file_id: Uuid,
+    ) -> Result<bool, StoreError> {
+        let found = sqlx::query_scalar!(
+            r#"select exists (select from uploads where account_id = $1 and file_id = $2)
+               as "found!""#,
+            account.0,
+            file_id
+        )
+        .fetch_one(self.requests.named("find the upload of a file"))
+        .await?;
+        Ok(found)
+    }
+
+    /// Returns the next uploads, ordered by account and id.
     pub async fn upload_files(
         &self,
         after: (AccountId, UploadId),
@@ -341,4 +333,34 @@ impl Store {
         .await?;
         Ok(rows)
     }
+}
+
+async fn extend(
+    executor: impl PgExecutor<'_>,
+    account: AccountId,
+    id: UploadId,
+    term: UploadTerm,
+    visible: bool,
+    now: DateTime<Utc>,
+) -> Result<Option<UploadRecord>, StoreError> {
+    let row = sqlx::query_as!(
+        UploadRecord,
+        r#"update uploads
+           -- Later than any term: see delete_unused_uploads.
+           set expires_at = greatest(expires_at, $3),
+               kept_until = greatest(kept_until, $4) + interval '1 microsecond'
+           where account_id = $1 and id = $2 and greatest(expires_at, kept_until) > $6
+             and (not $5 or expires_at > $6)
+           returning id as "id: _", file_id, content_type, bytes, width, height, sha256,
+                     created_at, expires_at"#,
+        account.0,
+        id.0,
+        term.expires_at,
+        term.kept_until,
+        visible,
+        now,
+    )
+    .fetch_optional(executor)
+    .await?;
+    Ok(row)
 }

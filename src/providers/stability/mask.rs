@@ -1,4 +1,4 @@
-//! Masks: ours are transparent where the source is changed, Stability's are white there.
+//! Converts masks: ours are transparent where the source is changed, Stability's are white there.
 
 use std::io::Cursor;
 
@@ -6,14 +6,12 @@ use image::{DynamicImage, GrayImage, ImageFormat, ImageReader, Limits};
 
 use crate::{
     domain::request::InputRole,
+    media::MAX_DECODED_BYTES,
     offload::offload,
     providers::{ImageCall, InputPicture, ProviderError},
 };
 
-/// The most pixels of a picture that the vendor takes.
-const MAX_PIXELS: u64 = 9_437_184;
-
-/// The call with its masks as Stability takes them.
+/// Returns the call with its masks in Stability's format.
 pub(super) async fn converted(call: &ImageCall) -> Result<ImageCall, ProviderError> {
     let mut call = call.clone();
     for mask in &mut call.inputs {
@@ -28,7 +26,7 @@ pub(super) async fn converted(call: &ImageCall) -> Result<ImageCall, ProviderErr
 
 fn white(mask: &InputPicture) -> Option<InputPicture> {
     let mut limits = Limits::no_limits();
-    limits.max_alloc = Some(MAX_PIXELS * 8);
+    limits.max_alloc = Some(MAX_DECODED_BYTES);
     let mut reader = ImageReader::with_format(Cursor::new(&mask.bytes), ImageFormat::Png);
     reader.limits(limits);
     let ours = reader.decode().ok()?.into_rgba8();
@@ -43,4 +41,25 @@ fn white(mask: &InputPicture) -> Option<InputPicture> {
         bytes: png.into_inner().into(),
         ..mask.clone()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use image::{Rgba, RgbaImage};
+
+    use super::*;
+
+    #[test]
+    fn transparent_pixels_become_white() {
+        let ours = RgbaImage::from_fn(2, 1, |x, _| Rgba([9, 9, 9, if x == 0 { 0 } else { 255 }]));
+        let mut png = Cursor::new(Vec::new());
+        ours.write_to(&mut png, ImageFormat::Png).unwrap();
+        let mask = InputPicture {
+            role: InputRole::Mask,
+            content_type: "image/png".to_owned(),
+            bytes: png.into_inner().into(),
+        };
+        let sent = image::load_from_memory(&white(&mask).unwrap().bytes).unwrap();
+        assert_eq!(sent.into_luma8().into_raw(), [255, 0]);
+    }
 }

@@ -139,9 +139,9 @@ impl StabilityModel {
         } else if inputs.roles.get(&InputRole::Source) != Some(&1) || !inputs.keeps_shape {
             "must have source = 1 and keeps_shape = true: results have the source's shape"
         } else if inputs.roles.contains_key(&InputRole::Reference) {
-            "has reference, which Stability does not take: remove it"
+            "has reference, which Stability does not support: remove it"
         } else if inputs.roles.contains_key(&InputRole::Mask) && !inpaints {
-            "has mask, which only the endpoint inpaint takes: remove it"
+            "has mask, which only the endpoint inpaint supports: remove it"
         } else if inpaints && inputs.required != Some(InputRole::Source) {
             "must have required = \"source\" for the endpoint inpaint"
         } else {

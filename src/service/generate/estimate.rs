@@ -30,7 +30,7 @@ pub struct EstimatedInput {
     pub sha256: String,
     /// In pixels, as displayed.
     pub size: (u32, u32),
-    /// Its share of the hold.
+    /// Part of the hold for this input.
     pub price: Credits,
 }
 
@@ -68,14 +68,11 @@ impl Service {
             inputs: plan
                 .inputs
                 .iter()
-                .map(|input| {
-                    let (role, sha256, size) = input.described();
-                    EstimatedInput {
-                        role,
-                        sha256,
-                        size,
-                        price,
-                    }
+                .map(|input| EstimatedInput {
+                    role: input.role(),
+                    sha256: input.sha256(),
+                    size: input.size(),
+                    price,
                 })
                 .collect(),
         })

@@ -1,5 +1,5 @@
-//! The inputs of a request: found and checked before the hold, and kept until the generation no
-//! longer needs them.
+//! Finds and checks the inputs of a request before the hold, and keeps their files until the
+//! generation no longer needs them.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::{
         validate::{FieldCode, FieldError},
     },
     jobs::{Call, upload_key},
-    media::{MediaInfo, MediaKey, MediaKind, PICTURE_KINDS, picture_traits},
-    memory,
+    media::{MediaInfo, MediaKey, MediaKind, PICTURE_KINDS, picture_traits, unhex},
+    memory::{self, Reservation},
     offload::offload,
     service::{
         Service, ServiceError,
@@ -29,11 +29,11 @@ use crate::{
     store::uploads::UploadTerm,
 };
 
-/// How much longer than its deadline a job's inputs are kept: a request may wait for credits before
-/// its job is created, and its last step may run late.
+/// Extra time to keep a job's inputs after its deadline: a request may wait for credits before its
+/// job is created, and the last step may run late.
 const KEPT_LONGER: TimeDelta = TimeDelta::hours(1);
-/// How long the inputs of other work are kept: it waits a minute for credits, and a minute for
-/// memory, before it reads them.
+/// Time to keep the inputs of other work, which may wait a minute for credits and a minute for
+/// memory before it reads them.
 const KEPT_FOR_CALL: TimeDelta = TimeDelta::minutes(10);
 
 /// An input that was found and checked.
@@ -65,9 +65,9 @@ impl FoundInput {
         (side(self.info.width), side(self.info.height))
     }
 
-    /// Its line of an estimate: role, SHA-256 and pixels.
-    pub(super) fn described(&self) -> (InputRole, String, (u32, u32)) {
-        (self.role, self.info.sha256_hex(), self.size())
+    /// Returns its SHA-256 in hexadecimal.
+    pub(super) fn sha256(&self) -> String {
+        self.info.sha256_hex()
     }
 }
 
@@ -112,8 +112,8 @@ impl Service {
         Ok(found)
     }
 
-    /// Checks what only the files say: a mask must be able to be transparent, and nothing that has
-    /// to fit another picture may be rotated by its EXIF data, which not every provider respects.
+    /// Checks properties that only the files show: a mask needs an alpha channel, and a picture
+    /// that must match another must not be rotated by EXIF data, which some providers ignore.
     async fn check_pixels(
         &self,
         found: &[FoundInput],
@@ -125,15 +125,10 @@ impl Service {
         }
         let roles = [InputRole::Source, InputRole::Mask];
         for input in found.iter().filter(|input| roles.contains(&input.role)) {
-            let reserved = memory::reservation();
-            let bytes = match &input.file {
-                FoundFile::Data(bytes) => bytes.clone(),
+            let (bytes, _reserved) = match &input.file {
+                FoundFile::Data(bytes) => (bytes.clone(), None),
                 FoundFile::Upload(_, key) | FoundFile::Output { key, .. } => {
-                    let length = usize::try_from(input.info.bytes).unwrap_or(usize::MAX);
-                    if reserved.is_some_and(|reserved| !reserved.try_add(length)) {
-                        return Err(ServiceError::Overloaded);
-                    }
-                    self.stored_input(&input.param, key).await?
+                    self.stored_input(input, key).await?
                 }
             };
             let kind = input.info.kind;
@@ -142,7 +137,7 @@ impl Service {
             let traits = traits
                 .ok_or_else(|| ServiceError::Internal("a stored picture is broken".to_owned()))?;
             let message = if input.role == InputRole::Mask && !traits.has_alpha {
-                "must have transparent pixels, where the source is changed"
+                "must have an alpha channel: transparent where the source is changed"
             } else if traits.is_rotated {
                 "is rotated by its EXIF data, which this edit does not support: rotate its pixels"
             } else {
@@ -153,14 +148,28 @@ impl Service {
         Ok(())
     }
 
-    async fn stored_input(&self, param: &str, key: &MediaKey) -> Result<Bytes, ServiceError> {
+    /// Reads a stored input, with a reservation of its bytes.
+    async fn stored_input(
+        &self,
+        input: &FoundInput,
+        key: &MediaKey,
+    ) -> Result<(Bytes, Option<Reservation>), ServiceError> {
+        let reserved = memory::reservation();
+        let length = usize::try_from(input.info.bytes).unwrap_or(usize::MAX);
+        let has_room = reserved
+            .as_ref()
+            .is_none_or(|reserved| reserved.try_add(length));
+        if !has_room {
+            return Err(ServiceError::Overloaded);
+        }
         let bytes = self.0.runner.stored_bytes(key).await.map_err(|error| {
             let error = &error as &dyn std::error::Error;
             tracing::error!(error, "an input could not be read");
             ServiceError::StorageUnavailable
         })?;
         let message = "names a file that was deleted";
-        bytes.ok_or_else(|| invalid(param, FieldCode::NotAllowed, message))
+        let bytes = bytes.ok_or_else(|| invalid(&input.param, FieldCode::NotAllowed, message))?;
+        Ok((bytes, reserved))
     }
 
     async fn find_upload_input(
@@ -196,7 +205,7 @@ impl Service {
         let not_allowed = |message: &str| invalid(param, FieldCode::NotAllowed, message);
         let found = match self.generation(caller, generation).await {
             Err(ServiceError::NotFound) => {
-                return Err(not_allowed("names no generation of this account"));
+                return Err(not_allowed("is not a generation of this account"));
             }
             found => found?,
         };
@@ -217,8 +226,8 @@ impl Service {
         Ok((info, file))
     }
 
-    /// Keeps the files of a plan's inputs until its generation no longer needs them, and makes them
-    /// part of what is run and stored.
+    /// Keeps the files of a plan's inputs until its generation no longer needs them, and adds them
+    /// to the call and the stored parameters.
     pub(super) async fn keep_inputs(
         &self,
         caller: &Caller,
@@ -236,7 +245,7 @@ impl Service {
         for input in &plan.inputs {
             stored.push(self.keep_input(caller, input, kept_until).await?);
         }
-        // From here on they are read from their files, within a budget of their own.
+        // From here on the inputs are read from their files, within a separate budget.
         plan.inputs = Vec::new();
         memory::release();
         let work = Arc::get_mut(&mut plan.work);
@@ -249,7 +258,7 @@ impl Service {
         Ok(())
     }
 
-    /// Removes the inputs of a plan that was refused, unless something else needs them.
+    /// Removes the inputs of a refused plan that nothing else uses.
     pub(super) async fn discard_inputs(&self, caller: &Caller, plan: &Prepared<'_>) {
         let Some((ids, kept_until)) = &plan.kept else {
             return;
@@ -268,7 +277,7 @@ impl Service {
     ) -> Result<StoredInput, ServiceError> {
         let now = self.0.clock.now();
         let mut term = UploadTerm {
-            // Only an upload is seen by its owner.
+            // The owner sees uploads only, not pictures sent within requests.
             expires_at: now,
             kept_until,
         };
@@ -291,7 +300,7 @@ impl Service {
                 if let Some(kept) = extending.await? {
                     kept
                 } else {
-                    let bytes = self.stored_input(param, key).await?;
+                    let (bytes, _reserved) = self.stored_input(input, key).await?;
                     self.keep(caller, param, &input.info, bytes, term).await?
                 }
             }
@@ -308,7 +317,7 @@ impl Service {
             key: key.to_string(),
             content_type: kept.content_type,
             bytes: input.info.bytes,
-            sha256: input.info.sha256_hex(),
+            sha256: input.sha256(),
             width,
             height,
         };
@@ -331,11 +340,11 @@ impl Service {
 }
 
 fn gone(param: &str) -> ServiceError {
-    let message = "names no upload of this account; it may have expired: upload the picture again";
+    let message = "is not an upload of this account or has expired; upload the picture again";
     invalid(param, FieldCode::NotAllowed, message)
 }
 
-/// An image among the files of a generation; `Err`: why there is none.
+/// Returns an image among the files of a generation; `Err`: why there is none.
 fn image_of(found: &Generation, output: u16) -> Result<(MediaInfo, MediaKey), &'static str> {
     match found.status {
         Status::Completed => {}
@@ -350,11 +359,11 @@ fn image_of(found: &Generation, output: u16) -> Result<(MediaInfo, MediaKey), &'
         .ok_or("names a generation without such a file")?;
     let key: Option<MediaKey> = file.key.parse().ok();
     let key = key.filter(|key| PICTURE_KINDS.contains(&key.kind()));
-    let key = key.ok_or("names a file that is no image")?;
+    let key = key.ok_or("names a file that is not an image")?;
     let info = MediaInfo {
         kind: key.kind(),
         bytes: file.bytes,
-        sha256: MediaInfo::unhex(&file.sha256).ok_or("names a file without a digest")?,
+        sha256: unhex(&file.sha256).ok_or("names a file without a digest")?,
         width: file.width,
         height: file.height,
         seconds: None,
@@ -377,7 +386,7 @@ fn check_limits(input: &FoundInput, limits: &InputLimits) -> Result<(), ServiceE
     Err(invalid(&input.param, code, message))
 }
 
-/// What inputs must be together: not too large, and a mask like its source.
+/// Checks the inputs together: their total size, and that a mask matches its source.
 fn check_together(
     found: &[FoundInput],
     limits: &InputLimits,
@@ -386,24 +395,23 @@ fn check_together(
     let bytes: u64 = found.iter().map(|input| input.info.bytes).sum();
     let most = limits.max_total_bytes.min(quota.unsigned_abs());
     if bytes > most {
-        let message = format!("must have at most {most} bytes together");
+        let message = format!("must have at most {most} bytes in total");
         return Err(invalid("inputs", FieldCode::TooLong, message));
     }
-    let mut errors = Vec::new();
     let source = found.iter().find(|input| input.role == InputRole::Source);
-    let masks = found.iter().filter(|input| input.role == InputRole::Mask);
-    for (mask, source) in masks.zip(std::iter::repeat(source)) {
-        let Some((width, height)) = source.map(FoundInput::size) else {
+    let Some((width, height)) = source.map(FoundInput::size) else {
+        return Ok(());
+    };
+    let mut errors = Vec::new();
+    for mask in found.iter().filter(|input| input.role == InputRole::Mask) {
+        let message = if mask.info.kind != MediaKind::Png {
+            "must be a PNG that is transparent where the source is changed".to_owned()
+        } else if mask.size() != (width, height) {
+            format!("must be {width}x{height}, like its source")
+        } else {
             continue;
         };
-        let mut refuse = |message: String| {
-            errors.push(FieldError::new(&mask.param, FieldCode::NotAllowed, message));
-        };
-        if mask.info.kind != MediaKind::Png {
-            refuse("must be a PNG, transparent where the source is to be changed".to_owned());
-        } else if mask.size() != (width, height) {
-            refuse(format!("must be {width}x{height}, as its source is"));
-        }
+        errors.push(FieldError::new(&mask.param, FieldCode::NotAllowed, message));
     }
     ServiceError::any(errors)
 }

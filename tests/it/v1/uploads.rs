@@ -5,7 +5,10 @@ mod hostile;
 use axum::body::Body;
 use bytes::Bytes;
 use chrono::TimeDelta;
-use gensvc::{domain::ids::UploadId, store::uploads::UploadTerm};
+use gensvc::{
+    domain::ids::UploadId,
+    store::uploads::{UploadRecord, UploadStored, UploadTerm},
+};
 use http::{Method, Request};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -126,7 +129,7 @@ async fn an_upload_expires_with_its_file(_: PgPoolOptions, options: PgConnectOpt
     app.get(&account.key, &path(&made))
         .await
         .error(404, "not_found");
-    // The same bytes are the same upload again, although its file was never removed.
+    // The same bytes are the same upload again, even if its file was not removed yet.
     let again = upload(&app, &account, 4, 4).await;
     assert_eq!(again["id"], made["id"]);
     app.advance(TimeDelta::hours(24));
@@ -164,7 +167,7 @@ async fn uploads_are_counted_against_a_quota(_: PgPoolOptions, options: PgConnec
     };
     assert!(!made.is_empty());
     assert_eq!(refused.fields()["body"], "not_allowed");
-    // Nor do those come back for free that have expired.
+    // Expired uploads count again when their bytes are used again.
     app.advance(TimeDelta::hours(25));
     let first = made.len();
     for n in 0..first {
@@ -185,7 +188,7 @@ async fn uploads_are_counted_against_a_quota(_: PgPoolOptions, options: PgConnec
     answer.expect(201);
 }
 
-/// The use and the deletion are at the same time, and the use is the later one in the database.
+/// The use and the deletion are concurrent, and the use commits last.
 #[sqlx::test]
 async fn a_concurrent_use_does_not_undo_a_deletion(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
@@ -208,7 +211,7 @@ async fn a_concurrent_use_does_not_undo_a_deletion(_: PgPoolOptions, options: Pg
     assert_eq!(used.await.unwrap(), None);
 }
 
-/// As if a server was killed between the file and its row.
+/// Simulates a server that is killed after writing the file and before inserting its row.
 #[sqlx::test]
 async fn a_file_without_its_row_is_removed(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
@@ -220,6 +223,82 @@ async fn a_file_without_its_row_is_removed(_: PgPoolOptions, options: PgConnectO
     let audit = app.app.runner.verify_files().await.unwrap();
     assert!(audit.unknown.is_empty(), "{:?}", audit.unknown);
     app.assert_nothing_kept().await;
+}
+
+#[sqlx::test]
+async fn a_lost_file_of_an_upload_is_reported(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("0").await;
+    upload(&app, &account, 4, 4).await;
+    for folder in std::fs::read_dir(app.media_folder()).unwrap() {
+        let folder = folder.unwrap();
+        if folder.file_name().len() == 36 {
+            std::fs::remove_dir_all(folder.path()).unwrap();
+        }
+    }
+    let audit = app.app.runner.verify_files().await.unwrap();
+    assert_eq!(audit.missing.len(), 1);
+}
+
+/// A refused request removes its inputs, but not those that another has begun to use meanwhile.
+#[sqlx::test]
+async fn inputs_of_another_request_outlive_a_refused_one(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("0").await;
+    let made = upload(&app, &account, 4, 4).await;
+    let id = UploadId::parse(made["id"].as_str().unwrap()).unwrap();
+    let now = app.now();
+    let until = |minutes| UploadTerm {
+        expires_at: now,
+        kept_until: now + TimeDelta::minutes(minutes),
+    };
+    let refused = until(90);
+    for term in [refused, until(10)] {
+        let used = app.store.extend_upload(account.id, id, term, false, now);
+        assert!(used.await.unwrap().is_some());
+    }
+    assert!(app.store.hide_upload(account.id, id, now).await.unwrap());
+    let kept_until = Some(refused.kept_until);
+    let removed = app
+        .store
+        .delete_unused_uploads(account.id, &[id], kept_until, now)
+        .await;
+    assert!(removed.unwrap().is_empty());
+}
+
+#[sqlx::test]
+async fn a_file_of_an_account_that_was_deleted_meanwhile_is_removed(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("0").await;
+    let now = app.now();
+    let file_id = uuid::Uuid::now_v7();
+    app.store.begin_upload(file_id, now).await.unwrap();
+    app.store.close_account(account.id, now).await.unwrap();
+    let new = UploadRecord {
+        id: UploadId::of(account.id, &[7; 32]),
+        file_id,
+        content_type: "image/png".to_owned(),
+        bytes: 10,
+        width: 1,
+        height: 1,
+        sha256: vec![7; 32],
+        created_at: now,
+        expires_at: now,
+    };
+    let term = UploadTerm {
+        expires_at: now,
+        kept_until: now,
+    };
+    let stored = app.store.store_upload(account.id, &new, term, 1_000).await;
+    assert!(matches!(stored.unwrap(), UploadStored::TooLate));
+    // It names the file, whose removal may have to be repeated.
+    assert_eq!(app.store.media_trash_of(&[file_id]).await.unwrap().len(), 1);
 }
 
 #[sqlx::test]
