@@ -34,7 +34,7 @@ pub use encrypted::EncryptedReasoning;
 pub use json::Json;
 pub use picture::{Detail, Image, ImageSource, MAX_IMAGES};
 pub use schema::complete_schema;
-pub use searches::{is_search_call, searches};
+pub use searches::searches;
 pub use spelling::{ReplacedNames, Spelling};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};
 
@@ -299,7 +299,7 @@ impl Conversation {
         })
     }
 
-    /// The number of PDFs, whose tokens only their vendor can count.
+    /// Returns the number of PDFs, whose tokens only the vendor can count.
     pub fn pdfs(&self) -> usize {
         let documents = self.documents();
         documents
@@ -307,7 +307,7 @@ impl Conversation {
             .count()
     }
 
-    /// All documents, those in results of tools included.
+    /// Returns all documents, including those in tool results.
     pub fn documents(&self) -> impl Iterator<Item = &Document> {
         self.shown().filter_map(|part| match part {
             Part::Document(document) => Some(document),
@@ -315,7 +315,7 @@ impl Conversation {
         })
     }
 
-    /// The parts of all messages and of all results of tools.
+    /// Returns the parts of all messages and all tool results.
     fn shown(&self) -> impl Iterator<Item = &Part> {
         self.parts().flat_map(|part| match part {
             Part::ToolResult(result) => &result.parts[..],
@@ -469,7 +469,7 @@ impl Part {
             Self::ToolResult(result) => {
                 result.call_id.len() + result.parts.iter().map(Self::bytes).sum::<usize>()
             }
-            Self::Opaque { block } if Choice::from_block(block).is_some() => 0,
+            Self::Opaque { .. } if self.is_marker() => 0,
             Self::Opaque { block } => block.to_string().len(),
         }
     }

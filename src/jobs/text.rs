@@ -65,7 +65,7 @@ impl Runner {
         cut: Option<FinishReason>,
     ) -> Step {
         let mut usage = TextUsage::from_counts(answer.usage, work.input_bytes, answer.bytes());
-        // The counts of an answer that was cut short need not be the final ones.
+        // An incomplete answer may not have the final counts.
         let is_final = cut.is_none() && answer.usage.uncounted_bytes == 0;
         let made = searches(&answer.parts);
         let is_counted = is_final && answer.usage.searches.is_some();
@@ -81,7 +81,7 @@ impl Runner {
         } else {
             None
         };
-        // The results of searches are counted as input, too.
+        // The vendor also counts the results of searches as input.
         let has_searched = made > 0 || usage.searches.is_some();
         let blank = work.receipt.filter(|_| is_final && !has_searched);
         let receipt = blank.and_then(|blank| {

@@ -39,10 +39,10 @@ struct State {
 }
 
 impl State {
-    /// Whether the caller was sent any piece: the marker of a choice is none.
+    /// Returns whether the caller received any content; the marker of a choice is not content.
     fn has_delivered(&self) -> bool {
         let mut parts = self.delivered.parts.iter();
-        parts.any(|part| part.choice().is_none())
+        parts.any(|part| !part.is_marker())
     }
 }
 
@@ -89,7 +89,7 @@ impl DeltaSink {
         };
         if !is_open {
             state.caller_gone = true;
-        } else if piece.choice().is_some() || bytes > 0 && self.visibility.shows(&piece) {
+        } else if piece.is_marker() || bytes > 0 && self.visibility.shows(&piece) {
             state.delivered.usage.uncounted_bytes += bytes;
             piece.add_to(&mut state.delivered.parts);
         }

@@ -23,7 +23,7 @@ use crate::{
     memory,
 };
 
-/// The answer of a count has some numbers.
+/// Maximum bytes of the response of a count, which has only a few numbers.
 const COUNT_BODY_CAP: usize = 64 << 10;
 
 /// Parses one response of a vendor.
@@ -67,7 +67,7 @@ pub async fn exchange<'a, P: TextParser<'a>>(
     })
 }
 
-/// Asks a vendor how many tokens an input has, which is `member` of the answer.
+/// Asks a vendor for the token count of an input. `member`: the count's name in the response.
 pub async fn count(
     http: &HttpClient,
     post: JsonPost,
@@ -246,7 +246,7 @@ impl<'a> AnswerBuilder<'a> {
         self.call.is_dialogue
     }
 
-    /// Whether the caller was sent any piece.
+    /// Returns whether the caller received any content.
     pub fn has_delivered(&self) -> bool {
         self.parts.has_delivered()
     }
@@ -255,7 +255,7 @@ impl<'a> AnswerBuilder<'a> {
     pub fn is_empty(&self) -> bool {
         let thought = |part: &Part| match part {
             Part::Thinking { .. } | Part::Redacted { .. } => true,
-            Part::Opaque { block } => block["type"] == "reasoning" || part.choice().is_some(),
+            Part::Opaque { block } => block["type"] == "reasoning" || part.is_marker(),
             _ => false,
         };
         self.parts.parts().iter().all(thought)

@@ -22,7 +22,7 @@ pub struct ImageCall {
     pub style: Option<Style>,
     /// How many, 1 to 4.
     pub n: u32,
-    /// The pictures to work from.
+    /// The input pictures.
     pub inputs: Vec<InputPicture>,
 }
 

@@ -1,4 +1,4 @@
-//! A picture that a model is given.
+//! Input pictures of a call.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -18,19 +18,19 @@ impl InputPicture {
         BASE64_STANDARD.encode(&self.bytes)
     }
 
-    /// A `data:` URI.
+    /// Returns the picture as a `data:` URI.
     pub fn data_uri(&self) -> String {
         format!("data:{};base64,{}", self.content_type, self.base64())
     }
 
-    /// A name with the extension of its type, which some vendors look at.
+    /// Returns a file name with the extension of the type, which some vendors check.
     pub fn file_name(&self) -> String {
         let extension = self.content_type.trim_start_matches("image/");
         format!("{}.{extension}", self.role.as_str())
     }
 }
 
-/// The pictures of a role, in their order.
+/// Returns the pictures with a role, in order.
 pub fn of_role(pictures: &[InputPicture], role: InputRole) -> impl Iterator<Item = &InputPicture> {
     pictures.iter().filter(move |picture| picture.role == role)
 }

@@ -66,7 +66,7 @@ struct Body<'a> {
     prompt_image: Vec<PromptImage>,
 }
 
-/// A picture as a data URI of at most 5 MB; without a position, a reference.
+/// A picture as a data URI of at most 5 MB; a reference if it has no position.
 #[derive(Serialize)]
 struct PromptImage {
     uri: String,

@@ -1,7 +1,7 @@
 //! Stability AI's `stable-image` (v2beta): core, ultra, sd3 and inpaint.
 //!
-//! Here: the calls and their settings; in [`errors`]: error codes; in [`mask`]: masks as it takes
-//! them. The endpoints take an aspect ratio, not a size, or keep that of the source; the caller
+//! Here: the calls and their settings; in [`errors`]: error codes; in [`mask`]: masks in its
+//! format. The endpoints take an aspect ratio, not a size, or keep that of the source; the caller
 //! scales the result. Sources: api-evangelist/stability-ai
 //! `openapi/_original/stability-ai-stable-image-generate-openapi.yml`; Comfy-Org/ComfyUI
 //! `comfy_api_nodes/apis/stability_api.py`; `Stability-AI/ComfyUI-SAI_API` `stability_api.py` for

@@ -18,7 +18,7 @@ pub struct TextCall {
     /// The provider's own model id.
     pub model: String,
     pub conversation: Released<Conversation>,
-    /// Upper bound of the tokens of its images, or with PDFs of the whole input.
+    /// Upper bound of the tokens of its images, or of the whole input if it has PDFs.
     pub media_tokens: usize,
     /// Upper bound of output tokens of each choice; always sent.
     pub max_tokens: u32,
@@ -117,9 +117,9 @@ pub trait TextProvider: Send + Sync {
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError>;
 
-    /// The input tokens of a call by the vendor's own count, which is free.
+    /// Returns the vendor's own count of the input tokens of a call, which is free.
     async fn count_input(&self, _call: &TextCall) -> Result<u64, ProviderError> {
-        Err(ProviderError::failed("this provider counts no tokens"))
+        Err(ProviderError::failed("this provider cannot count tokens"))
     }
 
     /// Whether the model may reason without showing all of it. Only the counts at the end of such

@@ -18,7 +18,7 @@ pub struct VideoCall {
     pub duration: u32,
     /// Aspect ratio in lowest terms.
     pub ratio: (u32, u32),
-    /// The pictures to work from; empty in most polls.
+    /// The input pictures; empty in most polls.
     pub inputs: Vec<InputPicture>,
 }
 
@@ -54,7 +54,8 @@ pub trait VideoProvider: Send + Sync {
     /// Polls a task once. An error means that the poll failed (and will be retried), not the task.
     async fn poll(&self, task: &str, call: &VideoCall) -> Result<VideoStatus, ProviderError>;
 
-    /// Whether the next poll needs the inputs of its call: the sandbox makes the result then.
+    /// Returns whether the next poll needs the inputs of its call, as the sandbox does to make the
+    /// result.
     fn poll_needs_inputs(&self, _task: &str) -> bool {
         false
     }

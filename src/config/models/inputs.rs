@@ -1,11 +1,11 @@
-//! Checks of `limits.inputs` and its price that image and video models share.
+//! Validates `limits.inputs` and its prices, for image and video models.
 
 use super::{super::ConfigError, rules::priced};
 use crate::domain::{
     catalogue::InputLimits, credits::Credits, request::InputRole, settings::MISSING,
 };
 
-/// Checks the roles. `allowed`: those that any model of the type can take.
+/// Checks the roles. `allowed`: the roles that the model type supports.
 pub(super) fn check(
     inputs: Option<&InputLimits>,
     allowed: &[InputRole],
@@ -17,7 +17,7 @@ pub(super) fn check(
         return Ok(());
     };
     if roles.is_empty() {
-        let problem = "names no role: write one, such as { source = 1 }, or remove it";
+        let problem = "has no role: add one, such as { source = 1 }, or remove limits.inputs";
         return Err(ConfigError::new("limits.inputs", problem));
     }
     if let Some(role) = roles.keys().find(|role| !allowed.contains(role)) {
@@ -28,14 +28,14 @@ pub(super) fn check(
     }
     if let Some(role) = required.filter(|role| !roles.contains_key(role)) {
         let name = role.as_str();
-        let problem = format!("is \"{name}\", which is none of the roles: add it");
+        let problem = format!("is \"{name}\", which has no maximum here: add {name} = 1");
         return Err(ConfigError::new("limits.inputs.required", problem));
     }
     Ok(())
 }
 
-/// Checks that a model has a price of an input if it takes any, and no other prices of inputs if it
-/// takes none.
+/// Checks that a model that accepts inputs has their price, and that other models have no input
+/// prices.
 pub(super) fn check_prices(
     inputs: Option<&InputLimits>,
     per_image: Option<Credits>,

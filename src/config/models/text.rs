@@ -51,6 +51,12 @@ pub(super) fn read(
     let searches = limits.searches.map_or(0, |n| *n);
     let dialogue = settings.dialogue(vendor.dialogue);
     if searches > 0 {
+        if !dialogue.searches {
+            let problem = format!(
+                "is {searches}: this model's API has no web search at the provider; remove it"
+            );
+            return Err(ConfigError::new("limits.searches", problem));
+        }
         let missing = |key| {
             let problem = "is missing: add it, or remove limits.searches";
             Err(ConfigError::new(key, problem))
@@ -60,12 +66,6 @@ pub(super) fn read(
         }
         if limits.search_tokens.is_none() {
             return missing("limits.search_tokens");
-        }
-        if !dialogue.searches {
-            let problem = format!(
-                "is {searches}: this model's API has no web search at the provider; remove it"
-            );
-            return Err(ConfigError::new("limits.searches", problem));
         }
     }
     let max_tokens = limits.max_tokens.map_or(MAX_TOKENS, |n| *n);

@@ -143,7 +143,7 @@ impl Delta {
             | Self::Redacted(text)
             | Self::Arguments(text) => text.len(),
             Self::ToolCall(call) => call.bytes(),
-            Self::Opaque(block) if Choice::from_block(block).is_some() => 0,
+            Self::Opaque(_) if self.is_marker() => 0,
             Self::Opaque(block) => block.to_string().len(),
         }
     }

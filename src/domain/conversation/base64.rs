@@ -44,7 +44,7 @@ impl Base64Text {
     }
 }
 
-/// Refuses what is not base64 with its padding and in one line.
+/// Refuses data that is not padded base64 without line breaks.
 pub(super) fn check_base64(data: &str) -> Result<(), Refusal> {
     let text = data.trim_end_matches('=');
     let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
@@ -52,7 +52,7 @@ pub(super) fn check_base64(data: &str) -> Result<(), Refusal> {
     if is_padded && text.bytes().all(known) {
         return Ok(());
     }
-    let message = "is not base64, with its padding and in one line";
+    let message = "is not base64 with padding and without line breaks";
     Err((FieldCode::InvalidFormat, message.into()))
 }
 

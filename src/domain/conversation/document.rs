@@ -30,10 +30,10 @@ named_enum!(
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
     pub source: DocumentSource,
-    /// Its title, or the name of its file.
+    /// Title, or file name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How closely to look at its pages; absent: the vendor's choice.
+    /// Level of detail for its pages; `None`: the vendor's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
 }
@@ -54,17 +54,17 @@ impl DocumentSource {
             DocumentType::Pdf if data.starts_with(PDF_START) => {
                 Ok(Self::Pdf(Base64Text::from(data)))
             }
-            DocumentType::Pdf => Err(wrong("is no PDF")),
+            DocumentType::Pdf => Err(wrong("is not a PDF")),
             DocumentType::Text => {
                 let bytes = BASE64_STANDARD.decode(data).unwrap_or_default();
                 let text = String::from_utf8(bytes);
                 text.map(Self::Text)
-                    .map_err(|_| wrong("is no text in UTF-8"))
+                    .map_err(|_| wrong("is not text in UTF-8"))
             }
         }
     }
 
-    /// Parses a data URL, or a PDF in base64 alone, as `OpenAI`'s dialects have files.
+    /// Parses a data URL, or a bare base64 PDF, as in files of `OpenAI`'s dialects.
     pub fn parse(data: &str) -> Result<Self, Refusal> {
         let message = "must be a data URL in base64 of one of the types application/pdf, \
                        text/plain, such as data:application/pdf;base64,JVBERi0...";
@@ -90,7 +90,8 @@ impl DocumentSource {
 }
 
 impl Document {
-    /// UTF-8 bytes of its strings. A PDF has none: its vendor counts it.
+    /// Returns the UTF-8 bytes of its strings; 0 for the bytes of a PDF, whose tokens the vendor
+    /// counts.
     pub fn bytes(&self) -> usize {
         let name = self.name.as_ref().map_or(0, String::len);
         name + match &self.source {
@@ -100,7 +101,7 @@ impl Document {
     }
 }
 
-/// A document in base64, alone or as a data URL. Data that is in base64 already is not copied.
+/// A document in base64, bare or as a data URL. Data that is already base64 is not copied.
 #[derive(Debug, Clone, Copy)]
 pub struct DocumentData<'a> {
     pub source: &'a DocumentSource,

@@ -1,8 +1,8 @@
 //! The phase of a message in the Responses API (`commentary` or `final_answer`), which the next turn
 //! sends back.
 //!
-//! A marker before the message's text, an opaque part like that of a choice. Only callers of the
-//! Responses API get one.
+//! A phase is stored as an opaque marker part before the message's text, like the marker of a
+//! choice. Only callers of the Responses API receive it.
 
 use serde_json::{Value, json};
 
@@ -15,17 +15,22 @@ fn from_block(block: &Value) -> Option<&str> {
 }
 
 impl Delta {
-    /// The marker of a phase.
+    /// Creates the marker of a phase.
     pub fn from_phase(phase: &str) -> Self {
         Self::Opaque(json!({"type": KIND, "phase": phase}))
     }
 
-    /// The phase of the text that follows, if this is a marker.
+    /// Returns the phase of the text after this part, if the part is a marker.
     pub fn phase(&self) -> Option<&str> {
         match self {
             Self::Opaque(block) => from_block(block),
             _ => None,
         }
+    }
+
+    /// Whether this only marks a choice or a phase, and is no content.
+    pub fn is_marker(&self) -> bool {
+        self.choice().is_some() || self.phase().is_some()
     }
 }
 
@@ -36,5 +41,10 @@ impl Part {
             Self::Opaque { block } => from_block(block),
             _ => None,
         }
+    }
+
+    /// As [`Delta::is_marker`].
+    pub fn is_marker(&self) -> bool {
+        self.choice().is_some() || self.phase().is_some()
     }
 }

@@ -1,18 +1,19 @@
-//! Web searches that a vendor made while it answered: opaque parts of the answer.
+//! Web searches that a vendor ran during an answer, stored as opaque parts.
 
 use serde_json::Value;
 
 use super::Part;
 
-/// Whether an item of the Responses API is a search that `OpenAI` bills: opening a page is none.
-pub fn is_search_call(item: &Value) -> bool {
+/// Returns whether an item of the Responses API is a search that `OpenAI` bills. Opening a page is
+/// free.
+fn is_search_call(item: &Value) -> bool {
     let action = item.pointer("/action/type").and_then(Value::as_str);
     item["type"] == "web_search_call"
         && item["status"] != "failed"
         && action.is_none_or(|action| action == "search")
 }
 
-/// The searches among the parts of an answer, as far as it has come. One that failed is not billed.
+/// Counts the searches in a complete or partial answer. Failed searches are not billed.
 pub fn searches(parts: &[Part]) -> u64 {
     let blocks = || {
         parts.iter().filter_map(|part| match part {

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::{
     ImagePrices, SpeechPrices, TextPrices, VideoPrices, exact::PER_THOUSAND, text::PER_MILLION,
 };
-use crate::domain::{credits::Credits, generation::Modality, usage::TextUsage};
+use crate::domain::{credits::Credits, generation::Modality, usage::TextUsage, validate::group};
 
 /// How the price of a completed generation was computed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -63,7 +63,7 @@ impl Bill {
                 let prices = TextPrices::deserialize(pricing).ok()?;
                 let usage = TextUsage::deserialize(usage).ok()?;
                 let parts = prices.parts(&usage).into_iter();
-                // Most models and requests use no prompt cache.
+                // Zero lines are left out: most requests do not use a prompt cache.
                 let always = ["Input tokens", "Output tokens"];
                 let parts = parts.filter(|(label, _, count)| *count > 0 || always.contains(label));
                 let parts = parts.map(|(label, price, count)| Part(label, price, count, TOKENS));
@@ -72,8 +72,8 @@ impl Bill {
                 let parts = parts.chain((count > 0).then_some(searches));
                 let tier = prices.tier(usage.input_tokens);
                 let note = tier.map(|tier| {
-                    let above = tier.above_input_tokens;
-                    format!("prices of requests above {} input tokens", grouped(above))
+                    let above = group(&tier.above_input_tokens.to_string());
+                    format!("prices of requests above {above} input tokens")
                 });
                 (parts.collect(), note)
             }
@@ -112,7 +112,7 @@ impl Bill {
                 (vec![part], None)
             }
         };
-        // All are powers of ten: prices for fewer units count as often as they fit.
+        // All are powers of ten; prices for fewer units are scaled up.
         let units = parts.iter().map(|Part(.., (units, _))| *units).max()?;
         let (mut lines, mut priced, mut sum) = (Vec::new(), Vec::new(), 0_u128);
         for Part(label, unit_price, quantity, (per_units, per)) in parts {
@@ -138,7 +138,7 @@ impl Bill {
     }
 }
 
-/// A label, a price, a quantity, and for how many units the price is, in words too.
+/// Label, unit price, quantity, and the units of the price as a number and in words.
 struct Part(&'static str, Credits, u64, (u64, &'static str));
 
 const TOKENS: (u64, &str) = (PER_MILLION, "1,000,000 tokens");
@@ -156,19 +156,6 @@ fn decimal(micros: u128, units: u64) -> String {
         "" => whole.to_owned(),
         fraction => format!("{whole}.{fraction}"),
     }
-}
-
-/// Writes a number with commas between groups of three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 #[cfg(test)]

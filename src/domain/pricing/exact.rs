@@ -28,11 +28,11 @@ pub struct QualityPrices {
 pub struct ImagePrices {
     /// Credits per image, by size.
     pub per_image: BTreeMap<String, QualityPrices>,
-    /// Credits per input, at most; absent where the model takes none.
+    /// Maximum credits per input; absent if the model accepts none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_input_image: Option<Credits>,
-    /// Credits per 1,000,000 tokens of the inputs, as the provider counts them; absent where
-    /// `per_input_image` is the price.
+    /// Credits per 1,000,000 tokens of the inputs, by the provider's count; absent if the inputs
+    /// are charged by number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_image_per_million: Option<Credits>,
 }
@@ -43,7 +43,7 @@ pub struct ImagePrices {
 pub struct VideoPrices {
     /// Credits per second.
     pub per_second: Credits,
-    /// Credits per input; absent where the model takes none.
+    /// Credits per input; absent if the model accepts none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_input_image: Option<Credits>,
 }
@@ -89,8 +89,8 @@ impl InputCeiling {
         Credits::pro_rata(&[(self.per_image, self.images.into())], 1)
     }
 
-    /// The price of `tokens`, if they are what is billed; `None`: [`Self::price`] is, as where the
-    /// tokens would cost more.
+    /// Returns the price of `tokens`. `None`: [`Self::price`] applies, because inputs are charged
+    /// by number, the provider did not count them, or their tokens would cost more.
     pub fn price_by_tokens(&self, tokens: Option<u64>) -> Option<Credits> {
         let by_tokens = Credits::pro_rata(&[(self.per_million?, tokens?)], PER_MILLION)?;
         Some(by_tokens).filter(|price| self.price().is_some_and(|ceiling| *price <= ceiling))
@@ -123,12 +123,12 @@ pub struct SpeechCeiling {
 }
 
 impl ImageCeiling {
-    /// The price of `n` images and all inputs. Returns `None` on overflow.
+    /// Returns the price of `n` images and all inputs; `None` on overflow.
     pub fn price(&self, n: u32) -> Option<Credits> {
         self.images(n)?.checked_add(self.inputs.price()?)
     }
 
-    /// The price of `n` images alone. Returns `None` on overflow.
+    /// Returns the price of `n` images without inputs; `None` on overflow.
     pub fn images(&self, n: u32) -> Option<Credits> {
         Credits::pro_rata(&[(self.per_image, n.into())], 1)
     }

@@ -66,7 +66,7 @@ pub struct TokenPrices {
 }
 
 impl TextPrices {
-    /// The tier of a request with this much input; `None` where the base prices apply.
+    /// Returns the tier for this number of input tokens; `None` if the base prices apply.
     pub(super) fn tier(&self, input_tokens: u64) -> Option<&PriceTier> {
         let applies = |tier: &&PriceTier| input_tokens > tier.above_input_tokens;
         self.tiers.iter().rev().find(applies)
@@ -113,13 +113,13 @@ impl TextPrices {
         ]
     }
 
-    /// The price of a search, and the number of searches.
+    /// Returns the price of a search and the number of searches.
     pub(super) fn searches(&self, usage: &TextUsage) -> (Credits, u64) {
         let price = self.per_search.unwrap_or(Credits::ZERO);
         (price, usage.searches.unwrap_or(0))
     }
 
-    /// Rounded up once. `None` on overflow.
+    /// Returns the price, rounded up once; `None` on overflow.
     pub fn cost(&self, usage: &TextUsage) -> Option<Credits> {
         let parts = self.parts(usage);
         let tokens = Credits::pro_rata(&parts.map(|(_, price, count)| (price, count)), PER_MILLION);

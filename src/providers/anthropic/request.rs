@@ -19,7 +19,7 @@ use crate::domain::{
     request::Original,
 };
 
-/// What the model reads, which is all that counts.
+/// The members that the model reads, which are all that count as input.
 #[derive(Serialize)]
 struct Prompt<'a> {
     model: &'a str,
@@ -36,7 +36,7 @@ struct Prompt<'a> {
     thinking: Option<Value>,
 }
 
-/// The members of a body that the count of its input takes.
+/// The members that the counting endpoint accepts.
 /// Source: anthropic 2.13.0 (`PyPI`) `anthropic/types/message_count_tokens_params.py` and its beta.
 const COUNTED: &[&str] = &[
     "cache_control",
@@ -318,7 +318,7 @@ pub fn json(
     RequestJson::sharing(&body, &conversation.buffers())
 }
 
-/// The body of a count of the input.
+/// Builds the body of a request to count the input.
 pub fn count_json(
     call: &TextCall,
     settings: &AnthropicModel,

@@ -106,7 +106,7 @@ fn body(call: &VideoCall, settings: &OmniModel) -> Value {
     body
 }
 
-/// The prompt, after the pictures if there are some. The first frame precedes the last one.
+/// Returns the pictures, if any, and then the prompt. The first frame precedes the last frame.
 fn input(call: &VideoCall) -> Value {
     if call.inputs.is_empty() {
         return json!(call.prompt);

@@ -97,7 +97,7 @@ impl<'a> Content<'a> {
                 part => (WirePart::of(part, calls), false),
             };
             first &= !signed;
-            // A document has no member for its name.
+            // Gemini's parts have no field for a file name.
             let name = match part {
                 Part::Document(document) => document.name.as_deref(),
                 _ => None,
@@ -223,7 +223,7 @@ fn tool_config(choice: &ToolChoice) -> Option<Value> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct GenerationConfig<'a> {
-    /// `None` in a count, which comes before the limit is known.
+    /// `None` in a count request, which is sent before the limit is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -318,7 +318,7 @@ struct CountedRequest<'a> {
     body: Body<'a>,
 }
 
-/// The body of a count of the input.
+/// Builds the body of a request to count the input.
 pub fn count_json(call: &TextCall, settings: &GeminiModel) -> Result<RequestJson, ProviderError> {
     let conversation = call.conversation.get();
     let model = call.model.strip_prefix("models/").unwrap_or(&call.model);

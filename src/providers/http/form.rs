@@ -1,4 +1,4 @@
-//! A form of texts and pictures as `multipart/form-data`.
+//! Writes `multipart/form-data` with texts and pictures.
 //!
 //! Written by hand: it is fifty lines. Source: RFC 7578; RFC 2046 section 5.1.1 for the boundary.
 
@@ -72,8 +72,8 @@ impl Form {
         Ok((kind, body.into()))
     }
 
-    /// The first candidate that no value contains, so that a prompt cannot inject a field. With
-    /// files, which are not searched, one that cannot be guessed.
+    /// Returns the first candidate that no value contains, so that a prompt cannot inject a field.
+    /// Files are not searched; forms with files get an unpredictable boundary.
     fn boundary(&self) -> Result<String, RandomError> {
         if !self.files.is_empty() {
             let random = u128::from_be_bytes(token::random()?);

@@ -188,7 +188,7 @@ impl Calls {
 
     fn wait(&mut self, bytes: usize, answer: &AnswerBuilder<'_>) -> Result<(), ProviderError> {
         self.waiting += bytes;
-        // All choices together have the cap of an answer.
+        // The size limit of an answer applies to all choices together.
         if self.waiting > TEXT_CAP / answer.choices() as usize {
             return Err(answer.head.failed("text over the cap"));
         }

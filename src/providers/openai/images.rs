@@ -1,5 +1,5 @@
-//! `OpenAI` images: the GPT image family, by `images/generations`, and with inputs by
-//! `images/edits`.
+//! `OpenAI` images: the GPT image family, through `images/generations`, or `images/edits` if there
+//! are inputs.
 //!
 //! Style and negative prompt have no field here; they are part of the prompt. Source: openai
 //! 3.52.0 (`PyPI`) `openai/types/image_generate_params.py`, `image_edit_params.py`,
@@ -51,7 +51,7 @@ pub struct OpenAiImageModel {
     /// `moderation`. `None` sends nothing.
     #[serde(deserialize_with = "moderation")]
     pub moderation: Option<String>,
-    /// `input_fidelity` of edits. `None` sends nothing: gpt-image-2 and later have no choice.
+    /// `input_fidelity` of edits. `None` omits it: gpt-image-2 and later do not support it.
     #[serde(deserialize_with = "input_fidelity")]
     pub input_fidelity: Option<String>,
 }
@@ -133,9 +133,8 @@ fn body(call: &ImageCall, settings: &OpenAiImageModel) -> Value {
     serde_json::to_value(body).unwrap_or_default()
 }
 
-/// As the package sends it: `image`, or `image[]` for each of several pictures, of which the mask is
-/// for the first.
-/// `moderation` is no field of edits.
+/// Builds a form with the fields of the `openai` package: `image`, or `image[]` for each of several
+/// pictures. The mask applies to the first. Edits have no field `moderation`.
 fn form(call: &ImageCall, settings: &OpenAiImageModel) -> Form {
     let quality = match call.quality {
         Quality::Standard => &settings.standard,

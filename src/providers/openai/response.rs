@@ -88,7 +88,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     fn end(mut self, streamed: bool) -> Result<TextAnswer, ProviderError> {
         let choices = (0..).zip(take(&mut self.choices));
         let mut choices: Vec<(u32, Choice)> = choices.collect();
-        // A server that ignores `n` sends one choice. The caller has read it, so it is charged.
+        // A server that ignores `n` sends one choice. The caller received it, so it is charged.
         if streamed && self.is_done && self.answer.has_delivered() {
             choices.retain(|(_, choice)| choice.is_begun);
         }
@@ -104,7 +104,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             choice.calls.end(&mut self.answer)?;
             let stop = match choice.stop {
                 _ if choice.is_refused => Stop::ContentFilter,
-                // Some compatible servers leave the reason out of a whole answer.
+                // Some compatible servers omit the finish reason of a non-streamed answer.
                 stop => stop.unwrap_or_default(),
             };
             stops.push((at, stop));
@@ -171,7 +171,7 @@ impl ResponseParser<'_> {
             let index = index.and_then(|index| usize::try_from(index).ok());
             match index.filter(|&index| index < self.choices.len()) {
                 Some(index) if place == Place::Message && self.choices[index].is_begun => {
-                    return Err(self.answer.head.failed("a choice came twice"));
+                    return Err(self.answer.head.failed("the answer repeats a choice"));
                 }
                 Some(index) => self.choice(index, choice, place)?,
                 None => return Err(self.answer.head.failed("a choice that was not requested")),

@@ -1,6 +1,6 @@
-//! What the sandbox makes of pictures: the source with the drawing of the prompt where the mask is
-//! transparent, or else around it; references as small pictures at the lower edge. A video begins
-//! with its first frame.
+//! Draws inputs in the sandbox. An edit shows the source, and the drawing of the prompt where the
+//! mask is transparent, or else as a frame around the source. References are small pictures at the
+//! lower edge. A video begins with its first frame.
 
 use std::{
     io::Cursor,
@@ -18,9 +18,9 @@ use crate::{
     providers::{InputPicture, ProviderError, picture::of_role},
 };
 
-/// Locked while a picture is decoded, because each may take [`MAX_DECODED_BYTES`].
+/// Held while a picture is decoded, because each decoder may use [`MAX_DECODED_BYTES`].
 static DECODING: Mutex<()> = Mutex::new(());
-/// Parts of the short side: the frame around a source, and the side of a reference.
+/// Fractions of the short side: the frame around a source, and the side of a reference.
 const FRAME: u32 = 16;
 const REFERENCE: u32 = 5;
 
@@ -52,7 +52,7 @@ impl Pictures {
         })
     }
 
-    /// The picture of a call whose prompt alone gives `drawn`.
+    /// Draws the picture of a call. `drawn`: the drawing of its prompt.
     pub(super) fn edit(&self, mut drawn: RgbImage) -> RgbImage {
         let (width, height) = drawn.dimensions();
         let edge = width.min(height) / FRAME;
@@ -71,7 +71,7 @@ impl Pictures {
         self.with_small(drawn)
     }
 
-    /// What a video begins with: its first frame, or else `drawn`.
+    /// Returns the first picture of a video: its first frame, or else `drawn`.
     pub(super) fn open(mut self, drawn: RgbImage) -> RgbImage {
         let opening = self.base.take().unwrap_or(drawn);
         self.with_small(opening)
@@ -92,8 +92,9 @@ pub(super) fn undecodable(_: ImageError) -> ProviderError {
     ProviderError::rejected("an input cannot be decoded")
 }
 
-/// Decodes a picture, cuts it to the shape of `size`, scales it and turns it upright. It is cut
-/// first, since a long and narrow picture would be huge once its short side is scaled.
+/// Decodes a picture, crops it to the aspect ratio of `size`, scales it and applies its EXIF
+/// rotation. Cropping comes first, because a narrow picture would be huge once its short side is
+/// scaled.
 fn cover(picture: &InputPicture, (width, height): (u32, u32)) -> Result<RgbaImage, ImageError> {
     let _decoding = DECODING.lock().unwrap_or_else(PoisonError::into_inner);
     let mut limits = Limits::no_limits();

@@ -1,4 +1,4 @@
-//! Counts of input that only its vendor can bound: dialogues with PDFs.
+//! Asks vendors for token counts that only they can make: dialogues with PDFs.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use crate::{
     service::{Service, ServiceError, auth::Caller, explain},
 };
 
-/// Maximum time of a count, with the wait for a permit.
+/// Maximum time of a count, including the wait for a permit.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Margin above a count, which vendors call an estimate: a part of the count, and tokens.
+/// Margin on top of a count, which vendors call an estimate: a fraction of it, and tokens.
 const MARGIN_PART: u64 = 16;
 const MARGIN: u64 = 1_024;
 
 impl Service {
-    /// Asks the vendor how many input tokens a call of a confirmed caller has, if the account can
-    /// pay for `least`. Returns their upper bound.
+    /// Asks the vendor for the input tokens of a confirmed caller's call, if the account can pay
+    /// for `least`. Returns the count plus a margin.
     pub(super) async fn counted_input(
         &self,
         caller: &Caller,
@@ -68,7 +68,8 @@ impl Service {
         Ok(text.taken_input(most.max(least_tokens)))
     }
 
-    /// Refuses what would not fit either if nothing else were on hold: no vendor is called for it.
+    /// Refuses a request that would exceed the balance even without other holds, before a vendor is
+    /// called.
     async fn check_affordable(
         &self,
         caller: &Caller,

@@ -133,6 +133,8 @@ impl Service {
         if let (Some(most), _) = self.most_input(caller, model, text, &request).await? {
             return Ok(most);
         }
+        // Only a running server calls vendors.
+        self.require_running()?;
         let ability = Ability::to_generate(Modality::Text);
         let confirmed = caller.confirm_for(ability).await?;
         let caller = confirmed.as_ref().unwrap_or(caller);
@@ -175,9 +177,9 @@ impl Service {
         }
     }
 
-    /// Input tokens that a dialogue cannot exceed: by what the vendor has counted of its beginning
-    /// where that is known, else by its bytes; `None` if the vendor must count its PDFs. And the
-    /// receipt to be written of it.
+    /// Returns the maximum input tokens of a dialogue: from the vendor's count of its beginning if
+    /// that is known, else from its bytes; `None` if the vendor must count its PDFs. Also returns
+    /// the receipt to write.
     async fn most_input(
         &self,
         caller: &Caller,
@@ -204,7 +206,7 @@ impl Service {
         let (provider, id, overhead) = (&model.provider, &model.id, text.overhead_tokens);
         let base_url = self.0.providers.base_urls.get(provider);
         let own = text.dialogue.own;
-        // Of a beginning without one of the PDFs the count says nothing.
+        // A count of a beginning without one of the PDFs does not bound the tokens of that PDF.
         let scope = format!(
             "{account} {provider} {base_url:?} {id} {passes} {overhead} {limits:?} {own:?} {pdfs}"
         );
@@ -234,7 +236,7 @@ impl Service {
     }
 }
 
-/// Bounds the web searches of a request that does not. Returns their maximum.
+/// Limits the web searches of a request without its own limit. Returns their maximum number.
 fn bound_searches(text: &TextModel, request: &mut DialogueRequest) -> u32 {
     let most = text.limits.searches;
     match (request.search, &mut request.original) {
@@ -247,7 +249,7 @@ fn bound_searches(text: &TextModel, request: &mut DialogueRequest) -> u32 {
     }
 }
 
-/// The ceiling of the least input that a dialogue can have, with the most output and no search.
+/// Returns the ceiling for the minimum input of a dialogue, the maximum output and no search.
 fn least_ceiling(text: &TextModel, request: &DialogueRequest) -> TextCeiling {
     TextCeiling {
         prices: Arc::clone(&text.prices),
@@ -260,7 +262,7 @@ fn least_ceiling(text: &TextModel, request: &DialogueRequest) -> TextCeiling {
     }
 }
 
-/// Removes parts of other vendors that this one refuses.
+/// Removes other vendors' parts that this vendor refuses.
 fn leave_out(text: &TextModel, request: &mut DialogueRequest) {
     if !text.dialogue.thought_signatures {
         request.leave_out_thought_signatures();
@@ -270,8 +272,8 @@ fn leave_out(text: &TextModel, request: &mut DialogueRequest) {
     }
 }
 
-/// Takes the call of a dialogue, still without its output limit, from a request. Only one of the
-/// conversation and the caller's body is sent; the other is dropped here.
+/// Takes the call of a dialogue, without its output limit, from a request. Either the conversation
+/// or the caller's body is sent; the other one is dropped here.
 fn dialogue_call(
     model: &Model,
     text: &TextModel,

@@ -22,7 +22,7 @@ use crate::{
     jobs::{Call, ImageWork, TextWork},
     media::same_shape,
     providers::{DeltaSink, ImageCall, TextCall},
-    service::{Service, ServiceError, auth::Caller},
+    service::{Service, ServiceError, auth::Caller, uploads::invalid},
 };
 
 /// Size when none is requested.
@@ -110,7 +110,7 @@ impl Service {
             }
         };
         let inputs = request.take_inputs();
-        // In a box: its future is deep, and few requests have inputs.
+        // Boxed, because this future is large and few requests have inputs.
         let inputs = if inputs.is_empty() {
             Vec::new()
         } else {
@@ -188,8 +188,8 @@ fn plan_text<'a>(
     })
 }
 
-/// The plan of a text call, with the output limit of the call. `input_bytes`: what tokens are
-/// estimated from if the vendor reports none, images included.
+/// Plans a text call with its output limit. `input_bytes`: the basis of the token estimate if the
+/// vendor reports none, images included.
 pub(super) fn plan_call(
     model: &Model,
     prompt: String,
@@ -327,7 +327,7 @@ fn plan_image<'a>(
     })
 }
 
-/// Refuses a source of another shape than the result's, where the model keeps it.
+/// Refuses a source whose aspect ratio differs from the result's, if the model keeps it.
 fn check_shape(
     image: &ImageModel,
     (width, height): (u32, u32),
@@ -345,17 +345,12 @@ fn check_shape(
         return Ok(());
     }
     let message = format!(
-        "must have the shape of the source, {}x{}, for this model, which keeps it; it makes {}",
+        "must have the aspect ratio of the source, {}x{}; this model supports the sizes {}",
         size.0,
         size.1,
         image.limits.sizes.join(", ")
     );
-    let param = "parameters.size";
-    Err(ServiceError::invalid(FieldError::new(
-        param,
-        FieldCode::NotSupported,
-        message,
-    )))
+    Err(invalid("parameters.size", FieldCode::NotSupported, message))
 }
 
 fn count(inputs: &[FoundInput]) -> u32 {

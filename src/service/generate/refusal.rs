@@ -40,7 +40,7 @@ impl Service {
         Err(ServiceError::ProviderBusy(plan.model.provider.clone()))
     }
 
-    /// Refuses a request whose hold or job the account has no room for now.
+    /// Refuses a request whose hold or job exceeds the account's limits now.
     pub(super) async fn check_spendable(
         &self,
         caller: &Caller,

@@ -303,7 +303,7 @@ fn of_inputs() {
         (free.to_owned(), unused),
         (
             format!("{free}limits.inputs = {{}}"),
-            "limits.inputs names no role: write one, such as { source = 1 }, or remove it",
+            "limits.inputs has no role: add one, such as { source = 1 }, or remove limits.inputs",
         ),
         (
             format!("{free}limits.inputs = {{ first_frame = 1 }}"),
@@ -311,12 +311,12 @@ fn of_inputs() {
         ),
         (
             format!("{free}limits.inputs = {{ source = 1, required = \"mask\" }}"),
-            "limits.inputs.required is \"mask\", which is none of the roles: add it",
+            "limits.inputs.required is \"mask\", which has no maximum here: add mask = 1",
         ),
         (format!("{free}limits.inputs = {{ source = 1 }}"), shape),
         (
             format!("{free}limits.inputs = {{ source = 1, mask = 1, keeps_shape = true }}"),
-            "limits.inputs has mask, which only the endpoint inpaint takes: remove it",
+            "limits.inputs has mask, which only the endpoint inpaint supports: remove it",
         ),
     ] {
         refused("stability", "image", &[(&format!("{image}{lines}"), want)]);

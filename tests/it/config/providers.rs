@@ -144,7 +144,7 @@ fn a_servers_settings_from_variables() {
     assert!(local.api_key.is_some());
 }
 
-/// The provider `openai` of a file.
+/// Returns the provider `openai` of a file.
 fn openai(file: &str) -> (Config, Vec<String>) {
     let c = from_file(file, &[("OPENAI_API_KEY", "k")]).unwrap();
     let openai = c.providers().iter().find(|p| p.name == "openai").unwrap();
@@ -164,7 +164,7 @@ fn models_of_a_file_extend_those_built_in() {
     );
     let (built_in, before) = openai("");
     let (c, ids) = openai(&file);
-    // Those of the file come first.
+    // Models of the file come first.
     let wanted = ["m", "gpt-6-luna"].into_iter().map(str::to_owned);
     let kept = before
         .into_iter()
@@ -214,7 +214,7 @@ fn a_provider_with_replace_or_of_another_kind_has_only_the_models_of_the_file() 
         let ModelKind::Text(text) = &model.kind else {
             panic!()
         };
-        // A vendor's model takes no temperature unless its settings say so.
+        // Models of a vendor do not accept temperature unless their settings allow it.
         assert_eq!(
             text.limits.temperature.is_none(),
             provider == "replace = true"

@@ -172,7 +172,7 @@ async fn a_missing_choice_fails_and_is_free(_: PgPoolOptions, options: PgConnect
         let answer = app.post(&account.key, CHAT, &asked(3, false)).await;
         error(CHAT, &answer, 502, "provider_error");
     }
-    // The end of a choice is missing, or the stream is cut anywhere.
+    // A choice has no end, or the stream is cut at any point.
     for end in 4..7 {
         let mut chunks = chunks();
         chunks.remove(end);
@@ -356,7 +356,7 @@ async fn refused_choices_end_as_one_answer_does(_: PgPoolOptions, options: PgCon
     let upstream = Upstream::start().await;
     let (app, account) = start(options, &upstream).await;
     let filtered = json!("content_filter");
-    // Thinking that the caller has read is charged.
+    // Thinking that the caller received is charged.
     let thoughts = [0, 1].map(|at| chunk(at, &json!({"reasoning_content": "Hm"}), &filtered));
     let counts = json!({"id": "c", "choices": [], "usage": usage(4)});
     let chunks = [&thoughts[..], &[counts]].concat();

@@ -1,4 +1,4 @@
-//! Documents, which the vendor counts before anything is held.
+//! Documents, which the vendor counts before credits are held.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use gensvc::domain::credits::Credits;
@@ -9,15 +9,15 @@ use super::{CHAT, MESSAGES, MODELS, RESPONSES, error, record, with};
 use crate::common::{Account, DEFAULT_APIS, Recorded, Reply, TestApp, Upstream, upstream::text};
 
 const PATHS: [&str; 3] = [CHAT, RESPONSES, MESSAGES];
-/// A model of each vendor that takes documents, and its prices in credits for a million tokens: of
-/// input, twice that of the input that is held for (OpenAI may write its cache unasked), of output.
+/// A model of each vendor that accepts documents, with its prices in credits per million tokens:
+/// input, input in the hold (twice as much; OpenAI may write its cache unasked), output.
 const TAKING: [(&str, i64, i64, i64); 3] = [
     (MODELS[1], 10, 25, 50),
     (MODELS[2], 10, 20, 50),
     (MODELS[3], 30, 60, 250),
 ];
 const COUNTED: i64 = 3_200;
-/// What is held for of that: a 16th and 1,024 more.
+/// The input tokens of the hold: the count, a sixteenth of it and 1,024 more.
 const MOST: i64 = COUNTED + COUNTED / 16 + 1_024;
 const LIMIT: i64 = 64;
 
@@ -45,7 +45,7 @@ fn count(tokens: &Value) -> Reply {
     Reply::Status(200, json!({"input_tokens": tokens, "totalTokens": tokens}))
 }
 
-/// A vendor that counts so, and answers with this usage.
+/// A vendor that returns this count, and then answers with this usage.
 fn counting(upstream: &Upstream, tokens: Value, usage: (i64, i64)) {
     upstream.play(move |request| {
         if is_count(request) {
@@ -87,7 +87,7 @@ fn asked(path: &str, model: &str, part: &Value) -> Value {
     json!({"model": model, "max_tokens": LIMIT, "messages": messages})
 }
 
-/// The document as a vendor was sent it: its kind, and its content in base64 or as text.
+/// The document that a vendor received: its kind, and its content in base64 or as text.
 fn sent(request: &Recorded) -> (String, String) {
     let body = &request.body;
     let body = body.get("generateContentRequest").unwrap_or(body);
@@ -283,7 +283,7 @@ async fn a_revoked_key_sends_no_document_to_a_vendor(_: PgPoolOptions, options: 
     let (app, account) = start(options, &upstream).await;
     counting(&upstream, json!(COUNTED), (3_000, 20));
     let body = asked(MESSAGES, MODELS[2], &part(MESSAGES, true));
-    // The server keeps the key for some seconds.
+    // The server caches the key for some seconds.
     app.post(&account.key, MESSAGES, &body).await.expect(200);
     let sent = upstream.count();
     let revoking = sqlx::query("update api_keys set revoked_at = now()");
@@ -356,7 +356,7 @@ async fn a_vendor_that_miscounts_is_charged_at_most_the_hold(
     let upstream = Upstream::start().await;
     let (app, account) = start(options, &upstream).await;
     let body = asked(MESSAGES, MODELS[2], &part(MESSAGES, true));
-    // More than it counted before, far more, and fewer.
+    // More than it counted before, far more, and less.
     for (input, is_capped) in [(MOST, false), (50_000, true), (1, false)] {
         counting(&upstream, json!(COUNTED), (input, LIMIT));
         let answer = app.post(&account.key, MESSAGES, &body).await;
@@ -382,7 +382,7 @@ async fn a_vendor_that_miscounts_is_charged_at_most_the_hold(
     let answer = app.post(&account.key, MESSAGES, &body).await;
     error(MESSAGES, &answer, 502, "provider_error");
     assert_eq!(app.balance(&account).await, before);
-    // It counts nothing of its answer: as much as it counted before, with the margin.
+    // Without a count in the answer, the count before it plus the margin is charged.
     upstream.play(|request| {
         if is_count(request) {
             return count(&json!(COUNTED));

@@ -12,7 +12,7 @@ use crate::common::{Account, Answer, TestApp, vendors::png};
 
 const EDITS: &str = "/openai/v1/images/edits";
 
-/// A form as httpx writes it: each text a part without a type, each file with one.
+/// A form in the format of httpx: each text is a part without a type, each file has a type.
 fn form(boundary: &str, texts: &[(&str, &str)], files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, value) in texts {
@@ -118,7 +118,7 @@ async fn json_takes_data_urls(_: PgPoolOptions, options: PgConnectOptions) {
     for (images, message) in [
         (
             json!([{"image_url": "https://a.example/x.png"}]),
-            "fetches no pictures",
+            "does not fetch URLs",
         ),
         (json!([{"file_id": "file-1"}]), "file_id"),
         (json!([]), "must not be empty"),

@@ -1,5 +1,5 @@
-//! The table in docs/sdks.md of what each surface supports with each kind of upstream. This test makes
-//! it from real requests; `UPDATE=1` writes it.
+//! Checks the table in docs/sdks.md of the features that each surface supports with each kind of
+//! upstream, by sending real requests. `UPDATE=1` writes the table.
 
 use std::fmt::Write as _;
 
@@ -35,7 +35,7 @@ const FEATURES: [&str; 7] = [
     "structured output",
     "images",
     "documents",
-    "reasoning, brought back",
+    "reasoning sent back",
 ];
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/sdks.md");
 const DOCUMENT: &str = include_str!("../../../docs/sdks.md");
@@ -68,7 +68,7 @@ fn user(content: &Value) -> Value {
     json!({"role": "user", "content": content})
 }
 
-/// Calls of an assistant, and their results.
+/// Tool calls of an assistant, and their results.
 fn calls(path: &str, ids: &[&str]) -> Vec<Value> {
     let each = |of: fn(&str) -> Value| ids.iter().map(|id| of(id)).collect::<Vec<_>>();
     match path {
@@ -116,7 +116,7 @@ fn image() -> String {
     BASE64_STANDARD.encode(png(32, 32))
 }
 
-/// Strings in the request that a provider gets, without which it does not have the feature.
+/// Strings that the provider's request contains if it uses the feature.
 fn proofs(feature: &str) -> Vec<String> {
     match feature {
         "text" => vec!["Tell it.".to_owned()],
@@ -136,7 +136,7 @@ fn assert_sent(upstream: &Upstream, feature: &str) {
     }
 }
 
-/// A request that uses a feature, except the last one.
+/// A request that uses a feature, other than the last one.
 fn request(path: &str, model: &str, feature: &str) -> Value {
     let image = image();
     let url = format!("data:image/png;base64,{image}");
@@ -183,7 +183,7 @@ fn request(path: &str, model: &str, feature: &str) -> Value {
     body
 }
 
-/// An answer with reasoning that only its vendor can read, and a call.
+/// An answer with a call, and reasoning that only its vendor can read.
 fn thoughtful(request: &Recorded) -> Value {
     let usage = json!({"input_tokens": 9, "output_tokens": 3});
     if request.path.ends_with("/responses") {
@@ -227,7 +227,7 @@ fn cell(path: &str, answer: &Answer) -> String {
     }
 }
 
-/// The message of an assistant, or the items of an output, in an answer.
+/// The assistant's message, or the output items, of an answer.
 fn answered(path: &str, answer: &Answer, is_stream: bool) -> Vec<Value> {
     if !is_stream {
         let body = answer.expect(200);

@@ -1,4 +1,4 @@
-//! Web searches at the vendor: off by default, held for by their number, charged by its count.
+//! Web searches at the vendor: off by default, held by their maximum number, charged by count.
 
 use gensvc::domain::credits::Credits;
 use serde_json::{Value, json};
@@ -10,8 +10,8 @@ use crate::common::{Account, CONFIG_FILE, End, Recorded, Reply, TestApp, Upstrea
 const CLAUDE: &str = "anthropic/c";
 const GPT: &str = "openai/g";
 
-/// A model of each vendor with at most three searches, at a credit each and 1,000 tokens; output is
-/// 50 credits a million, input 10, read from the cache 1, written to it 12.5.
+/// A model of each vendor with at most three searches, at a credit and 1,000 tokens each. A million
+/// tokens cost 50 credits for output, 10 for input, 1 for a cache read, 12.5 for a cache write.
 async fn start(options: PgConnectOptions, upstream: &Upstream) -> (TestApp, Account) {
     let model = |vendor: &str, id: &str, wire: &str| {
         format!(
@@ -61,7 +61,7 @@ fn asked(path: &str, most: Option<u32>) -> Value {
         "messages": [{"role": "user", "content": "Find it"}]})
 }
 
-/// The blocks or items of a search, and the text after it.
+/// The blocks or items of a search, and the text after them.
 fn found(path: &str) -> Value {
     if path == RESPONSES {
         let call = json!({"id": "ws_1", "type": "web_search_call", "status": "completed",
@@ -82,7 +82,7 @@ fn found(path: &str) -> Value {
     ])
 }
 
-/// An answer with this count of searches; null: without a count.
+/// An answer with this count of searches; null: no count.
 fn answer(request: &Recorded, searches: &Value, input: u64) -> Reply {
     let streamed = request.body["stream"] == true;
     if request.path.ends_with("/responses") {
@@ -156,7 +156,7 @@ fn answer(request: &Recorded, searches: &Value, input: u64) -> Reply {
     Reply::Raw(200, "text/event-stream", text)
 }
 
-/// The bound of the input of a body.
+/// Returns the upper bound of the input of a body.
 async fn bound_of(app: &TestApp, account: &Account, path: &str, body: &Value) -> i64 {
     let mut body = body.clone();
     for name in ["max_tokens", "max_output_tokens", "stream"] {
@@ -195,13 +195,12 @@ async fn searches_are_bounded_held_and_charged(_: PgPoolOptions, options: PgConn
                 };
                 assert_eq!(sent_bound, bound, "{sent}");
                 let record = record(&app, &account, &answered).await;
-                // The prompt and the results may be written to the cache, and the prompt is read
-                // from it after each search.
+                // The prompt is read again after each search. All input may be written to the cache.
                 let input = bound_of(&app, &account, path, &body).await;
-                let written = ((input + bound * 1_000) * 25 + 1) / 2;
+                let written = ((input * (bound + 1) + bound * 1_000) * 25 + 1) / 2;
                 assert_eq!(
                     micros(&record["credits"]["estimated"]),
-                    bound * 1_000_000 + written + bound * input + 64 * 50
+                    bound * 1_000_000 + written + 64 * 50
                 );
                 assert_eq!(
                     micros(&record["credits"]["charged"]),
@@ -217,7 +216,7 @@ async fn searches_are_bounded_held_and_charged(_: PgPoolOptions, options: PgConn
                     assert_eq!(shown, 2);
                 }
                 assert_eq!(record["result"], "Here.");
-                // What was found passes in its own dialect.
+                // Search results are passed on in their own dialect.
                 for word in [
                     "Here.",
                     if path == MESSAGES {
@@ -403,7 +402,7 @@ async fn searches_of_an_incomplete_answer_are_charged(_: PgPoolOptions, options:
         Reply::Raw(_, _, text) => text,
         _ => String::new(),
     };
-    // The model refuses to go on.
+    // The model refuses to continue.
     upstream.play(move |request| {
         let text = events_of(request).replace("end_turn", "refusal");
         Reply::Raw(200, "text/event-stream", text)
@@ -423,7 +422,8 @@ async fn searches_of_an_incomplete_answer_are_charged(_: PgPoolOptions, options:
         let at = text.find("event: message_delta").unwrap();
         Reply::Stream(text[..at].to_owned().into(), End::Cut)
     });
-    app.post(&account.key, MESSAGES, &body).await;
+    let cut = app.post(&account.key, MESSAGES, &body).await;
+    assert!(cut.text.contains("event: error"), "{}", cut.text);
     assert_eq!(app.balance(&account).await, before);
     // The caller cancels after the search, whose count comes at the end.
     upstream.play(move |request| {
@@ -492,7 +492,7 @@ async fn searches_are_refused_by_name(_: PgPoolOptions, options: PgConnectOption
             assert_eq!(answer.status, 400, "{kind}: {}", answer.text);
         }
     }
-    // One among the items of the input would have no bound.
+    // A search tool among the input items would have no limit.
     let input = json!([{"role": "user", "content": "x"},
         {"type": "additional_tools", "role": "developer", "tools": [tool(RESPONSES)]}]);
     let body = json!({"model": GPT, "input": input, "max_output_tokens": 64});

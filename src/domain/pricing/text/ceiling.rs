@@ -27,7 +27,7 @@ pub struct TextCeiling {
     pub max_tokens: u32,
     /// Choices that are asked for (`n` of a chat), at least 1.
     pub choices: u32,
-    /// Maximum web searches at the provider, and input tokens that are held for the results of each.
+    /// Maximum web searches at the provider, and input tokens held for the results of each.
     pub searches: u32,
     pub search_tokens: u32,
     /// Cache writes that the provider may bill for the body that is actually sent.
@@ -53,10 +53,9 @@ impl TextCeiling {
     fn hold_of(&self, output_tokens: u64) -> Option<Credits> {
         let searches = u64::from(self.searches);
         let results = searches * u64::from(self.search_tokens);
-        let new_input = self.input_tokens.saturating_add(results);
-        // The model reads the prompt again after each search, from its vendor's cache.
-        let reread = self.input_tokens.saturating_mul(searches);
-        let most_input = new_input.saturating_add(reread);
+        // The model reads the prompt again after each search, from its vendor's cache or not.
+        let prompts = self.input_tokens.saturating_mul(searches + 1);
+        let most_input = prompts.saturating_add(results);
         let price = self.prices.per_search.unwrap_or(Credits::ZERO);
         let searches = Credits::pro_rata(&[(price, searches)], 1)?;
         let tiers = self.prices.tiers.iter().map(|tier| tier.above_input_tokens);
@@ -65,15 +64,9 @@ impl TextCeiling {
             .chain([most_input])
             .try_fold(Credits::ZERO, |most, input_tokens| {
                 let prices = self.prices.at(input_tokens);
-                let new = input_tokens.min(new_input);
-                let reread = prices.cached_input_per_million;
                 let cost = Credits::pro_rata(
                     &[
-                        (prices.dearest_input(self.cache_writes), new),
-                        (
-                            reread.unwrap_or(prices.input_per_million),
-                            input_tokens - new,
-                        ),
+                        (prices.dearest_input(self.cache_writes), input_tokens),
                         (
                             prices.output_per_million,
                             output_tokens.saturating_mul(self.choices.into()),

@@ -145,11 +145,9 @@ fn honest(ceiling: &TextCeiling, parts: [u64; 5]) -> TextUsage {
     let [input, output, read, short, long] = parts;
     let searches = u64::from(ceiling.searches);
     let results = searches * u64::from(ceiling.search_tokens);
-    let new = ceiling.input_tokens + results;
-    let input = (new + ceiling.input_tokens * searches) * input / 1000;
+    let input = (ceiling.input_tokens * (searches + 1) + results) * input / 1000;
     let output = u64::from(ceiling.max_tokens * ceiling.choices) * output / 1000;
-    // The prompt is read again from the cache.
-    let read = (input * read / 1000).max(input.saturating_sub(new));
+    let read = input * read / 1000;
     let short = (input - read) * short / 1000;
     let long = (input - read - short) * long / 1000;
     let may = |kind, tokens| {

@@ -117,7 +117,7 @@ pub fn items<'a>(conversation: &'a Conversation, system_role: &'static str) -> V
     items
 }
 
-/// Adds the texts, images and documents so far as a message.
+/// Adds the collected texts, images and documents as a message.
 fn push<'a>(items: &mut Vec<Item<'a>>, role: &'static str, said: &mut Vec<ContentPart<'a>>) {
     if let Some(content) = Content::new(std::mem::take(said)) {
         items.push(Item::Message { role, content });
@@ -186,7 +186,7 @@ impl<'a> ContentPart<'a> {
     }
 }
 
-/// The API takes no file without a name.
+/// Returns the file name, which the API requires.
 fn file_name(document: &Document) -> &str {
     let name = document.name.as_deref().filter(|name| !name.is_empty());
     name.unwrap_or(match document.source {

@@ -108,12 +108,12 @@ enum WireFormat<'a> {
 struct ReasoningConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     effort: Option<&'a str>,
-    /// Requested if the caller asks for thinking, because its answer then shows some.
+    /// Requested if the caller asks for thinking, because its answer then contains summaries.
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<&'static str>,
 }
 
-/// The body of a count of the input.
+/// Builds the body of a request to count the input.
 pub fn count_json(call: &TextCall, settings: &OpenAiModel) -> Result<RequestJson, ProviderError> {
     if let Some(original) = &call.original {
         let mut members = original.get().members.clone();

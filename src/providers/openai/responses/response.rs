@@ -20,7 +20,7 @@ use super::{
     stops::StopFilter,
 };
 use crate::domain::{
-    conversation::{Delta, EncryptedReasoning, Stop, ToolCall, is_search_call},
+    conversation::{Delta, EncryptedReasoning, Stop, ToolCall},
     usage::TokenCounts,
 };
 
@@ -34,7 +34,7 @@ pub struct ResponseParser<'a> {
     open: Option<OpenItem>,
     /// Items that have ended.
     ended: usize,
-    /// The phase of the message whose text follows, for a caller of the same dialect.
+    /// The phase of the next text's message, for a caller of the same dialect.
     phase: Option<Delta>,
 }
 
@@ -151,7 +151,7 @@ impl ResponseParser<'_> {
         }
         self.stop = Some(self.stop_of(response)?);
         self.usage = TokenCounts {
-            searches: Some(searches(response)),
+            searches: count(response.pointer("/tool_usage/web_search/num_requests")),
             ..usage::find(response).map(usage::counts).unwrap_or_default()
         };
         self.answer.note(Some(self.usage));
@@ -355,14 +355,6 @@ impl ResponseParser<'_> {
         self.answer.text(&held)?;
         Ok(self.stops.found().is_none())
     }
-}
-
-/// The billed searches of a response: by its own count, or else the items of searches that it made.
-fn searches(response: &Value) -> u64 {
-    let counted = count(response.pointer("/tool_usage/web_search/num_requests"));
-    let items = response.get("output").and_then(Value::as_array);
-    let made = items.into_iter().flatten();
-    counted.unwrap_or_else(|| made.filter(|item| is_search_call(item)).count() as u64)
 }
 
 /// Whether an item is a call of a function that the request named as it is. One of a namespace is

@@ -97,7 +97,7 @@ fn counts() -> TokenCounts {
         cache_write: Some(50),
         cache_write_long: Some(5),
         reasoning: Some(12),
-        searches: Some(0),
+        searches: None,
         uncounted_bytes: 0,
     }
 }

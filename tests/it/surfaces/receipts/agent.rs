@@ -154,7 +154,7 @@ const MESSAGED: Dialect = Dialect {
     },
 };
 
-/// The same dialogue of OpenAI's model, by Responses.
+/// The same dialogue with an OpenAI model through Responses.
 const RESPONDED: Dialect = Dialect {
     path: RESPONSES,
     head: |dialogue| {
@@ -291,7 +291,7 @@ async fn run(app: &TestApp, account: &Account, upstream: &Upstream, of: &Dialect
         }
         let answer = app.post(&account.key, of.path, &sent).await;
         answer.expect(200);
-        // What the vendor has in its cache is sent again byte for byte.
+        // The part of the dialogue in the vendor's cache is sent again byte for byte.
         let text = upstream.requests().pop().unwrap().text;
         if of.path == RESPONSES {
             let (sent, _) = text.split_once("],\"model\"").unwrap();
@@ -386,7 +386,7 @@ async fn its_holds_are_close(_: PgPoolOptions, options: PgConnectOptions) {
     app.assert_settled().await;
 }
 
-/// By Responses each turn is held and charged as by a chat.
+/// Each turn through Responses is held and charged like a turn through Chat Completions.
 #[sqlx::test]
 async fn its_holds_are_close_by_responses(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
@@ -400,7 +400,7 @@ async fn its_holds_are_close_by_responses(_: PgPoolOptions, options: PgConnectOp
             .iter()
             .all(|request| request.path.ends_with("/responses"))
     );
-    // The list price of all turns, as the page has it of a chat.
+    // The list price of all turns, which the page shows for a chat.
     assert!(DOCUMENT.contains(&format!("| all 30 | {} |", sum.input)));
     assert!(DOCUMENT.contains(&format!(" {} |", credits(sum.charged))));
     app.assert_settled().await;
