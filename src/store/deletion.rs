@@ -2,13 +2,13 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Store, StoreError, exactly_one};
+use super::{Store, StoreError};
 use crate::domain::ids::{AccountId, GenerationId};
 
 /// The name of a deleted account.
 const DELETED: &str = "deleted account";
 
-/// How long after the deletion a request that began before it may still write.
+/// Time after the deletion in which requests that began before it may still write.
 const LATE_WRITES: TimeDelta = TimeDelta::minutes(15);
 
 /// How an account was closed.
@@ -23,9 +23,9 @@ pub enum Closed {
 /// The result of one step of an erasure.
 #[derive(Debug)]
 pub struct Erased {
-    /// Erased generations that may have files, and the folders of uploads.
+    /// Erased generations that may have files, and the file ids of removed uploads.
     pub with_files: Vec<GenerationId>,
-    /// Whether there was nothing to remove, except of running work.
+    /// Whether nothing was left to remove, except content of running work.
     pub is_complete: bool,
 }
 
@@ -63,22 +63,20 @@ impl Store {
         if operators.contains(&true) {
             return Ok(Closed::IsOperators);
         }
-        let done = sqlx::query!(
-            "update accounts
-             set deleted_at = $2, suspended_at = coalesce(suspended_at, $2),
-                 suspended_reason = null, name = $3, defaults = '{}'
-             where id = $1 and deleted_at is null",
-            account.0,
-            now,
-            DELETED,
-        )
-        .execute(&mut tx)
-        .await?;
-        exactly_one("deleting an account", done.rows_affected())?;
         for statement in [
+            // Its row is locked.
+            sqlx::query!(
+                "update accounts
+                 set deleted_at = $2, suspended_at = coalesce(suspended_at, $2),
+                     suspended_reason = null, name = $3, defaults = '{}'
+                 where id = $1",
+                account.0,
+                now,
+                DELETED
+            ),
             sqlx::query!("delete from sessions where account_id = $1", account.0),
-            // What creates keys and webhooks locks its token. Once all tokens have ended, nothing is
-            // added to what the statements below find.
+            // Statements that create keys and webhooks lock their token. Once all tokens have
+            // ended, no rows are added to those that the statements below find.
             sqlx::query!(
                 "update api_keys set revoked_at = coalesce(revoked_at, $2) where account_id = $1",
                 account.0,
@@ -113,8 +111,8 @@ impl Store {
     }
 
     /// Removes the content of up to `batch` finished generations of deleted accounts, then up to
-    /// `batch` uploads, unless running generations may still read them. Notes accounts of which
-    /// nothing is left, files included.
+    /// `batch` uploads that no running generation may read. Records when all content and files of
+    /// an account are removed.
     pub async fn erase_deleted(
         &self,
         now: DateTime<Utc>,
@@ -165,7 +163,7 @@ impl Store {
                              and (u.kept_until <= $1
                                   or not exists (select from running_generations
                                                  where account_id = a.id))
-                           limit $2
+                           limit $2 for update of u skip locked
                        ) returning file_id
                    )
                    insert into media_trash (generation_id, created_at) select file_id, $1 from gone
@@ -183,17 +181,20 @@ impl Store {
             with_files = uploads;
         }
         if is_complete {
-            // A generation that ends meanwhile is in one of the two tables in every snapshot.
+            // A generation that ends concurrently is in one of the two tables in every snapshot.
             sqlx::query!(
                 "with erased as (
                      update accounts a set erased_at = $1, defaults = '{}'
                      where deleted_at <= $2 and erased_at is null
                        and not exists (select from running_generations where account_id = a.id)
                        and not exists (select from uploads where account_id = a.id)
-                       and not exists (select from finished_generations g
-                                       where g.account_id = a.id
-                                         and (g.deleted_at is null
-                                              or g.id in (select generation_id from media_trash)))
+                       and not exists (select from finished_generations
+                                       where account_id = a.id and deleted_at is null)
+                       -- `limit`: a lookup for each row of the trash, not a join of the tables.
+                       and not exists (select from media_trash t, lateral (
+                                           select from finished_generations g
+                                           where g.account_id = a.id and g.id = t.generation_id
+                                           limit 1) g)
                      returning id
                  ), late_templates as (
                      delete from templates where account_id in (select id from erased)

@@ -9,7 +9,6 @@ use chrono::{DateTime, Utc};
 pub use presented::AuthenticatedKey;
 pub(super) use presented::KeyReader;
 pub use presumed::Presumed;
-pub use replace::KeyReplacement;
 
 use super::{Store, StoreError};
 use crate::domain::{

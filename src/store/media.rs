@@ -66,8 +66,8 @@ impl Store {
         Ok(found.into_iter().collect())
     }
 
-    /// Those of them whose files are about to be removed, or belong to an upload: in one statement,
-    /// because a file that is being uploaded goes from the one to the other.
+    /// Returns which of these files are about to be removed or belong to an upload. One statement,
+    /// because an upload moves a file from `media_trash` to `uploads`.
     pub async fn media_trash_of(&self, ids: &[Uuid]) -> Result<HashSet<GenerationId>, StoreError> {
         let found = sqlx::query_scalar!(
             r#"select generation_id as "id!: GenerationId" from media_trash

@@ -26,7 +26,7 @@ pub struct ModelHealth {
     pub p95_seconds: Option<f64>,
 }
 
-/// Outcomes of one kind of a provider, among the last settled generations.
+/// Number of outcomes of one kind of a provider, among the last settled generations.
 #[derive(Debug)]
 pub struct ProviderErrors {
     pub provider: String,

@@ -100,15 +100,15 @@ pub(super) struct Files {
     pub(super) force: bool,
 }
 
-/// Pictures to work from.
+/// Input pictures.
 #[derive(Debug, Args)]
 pub(super) struct Inputs {
-    /// A picture to work from, as often as needed: a file, an id of `gensvc upload`, or the uuid of
-    /// an image generation, with `/1` for its second image.
+    /// An input picture: a file, an id of `gensvc upload`, or the uuid of an image generation, with
+    /// `/1` for its second image. Repeatable.
     #[arg(long = "input", value_name = "FILE|UPLOAD|UUID")]
     pub(super) inputs: Vec<String>,
-    /// What the picture of the same place is for: source, mask, reference, `first_frame` or
-    /// `last_frame`. By default source of an image, `first_frame` of a video.
+    /// The role of the input at the same position: source, mask, reference, `first_frame` or
+    /// `last_frame`. Default: source for images, `first_frame` for videos.
     #[arg(long = "role", value_name = "ROLE", requires = "inputs")]
     pub(super) roles: Vec<String>,
 }

@@ -219,8 +219,7 @@ impl Connection {
         self.answered(request).await
     }
 
-    /// Sends a file. The same file again is the same upload, so it is repeated where its answer may
-    /// have been lost.
+    /// Uploads a file. Retries if the response is lost, because the same bytes are one upload.
     pub(super) async fn upload(
         &self,
         path: &str,

@@ -89,7 +89,7 @@ impl Request {
         })
     }
 
-    /// The same with its pictures, which are uploaded where they are files.
+    /// Adds the input pictures, and uploads those given as files.
     async fn with_inputs(mut self, kind: &Kind, connection: &Connection) -> Result<Self, Failure> {
         let (given, role) = match kind {
             Kind::Image(image) => (&image.inputs, "source"),

@@ -1,4 +1,4 @@
-//! Pictures to work from: files are uploaded before the request that uses them.
+//! Input pictures. Files are uploaded before the request that uses them.
 
 use std::{collections::BTreeMap, path::Path, process::ExitCode};
 
@@ -31,7 +31,7 @@ pub(super) async fn resolve(
     default_role: &str,
 ) -> Result<Value, Failure> {
     if given.roles.len() > given.inputs.len() {
-        return Err("there are more --role than --input".into());
+        return Err("there are more --role than --input options".into());
     }
     let mut inputs = Vec::with_capacity(given.inputs.len());
     for (at, input) in given.inputs.iter().enumerate() {
@@ -56,7 +56,7 @@ async fn send(connection: &Connection, file: &Path) -> Result<Value, Failure> {
         Some(b"\x89PNG") => "image/png",
         Some([0xff, 0xd8, ..]) => "image/jpeg",
         Some(b"RIFF") => "image/webp",
-        _ => return Err(format!("{} is no PNG, JPEG or WebP", file.display()).into()),
+        _ => return Err(format!("{} is not a PNG, JPEG or WebP", file.display()).into()),
     };
     let answer = connection.upload("/v1/uploads", media_type, bytes).await?;
     Ok(answer.json().await?)

@@ -255,12 +255,11 @@ async fn delete(app: &App, args: &Deletion, output: Output) -> Result<(), Failur
     deleted.map_err(explained)?;
     while app.service.erase_deleted().await? {}
     let account = AdminAccountBody::from(app.service.account(id).await?);
-    let rest = if account.erased_at.is_some() {
-        "Its prompts, results and files were removed"
-    } else {
-        "A server removes the results of running work when it ends"
-    };
-    output.result(&format!("Account {id} was deleted. {rest}."), &account)?;
+    let people = format!(
+        "Account {id} was deleted. A server removes the results of running work when it ends, and \
+         sets `erased_at` 15 minutes later at the earliest."
+    );
+    output.result(&people, &account)?;
     Ok(())
 }
 

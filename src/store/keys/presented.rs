@@ -36,7 +36,7 @@ pub struct AuthenticatedKey {
     pub account_id: AccountId,
     /// What it may call.
     pub abilities: Abilities,
-    /// Incremented by every change of the key.
+    /// Incremented when its abilities or limits change. Revocation is checked by itself.
     pub version: i32,
     pub expires_at: Option<DateTime<Utc>>,
     /// Whether it has been revoked.
@@ -187,8 +187,12 @@ impl KeyReader {
             ), used as (
                 -- Once a minute. Commits of this connection are not flushed.
                 update api_keys set last_used_at = $3
-                where id = any(array(select id from live
-                                     where last_used_at is null or last_used_at <= $5))
+                where id = any(array(
+                    -- No request waits for a key that is being changed.
+                    select id from api_keys
+                    where id = any(array(select id from live
+                                         where last_used_at is null or last_used_at <= $5))
+                    order by id for no key update skip locked))
             )
             select key.id as "id!: ApiKeyId", key.account_id as "account_id!: AccountId",
                    key.abilities as "abilities!: Abilities",

@@ -7,43 +7,34 @@ use crate::{
     domain::{
         credits::Credits,
         ids::{AccountId, ApiKeyId},
+        request::KeyRequest,
         spend::SpendPeriod,
     },
     store::{Store, StoreError, exactly_one, pool::Transaction},
 };
 
-/// The new values of a key.
-#[derive(Debug)]
-pub struct KeyReplacement<'a> {
-    pub name: &'a str,
-    pub abilities: &'a [String],
-    pub rate_limit_per_minute: u32,
-    pub expires_at: Option<DateTime<Utc>>,
-    pub spend_limit: Option<Credits>,
-    pub spend_period: Option<SpendPeriod>,
-}
-
 impl Store {
-    /// Replaces the name, abilities and limits of a key, also of a revoked one. `None`: the account
-    /// has no such key.
+    /// Replaces the name, abilities and limits of a key, including a revoked one. `None`: the
+    /// account does not have the key.
     pub async fn replace_key(
         &self,
         account: AccountId,
         id: ApiKeyId,
-        new: &KeyReplacement<'_>,
+        new: &KeyRequest,
         now: DateTime<Utc>,
     ) -> Result<Option<ApiKeyRecord>, StoreError> {
         let mut tx = self.requests.named("replace a key").begin().await?;
-        // Every hold and settlement names this table and waits here before its snapshot is taken, so
-        // none counts by the old limit once this is committed. Locked before the key's row, so that
-        // nothing waits for that row meanwhile.
-        sqlx::query!("lock table key_spend in share row exclusive mode")
-            .execute(&mut tx)
-            .await?;
-        // Not `for update`, which would wait for holds that insert into key_spend.
+        // One replacement of a key at a time. Not the lock of its row, for which authentication would
+        // wait.
+        sqlx::query!(
+            "select pg_advisory_xact_lock(hashtextextended('limits of ' || $1::bigint, 0))",
+            id.0
+        )
+        .execute(&mut tx)
+        .await?;
         let old = sqlx::query!(
             r#"select spend_limit as "limit: Credits", spend_period as period from api_keys
-               where account_id = $1 and id = $2 for no key update"#,
+               where account_id = $1 and id = $2"#,
             account.0,
             id.0,
         )
@@ -53,6 +44,14 @@ impl Store {
             return Ok(None);
         };
         let period = new.spend_period.map(SpendPeriod::as_str);
+        let has_new_limit = (old.limit, old.period.as_deref()) != (new.spend_limit, period);
+        if has_new_limit {
+            // Every hold and settlement names this table and waits here before its snapshot is
+            // taken, so none counts by the old limit once this is committed.
+            sqlx::query!("lock table key_spend in share row exclusive mode")
+                .execute(&mut tx)
+                .await?;
+        }
         let done = sqlx::query!(
             "update api_keys
              set name = $3, abilities = $4, rate_limit_per_minute = $5, expires_at = $6,
@@ -61,7 +60,7 @@ impl Store {
             account.0,
             id.0,
             new.name,
-            new.abilities,
+            &new.abilities.names(),
             i32::try_from(new.rate_limit_per_minute).unwrap_or(i32::MAX),
             new.expires_at,
             new.spend_limit.map(Credits::micros),
@@ -70,7 +69,7 @@ impl Store {
         .execute(&mut tx)
         .await?;
         exactly_one("replacing a key", done.rows_affected())?;
-        if (old.limit, old.period.as_deref()) != (new.spend_limit, period) {
+        if has_new_limit {
             count_spend(&mut tx, account, id).await?;
         }
         tx.commit().await?;
@@ -87,7 +86,7 @@ async fn count_spend(
     sqlx::query!("delete from key_spend where api_key_id = $1", id.0)
         .execute(&mut *tx)
         .await?;
-    // The settlements of these generations return what they do not use to this period.
+    // The settlements of these generations return unused credits to this period.
     sqlx::query!(
         "update running_generations g
          set spend_period = case when k.spend_limit is not null
@@ -118,8 +117,8 @@ async fn count_spend(
     )
     .execute(&mut *tx)
     .await?;
-    // Separately, because `key_spend_within_limit` forbids a limit below what was spent: the next
-    // hold of such a key sets the limit, and is refused.
+    // A separate statement, because `key_spend_within_limit` forbids a limit below the spent
+    // amount. The next hold of such a key sets the limit, and is refused.
     sqlx::query!(
         "update key_spend s set spend_limit = k.spend_limit
          from api_keys k where k.id = $1 and s.api_key_id = $1 and s.spent <= k.spend_limit",

@@ -141,7 +141,7 @@ async fn limits_of_a_key_change_with_what_it_has_spent(
     );
     app.assert_verified().await;
     generate().await.error(402, "spend_limit_exceeded");
-    // More than it may spend: everything is refused, and what runs is settled.
+    // The new limit is below the spent amount: requests are refused, and running work is settled.
     replace(json!({"name": "new", "spend_limit": "1"}))
         .await
         .expect(200);
@@ -154,7 +154,7 @@ async fn limits_of_a_key_change_with_what_it_has_spent(
     generate().await.expect(200);
     generate().await.error(402, "spend_limit_exceeded");
     app.assert_verified().await;
-    // Without a limit nothing is counted.
+    // Without a limit, spending is not counted.
     let key = replace(json!({"name": "free", "abilities": ["generate:image"]}))
         .await
         .expect(200);
@@ -189,6 +189,44 @@ async fn limits_of_a_key_change_with_what_it_has_spent(
     let revoked = app.delete(&token, &path).await.expect(200);
     assert!(revoked["revoked_at"].is_string());
     generate().await.error(401, "revoked_key");
+}
+
+#[sqlx::test]
+async fn replaced_key_is_noticed_while_it_is_cached(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let replica = app.replica().await;
+    let (token, account) = (session(&app).await, app.account("100").await);
+    let key = key_id(&app, &account).await;
+    let path = format!("/v1/admin/accounts/{}/api-keys/{key}", account.id);
+    let text = json!({"prompt": "x"});
+    app.text(&account.key, text.clone()).await.expect(200);
+    let new = json!({"name": "n", "abilities": ["generate:image"], "rate_limit_per_minute": 7});
+    let replacing = send(&replica, &token, Method::PUT, &path, &new);
+    replacing.await.expect(200);
+    let refused = app.text(&account.key, text).await;
+    refused.error(403, "missing_ability");
+    assert_eq!(refused.header("x-ratelimit-limit"), "7");
+    app.assert_settled().await;
+}
+
+/// Holds of other accounts would wait for that lock.
+#[sqlx::test]
+async fn a_key_is_renamed_without_a_lock_of_all_spending(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let (token, account) = (session(&app).await, app.account("1").await);
+    let key = key_id(&app, &account).await;
+    let path = format!("/v1/admin/accounts/{}/api-keys/{key}", account.id);
+    let mut tx = app.pool.begin().await.unwrap();
+    let lock = sqlx::query("lock table key_spend in row exclusive mode");
+    lock.execute(&mut *tx).await.unwrap();
+    let new = json!({"name": "new"});
+    let renamed = send(&app, &token, Method::PUT, &path, &new)
+        .await
+        .expect(200);
+    assert_eq!(renamed["name"], "new");
 }
 
 #[sqlx::test]
@@ -257,7 +295,7 @@ async fn deleted_account_leaves_its_ledger_only(_: PgPoolOptions, options: PgCon
         .await;
     assert!(resumed.expect(200)["suspended_at"].is_string());
 
-    // Its name stays away.
+    // The name of a deleted account cannot be set again.
     let rename = json!({"name": "Ann", "email": "ann@example.com"});
     for change in [json!({"name": "Ann"}), rename] {
         send(&app, &token, Method::PATCH, &path, &change)
@@ -269,7 +307,7 @@ async fn deleted_account_leaves_its_ledger_only(_: PgPoolOptions, options: PgCon
         "deleted account"
     );
 
-    // A server erases what has ended, and the rest when it ends.
+    // A server erases finished work, and the rest when it ends.
     while app.app.runner.erase_deleted(1).await.unwrap() {}
     assert_eq!(
         app.get(&token, &path).await.expect(200)["erased_at"],
@@ -284,7 +322,7 @@ async fn deleted_account_leaves_its_ledger_only(_: PgPoolOptions, options: PgCon
         app.advance(TimeDelta::seconds(1));
     }
     while app.app.runner.erase_deleted(1).await.unwrap() {}
-    // Not before files that are written late are removed.
+    // Not before the time for late writes has passed.
     assert_eq!(
         app.get(&token, &path).await.expect(200)["erased_at"],
         Value::Null
@@ -336,7 +374,7 @@ async fn deleted_account_leaves_its_ledger_only(_: PgPoolOptions, options: PgCon
     app.assert_verified().await;
 }
 
-/// The whole of the deletion is one transaction: an operator's account is left as it is.
+/// The deletion is one transaction: an operator's account is unchanged.
 #[sqlx::test]
 async fn operators_account_is_not_deleted(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
