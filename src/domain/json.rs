@@ -1,23 +1,22 @@
-//! Strict JSON: no duplicate members, bounded nesting, no U+0000.
+//! Strict JSON: no duplicate members, bounded nesting, no U+0000 ([`nul`]). [`fingerprint()`] recognises
+//! the same request.
 
+mod fingerprint;
 mod members;
+mod nul;
 mod object;
 
-use std::{
-    cell::Cell,
-    fmt,
-    io::{self, Write as _},
-};
+use std::{cell::Cell, fmt};
 
-use memchr::memmem;
 use serde::{
-    Deserializer, Serialize, Serializer,
-    de::{DeserializeOwned, DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
+    Deserializer,
+    de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::{Map, Number, Value, map::Entry};
-use sha2::{Digest as _, Sha256};
+use serde_json::{Map, Value, map::Entry};
 
+pub use fingerprint::fingerprint;
 pub use members::Members;
+pub use nul::{may_have_nul, nul_paths, without_nul};
 pub use object::parse_object;
 
 /// Maximum nesting of arrays and objects in a body.
@@ -108,186 +107,6 @@ impl<'a> Limits<'a> {
 }
 
 const NO_MEMORY: &str = "no memory is left for it";
-
-/// SHA-256 over a route and the JSON value of a body without `stream`: equal exactly for "the same
-/// request". Members are sorted, and `1` and `1.0` are the same number.
-pub fn fingerprint(route: &str, body: &Map<String, Value>) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    hash.update(route.as_bytes());
-    hash.update(b"\n");
-    let skipped = Some("stream");
-    let members = body;
-    digest(&mut hash, &CanonicalObject { members, skipped });
-    hash.finalize().into()
-}
-
-/// Adds the JSON text of `value` to a digest.
-fn digest(hash: &mut Sha256, value: &impl Serialize) {
-    struct Digest<'a>(&'a mut Sha256);
-
-    impl io::Write for Digest<'_> {
-        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-            self.0.update(text);
-            Ok(text.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let mut text = io::BufWriter::new(Digest(hash));
-    // Values of JSON and strings: this cannot fail.
-    let written = serde_json::to_writer(&mut text, value).is_ok() && text.flush().is_ok();
-    debug_assert!(written);
-}
-
-/// The same without U+0000 in any string, which Postgres cannot store.
-pub fn without_nul<T: Serialize + DeserializeOwned>(value: T) -> T {
-    let text = serde_json::to_string(&value).unwrap_or_default();
-    if !text.contains("\\u0000") {
-        return value;
-    }
-    let replaced = serde_json::from_str(&text).map(replace_nul);
-    replaced.and_then(serde_json::from_value).unwrap_or(value)
-}
-
-fn replace_nul(value: Value) -> Value {
-    match value {
-        Value::String(text) => Value::String(text.replace('\0', "\u{fffd}")),
-        Value::Array(items) => items.into_iter().map(replace_nul).collect(),
-        Value::Object(members) => {
-            let members = members.into_iter();
-            let replaced =
-                |(name, member): (String, _)| (name.replace('\0', "\u{fffd}"), replace_nul(member));
-            Value::Object(members.map(replaced).collect())
-        }
-        other => other,
-    }
-}
-
-/// Limits on reported paths and on the characters of a name in them: an error must not be many
-/// times larger than the request.
-const MAX_PATHS: usize = 100;
-const MAX_NAME: usize = 100;
-
-/// Whether strings of a valid document may contain U+0000, which is always escaped.
-pub fn may_have_nul(bytes: &[u8]) -> bool {
-    memmem::find(bytes, b"\\u0000").is_some()
-}
-
-/// Paths of strings and member names that contain U+0000, which Postgres cannot store; the first
-/// hundred of them.
-pub fn nul_paths(value: &Value) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut trail = Vec::new();
-    walk(value, &mut trail, &mut found);
-    found
-}
-
-/// A step into a value. A path is only built where something is found.
-enum Step<'a> {
-    Item(usize),
-    Member(&'a str),
-}
-
-fn walk<'a>(value: &'a Value, trail: &mut Vec<Step<'a>>, found: &mut Vec<String>) {
-    if found.len() >= MAX_PATHS {
-        return;
-    }
-    match value {
-        Value::String(text) if text.contains('\0') => found.push(path(trail)),
-        Value::Array(items) => {
-            for (at, item) in items.iter().enumerate() {
-                trail.push(Step::Item(at));
-                walk(item, trail, found);
-                trail.pop();
-            }
-        }
-        Value::Object(members) => {
-            for (name, member) in members {
-                trail.push(Step::Member(name));
-                if name.contains('\0') && found.len() < MAX_PATHS {
-                    found.push(path(trail));
-                }
-                walk(member, trail, found);
-                trail.pop();
-            }
-        }
-        _ => {}
-    }
-}
-
-fn path(trail: &[Step<'_>]) -> String {
-    let mut path = String::new();
-    for step in trail {
-        match step {
-            Step::Item(at) => path.extend(["[", &at.to_string(), "]"]),
-            Step::Member(name) => {
-                if !path.is_empty() {
-                    path.push('.');
-                }
-                path.extend(
-                    name.chars()
-                        .take(MAX_NAME)
-                        .map(|c| if c == '\0' { '\u{fffd}' } else { c }),
-                );
-            }
-        }
-    }
-    path
-}
-
-/// Serialises a value with sorted members and canonical numbers.
-struct Canonical<'a>(&'a Value);
-
-struct CanonicalObject<'a> {
-    members: &'a Map<String, Value>,
-    skipped: Option<&'static str>,
-}
-
-impl Serialize for Canonical<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::Number(number) => canonical_number(number).serialize(serializer),
-            Value::Array(items) => serializer.collect_seq(items.iter().map(Canonical)),
-            Value::Object(members) => {
-                let skipped = None;
-                CanonicalObject { members, skipped }.serialize(serializer)
-            }
-            other => other.serialize(serializer),
-        }
-    }
-}
-
-impl Serialize for CanonicalObject<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let members = self.members.iter();
-        let mut members: Vec<_> = members
-            .filter(|(name, _)| self.skipped != Some(name.as_str()))
-            .collect();
-        members.sort_by_key(|(name, _)| *name);
-        serializer.collect_map(
-            members
-                .into_iter()
-                .map(|(name, value)| (name, Canonical(value))),
-        )
-    }
-}
-
-fn canonical_number(number: &Number) -> Number {
-    match number.as_f64() {
-        // Below 2^53 every integral float is exactly one integer.
-        Some(float)
-            if number.is_f64() && float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 =>
-        {
-            #[expect(clippy::cast_possible_truncation, reason = "integral and below 2^53")]
-            let integer = float as i64;
-            Number::from(integer)
-        }
-        _ => number.clone(),
-    }
-}
 
 struct Strict<'a> {
     depth: usize,
@@ -435,47 +254,6 @@ mod tests {
         assert!(parse(nested(MAX_DEPTH + 1).as_bytes()).is_err());
         assert!(parse(nested(100_000).as_bytes()).is_err());
         assert!(parse(b"{} x").is_err());
-    }
-
-    #[test]
-    fn a_fingerprint_sees_the_value_not_the_spelling() {
-        let print = |text: &str| {
-            let Value::Object(map) = parse(text.as_bytes()).unwrap() else {
-                panic!("no object")
-            };
-            fingerprint("/v1/generate/text", &map)
-        };
-        assert_eq!(
-            print(r#"{"a":1,"b":[1.0,{"d":1,"c":2}]}"#),
-            print(r#"{ "b":[1,{"c":2,"d":1}], "a":1e0 }"#)
-        );
-        assert_ne!(print(r#"{"a":1}"#), print(r#"{"a":"1"}"#));
-        assert_ne!(print(r#"{"a":1}"#), print(r#"{"a":1.5}"#));
-    }
-
-    #[test]
-    fn fingerprints_are_stable_between_releases() {
-        let body = r#"{"b":[1.0,{"d":1.5,"c":"\u00e9\n"}],"a":1e3}"#;
-        let Value::Object(map) = parse(body.as_bytes()).unwrap() else {
-            panic!("no object")
-        };
-        let text = "/x\n{\"a\":1000,\"b\":[1,{\"c\":\"é\\n\",\"d\":1.5}]}";
-        let expected: [u8; 32] = Sha256::digest(text).into();
-        assert_eq!(fingerprint("/x", &map), expected);
-    }
-
-    #[test]
-    fn nul_is_found_wherever_it_hides() {
-        let found = nul_paths(&json!({"a": "x\0", "b": {"c": ["", "\0"]}, "d\0": 1}));
-        assert_eq!(found, ["a", "b.c[1]", "d\u{fffd}"]);
-    }
-
-    #[test]
-    fn a_hostile_body_is_not_answered_at_many_times_its_size() {
-        let body = json!({"A".repeat(100_000): vec!["\0"; 1500]});
-        let found = nul_paths(&body);
-        assert_eq!(found.len(), MAX_PATHS);
-        assert!(found.iter().all(|path| path.len() < 120));
     }
 
     proptest! {

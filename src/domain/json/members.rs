@@ -28,12 +28,12 @@ impl Members {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Memory of all members.
+    /// Returns the memory of all members in bytes.
     pub fn bytes(&self) -> usize {
         self.index_bytes() + self.0.iter().map(|(_, value)| value.len()).sum::<usize>()
     }
 
-    /// Memory of all members without their values, which are parts of the body.
+    /// Returns the memory of all members in bytes, without their values, which share the body.
     pub fn index_bytes(&self) -> usize {
         let names = self.0.iter().map(|(name, _)| name);
         names.map(|name| Self::entry_bytes(name)).sum()

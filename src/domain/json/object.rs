@@ -27,8 +27,8 @@ pub fn parse_object(
     if let Some((values, members)) = object.filter(|_| limits.reserve_rest()) {
         return Ok((Value::Object(values), members));
     }
-    // Parses the body again if it is no valid object: its errors have positions in the whole body.
-    // What the first pass has reserved is used up before.
+    // Parses the body again if it is not a valid object, because errors have positions in the whole
+    // body. Uses the memory that the first pass reserved before it reserves more.
     let unused = Cell::new(reserved.get());
     let value = parse_within(bytes, &|bytes| {
         let known = unused.get().min(bytes);

@@ -1,0 +1,122 @@
+//! U+0000, which Postgres cannot store: where it is in a value, and its replacement.
+
+use memchr::memmem;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+/// The same without U+0000 in any string, which Postgres cannot store.
+pub fn without_nul<T: Serialize + DeserializeOwned>(value: T) -> T {
+    let text = serde_json::to_string(&value).unwrap_or_default();
+    if !text.contains("\\u0000") {
+        return value;
+    }
+    let replaced = serde_json::from_str(&text).map(replace_nul);
+    replaced.and_then(serde_json::from_value).unwrap_or(value)
+}
+
+fn replace_nul(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(text.replace('\0', "\u{fffd}")),
+        Value::Array(items) => items.into_iter().map(replace_nul).collect(),
+        Value::Object(members) => {
+            let members = members.into_iter();
+            let replaced =
+                |(name, member): (String, _)| (name.replace('\0', "\u{fffd}"), replace_nul(member));
+            Value::Object(members.map(replaced).collect())
+        }
+        other => other,
+    }
+}
+
+/// Limits on reported paths and on the characters of a name in them: an error must not be many
+/// times larger than the request.
+const MAX_PATHS: usize = 100;
+const MAX_NAME: usize = 100;
+
+/// Whether strings of a valid document may contain U+0000, which is always escaped.
+pub fn may_have_nul(bytes: &[u8]) -> bool {
+    memmem::find(bytes, b"\\u0000").is_some()
+}
+
+/// Paths of strings and member names that contain U+0000, which Postgres cannot store; the first
+/// hundred of them.
+pub fn nul_paths(value: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut trail = Vec::new();
+    walk(value, &mut trail, &mut found);
+    found
+}
+
+/// A step into a value. A path is only built where something is found.
+enum Step<'a> {
+    Item(usize),
+    Member(&'a str),
+}
+
+fn walk<'a>(value: &'a Value, trail: &mut Vec<Step<'a>>, found: &mut Vec<String>) {
+    if found.len() >= MAX_PATHS {
+        return;
+    }
+    match value {
+        Value::String(text) if text.contains('\0') => found.push(path(trail)),
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                trail.push(Step::Item(at));
+                walk(item, trail, found);
+                trail.pop();
+            }
+        }
+        Value::Object(members) => {
+            for (name, member) in members {
+                trail.push(Step::Member(name));
+                if name.contains('\0') && found.len() < MAX_PATHS {
+                    found.push(path(trail));
+                }
+                walk(member, trail, found);
+                trail.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn path(trail: &[Step<'_>]) -> String {
+    let mut path = String::new();
+    for step in trail {
+        match step {
+            Step::Item(at) => path.extend(["[", &at.to_string(), "]"]),
+            Step::Member(name) => {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.extend(
+                    name.chars()
+                        .take(MAX_NAME)
+                        .map(|c| if c == '\0' { '\u{fffd}' } else { c }),
+                );
+            }
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nul_is_found_wherever_it_hides() {
+        let found = nul_paths(&json!({"a": "x\0", "b": {"c": ["", "\0"]}, "d\0": 1}));
+        assert_eq!(found, ["a", "b.c[1]", "d\u{fffd}"]);
+    }
+
+    #[test]
+    fn a_hostile_body_is_not_answered_at_many_times_its_size() {
+        let body = json!({"A".repeat(100_000): vec!["\0"; 1500]});
+        let found = nul_paths(&body);
+        assert_eq!(found.len(), MAX_PATHS);
+        assert!(found.iter().all(|path| path.len() < 120));
+    }
+}
