@@ -56,7 +56,7 @@ run: tools $(if $(DATABASE_URL),,postgres)
 	*) exec $(serve) ;; \
 	esac
 
-# For machines with the glibc of this one or a newer one.
+# Runs on machines with the same or a newer glibc.
 name = gensvc-$$($(release) --version | cut -d' ' -f2)-$$(uname -s -m | tr 'A-Z ' 'a-z-')
 release := $(CARGO_TARGET_DIR)/release/gensvc
 dist: tools

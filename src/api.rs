@@ -150,7 +150,7 @@ fn routes() -> Vec<Route> {
         TooManyJobs,
         Paused,
     ];
-    /// The input of a dialogue is counted, one with PDFs by its provider.
+    /// Counting the input of a dialogue; the provider counts it if there are PDFs.
     const COUNTED: [Code; 8] = [
         NotFound,
         InsufficientCredits,

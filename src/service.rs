@@ -236,7 +236,7 @@ pub struct CreditsShort {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// The provider did not count the input, without which nothing can be held.
+    /// The provider did not count the input, so no hold can be placed.
     #[error("the provider did not count the input")]
     NotCounted(Box<ProviderError>),
     #[error("the token was refused")]
@@ -282,7 +282,7 @@ pub enum ServiceError {
     TooManyJobs(i32),
     #[error("the account is at its share of synchronous work")]
     TooManyRequests(ShareReached),
-    #[error("the account's uploads and inputs have {} of {quota} bytes", .used.all)]
+    #[error("the account's uploads and inputs use {} of {quota} bytes", .used.all)]
     InputsStored { used: UploadBytes, quota: i64 },
     #[error("not enough credits")]
     CreditsShort(Box<CreditsShort>),
@@ -298,7 +298,7 @@ pub enum ServiceError {
     ProviderBusy(String),
     #[error("the server is overloaded")]
     Overloaded,
-    /// The file storage took no file; logged.
+    /// The file storage did not store a file; logged.
     #[error("the file storage is unavailable")]
     StorageUnavailable,
     #[error(transparent)]

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 
 use super::{
     ApiState,
-    body::{JsonBody, NoBody, OptionalBody},
+    body::{EmptyBody, JsonBody, OptionalBody},
     credits::LedgerEntryBody,
     error::ApiError,
     extract::{NoQuery, PathId, Query},
@@ -283,7 +283,7 @@ pub async fn resume(
     operator: Operator,
     PathId(id): PathId<AccountId>,
     _query: NoQuery,
-    _body: NoBody,
+    _body: EmptyBody,
 ) -> Result<Json<AdminAccountBody>, ApiError> {
     let account = state.service.set_suspended(id, false, None).await?;
     tracing::info!(%operator, account = %id, "account resumed");

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::{
     ApiState,
-    body::{JsonBody, NoBody},
+    body::{EmptyBody, JsonBody},
     client_address::ClientAddress,
     context::CallerSlot,
     error::ApiError,
@@ -138,7 +138,7 @@ pub async fn logout(
     State(state): State<ApiState>,
     auth: Authorized<SessionOnly>,
     _query: NoQuery,
-    _body: NoBody,
+    _body: EmptyBody,
 ) -> Result<StatusCode, ApiError> {
     state.service.logout(&auth.caller).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -28,9 +28,9 @@ use crate::{
         json::{self, Members},
         limiter::Permit,
         party::Party,
+        request::MAX_INPUT_BYTES,
         validate::{Body as Described, FieldError, Input, read_fields},
     },
-    media::MAX_PICTURE_BYTES,
     memory::{self, Reservation},
 };
 
@@ -181,27 +181,19 @@ impl<T: Described + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
             _ => settings.max_sdk_body_bytes,
         };
         let (bytes, permit) = read_body(&parts, body, state, limit).await?;
-        if let Some(content_type) = form {
-            let mut errors = Query::<()>::of(&parts).parse().1;
-            let repeats = parts.headers.contains_key(RETRY_COUNT);
-            let reserved = memory::current();
-            return apart(move || {
-                let mut body = Self::of_form(bytes, &content_type, repeats, (permit, reserved))?;
-                body.errors.append(&mut errors);
-                Ok(body)
-            })
-            .await;
-        }
         let repeats = parts.headers.contains_key(RETRY_COUNT);
         let sdk = parts.extensions.get::<Sdk>();
         let keeps = sdk.is_some();
-        if keeps || T::HAS_PICTURES {
+        if form.is_none() && (keeps || T::HAS_PICTURES) {
             // The strings or files that are read from it.
             reserve(memory::current().as_deref(), bytes.len())?;
         }
-        let is_slow = permit.is_some();
+        let is_slow = permit.is_some() || form.is_some();
         let reserved = memory::current();
-        let reading = move || Self::of(bytes, repeats, keeps, (permit, reserved));
+        let reading = move || match form {
+            Some(form) => Self::of_form(bytes, &form, repeats, (permit, reserved)),
+            None => Self::of(bytes, repeats, keeps, (permit, reserved)),
+        };
         let mut body = if is_slow {
             apart(reading).await?
         } else {
@@ -224,25 +216,22 @@ fn form_type(headers: &HeaderMap) -> Option<String> {
 }
 
 impl<T> JsonBody<T> {
-    /// Reads a form. Its digest does not depend on the boundary, which differs in a retry.
+    /// Reads a form. The digest excludes the boundary, which differs in a retry.
     fn of_form(
         bytes: Bytes,
         content_type: &str,
         repeats: bool,
         (permit, reserved): (Option<Permit<Party>>, Option<Arc<Reservation>>),
     ) -> Result<Self, ApiError> {
-        // The files in base64, and again as they are read from it.
+        // The files in base64, and a second copy that is decoded from it.
         reserve(reserved.as_deref(), 3 * bytes.len())?;
-        // All bytes are there: nothing is waited for.
+        // The body is complete, so the future never waits.
         let members = Handle::current().block_on(multipart::members(bytes, content_type))?;
         let value = Value::Object(members);
         let errors = nul_errors(&value).collect();
         Ok(Self {
             digest: repeats.then(|| Sha256::digest(value.to_string()).into()),
-            members: match value {
-                Value::Object(members) => members,
-                _ => Map::new(),
-            },
+            members: object(value)?,
             errors,
             is_form: true,
             original: None,
@@ -321,9 +310,9 @@ impl<T> FromRequest<ApiState> for OptionalBody<T> {
 
 /// The body of a POST that takes none: nothing, or an empty object.
 #[derive(Debug)]
-pub struct NoBody;
+pub struct EmptyBody;
 
-impl FromRequest<ApiState> for NoBody {
+impl FromRequest<ApiState> for EmptyBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
@@ -335,7 +324,7 @@ impl FromRequest<ApiState> for NoBody {
 /// A picture, or a file that claims to be one.
 #[derive(Debug)]
 pub struct RawBody {
-    /// Its type, in lower case and without parameters; empty if it is compressed.
+    /// Media type in lower case without parameters; empty if the body is compressed.
     pub media_type: String,
     pub bytes: Bytes,
     /// One of [`LARGE_BODIES`], as long as the bytes are worked on.
@@ -349,7 +338,7 @@ impl FromRequest<ApiState> for RawBody {
         let (parts, body) = request.into_parts();
         let media_type = media_type(&parts.headers).filter(|_| is_plain(&parts.headers));
         let media_type = media_type.unwrap_or_default().to_ascii_lowercase();
-        let (bytes, permit) = read_body(&parts, body, state, MAX_PICTURE_BYTES).await?;
+        let (bytes, permit) = read_body(&parts, body, state, MAX_INPUT_BYTES).await?;
         Ok(Self {
             media_type,
             bytes,

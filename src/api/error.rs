@@ -236,7 +236,7 @@ impl ApiError {
         error
     }
 
-    /// The answer for a request whose provider did not count its input.
+    /// Returns the error for a request whose input the provider did not count.
     fn not_counted(error: &ProviderError) -> Self {
         let code = match error.kind {
             // The operator's configuration is wrong, not the request.

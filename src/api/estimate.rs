@@ -38,14 +38,14 @@ pub struct EstimateBody {
     pub sufficient: bool,
     /// The price row that it is computed from.
     pub prices: Prices,
-    /// What the inputs add to the hold, one line each.
+    /// The part of the hold for each input, in the order of the request.
     pub inputs: Vec<EstimatedInputBody>,
 }
 
-/// An input's part of a hold.
+/// Part of a hold for one input.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct EstimatedInputBody {
-    /// What it is for.
+    /// Role of the input.
     pub role: InputRole,
     /// SHA-256, hexadecimal.
     pub sha256: String,
@@ -53,7 +53,7 @@ pub struct EstimatedInputBody {
     pub width: u32,
     /// Pixels, as displayed.
     pub height: u32,
-    /// Credits, at most.
+    /// Maximum price in credits.
     pub price: Credits,
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{
     ApiState,
-    body::NoBody,
+    body::EmptyBody,
     context::RequestPermit,
     error::ApiError,
     extract::{Authorized, FromPath as _, NoQuery, OfTheType, PathId, Query, ReadHistory},
@@ -140,7 +140,7 @@ pub async fn cancel(
     auth: Authorized<OfTheType>,
     PathId(id): PathId<GenerationId>,
     _query: NoQuery,
-    _body: NoBody,
+    _body: EmptyBody,
 ) -> Result<Response, ApiError> {
     let record = state.service.cancel(&auth.caller, id).await?;
     Ok(current(&state, record))

@@ -1,5 +1,5 @@
-//! `multipart/form-data`, as SDKs send pictures: read into the members that the same request has in
-//! JSON.
+//! Reads `multipart/form-data`, in which SDKs send pictures, into the members of the equivalent
+//! JSON request.
 
 use std::convert::Infallible;
 
@@ -13,7 +13,7 @@ use super::error::ApiError;
 
 /// Fields of one form.
 const MAX_FIELDS: usize = 100;
-/// Fields that are numbers in JSON.
+/// Fields with a number in JSON.
 const NUMBERS: [&str; 3] = ["n", "output_compression", "partial_images"];
 
 /// The members of an edit of images: its files become data URLs in `images` and `mask`.
@@ -59,7 +59,7 @@ pub async fn members(bytes: Bytes, content_type: &str) -> Result<Map<String, Val
     Ok(members)
 }
 
-/// The form's field of a member of [`members`], for errors.
+/// Returns the form field of a member of [`members`], for errors.
 pub fn field(member: &str) -> String {
     let name = member.split(['[', '.']).next().unwrap_or_default();
     if name == "images" { "image" } else { name }.to_owned()
@@ -73,8 +73,8 @@ fn insert(members: &mut Map<String, Value>, name: &str, value: Value) -> Result<
     Ok(())
 }
 
-/// A text as the JSON value that it stands for; what does not fit stays a text, which is refused
-/// with the field's name.
+/// Converts a text to a JSON value. A text that cannot be converted stays a string, so that
+/// validation refuses it by the field's name.
 fn value(name: &str, text: &str) -> Value {
     match (name, text) {
         ("stream", "true") => json!(true),

@@ -6,7 +6,7 @@ use axum::{
 };
 use chrono::{DateTime, Utc};
 use http::{HeaderValue, StatusCode, header};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -17,7 +17,7 @@ use crate::domain::{
     credits::Credits,
     generation::{FailureCode, FinishReason, Generation, Modality, Output, Status, Surface},
     ids::{ApiKeyId, GenerationId, TemplateId},
-    inputs::{INPUTS, InputOrigin, StoredInput},
+    inputs::{INPUTS, InputOrigin},
     page::Page,
     pricing::Bill,
     request::InputRole,
@@ -123,26 +123,26 @@ impl OutputBody {
     }
 }
 
-/// A picture that a generation was made from.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+/// A picture that was an input of a generation.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct InputBody {
-    /// What it was for.
+    /// Role of the picture.
     pub role: InputRole,
-    /// Where it came from.
+    /// Origin of the picture.
     pub from: InputOrigin,
     /// The upload's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upload: Option<String>,
-    /// The uuid of the generation that made it.
+    /// The uuid of the generation that produced it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<Uuid>,
-    /// Which of the generation's files, from 0.
+    /// Index of the file in that generation, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<u16>,
     /// Media type.
     #[schema(example = "image/png")]
     pub content_type: String,
-    /// Length.
+    /// Length in bytes.
     pub bytes: u64,
     /// SHA-256, hexadecimal.
     pub sha256: String,
@@ -158,29 +158,13 @@ impl InputBody {
         let inputs = parameters
             .as_object_mut()
             .and_then(|all| all.remove(INPUTS));
-        let inputs = inputs.map(serde_json::from_value::<Vec<StoredInput>>);
+        // Of a `StoredInput`, the response leaves out the key.
+        let inputs = inputs.map(serde_json::from_value::<Vec<Self>>);
         let inputs = inputs.transpose().unwrap_or_else(|error| {
             tracing::error!(%error, "the inputs of a record cannot be read");
             None
         });
-        inputs.into_iter().flatten().map(Self::from).collect()
-    }
-}
-
-impl From<StoredInput> for InputBody {
-    fn from(input: StoredInput) -> Self {
-        Self {
-            role: input.role,
-            from: input.from,
-            upload: input.upload,
-            generation: input.generation,
-            output: input.output,
-            content_type: input.content_type,
-            bytes: input.bytes,
-            sha256: input.sha256,
-            width: input.width,
-            height: input.height,
-        }
+        inputs.unwrap_or_default()
     }
 }
 
@@ -195,16 +179,16 @@ enum Usage {
     Image {
         /// Stored images.
         images: u32,
-        /// Inputs; absent without.
+        /// Number of inputs; absent if there are none.
         input_images: Option<u32>,
-        /// Tokens of the inputs, where they are billed by these.
+        /// Tokens of the inputs; absent if they are charged by number.
         input_image_tokens: Option<u64>,
     },
     /// Video.
     Video {
         /// Seconds.
         seconds: u32,
-        /// Inputs; absent without.
+        /// Number of inputs; absent if there are none.
         input_images: Option<u32>,
     },
     /// Speech.
@@ -269,7 +253,7 @@ pub struct GenerationRecord {
     /// Resolved parameters.
     #[schema(value_type = Object)]
     pub parameters: Value,
-    /// The pictures that it was made from.
+    /// The input pictures.
     pub inputs: Vec<InputBody>,
     /// The stored files; empty for text.
     pub outputs: Vec<OutputBody>,

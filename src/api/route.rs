@@ -12,7 +12,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 use super::{
     ApiState,
     admin::Operator,
-    body::{JsonBody, NoBody, OptionalBody, RawBody},
+    body::{EmptyBody, JsonBody, OptionalBody, RawBody},
     client_address::ClientAddress,
     context::{CallerSlot, RequestId, RequestPermit, Sdk},
     error::Code,
@@ -187,7 +187,7 @@ silent!(
     RequestPermit,
     RequestId,
     SubmittedForm,
-    NoBody,
+    EmptyBody,
     RawBody,
     Result<Path<(String, String)>, PathRejection>,
     Result<Path<String>, PathRejection>,

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::{
     ApiState, MediaLinks,
-    body::{JsonBody, NoBody},
+    body::{EmptyBody, JsonBody},
     error::ApiError,
     extract::{Authorized, Manage, NoQuery, PathId, PathIds, Query, SubmittedForm},
     record::{self, GenerationRecord, PageBody},
@@ -251,7 +251,7 @@ pub async fn redeliver(
     auth: Authorized<Manage>,
     PathIds(id, delivery): PathIds<WebhookId, WebhookDeliveryId>,
     _query: NoQuery,
-    _body: NoBody,
+    _body: EmptyBody,
 ) -> Result<(StatusCode, Json<DeliveryBody>), ApiError> {
     let account = auth.caller.account_id;
     let found = state.service.redeliver(account, Some(id), delivery).await?;

@@ -56,8 +56,8 @@ fn collect(
             }
         }
         let shown = shown(value);
-        // A variable is text, of whatever type the built-in value is. Tables in a list without ids,
-        // such as tiers, are shown empty.
+        // An environment variable is text, whatever the type of the built-in value. Tables in a
+        // list without ids, such as tiers, are shown empty.
         if built_in.is_some_and(|built_in| {
             built_in == value || (!shown.is_empty() && self::shown(built_in) == shown)
         }) {

@@ -23,9 +23,9 @@ pub struct Media {
     pub url_lifetime: Seconds<60, 604_800>,
     /// Whether files are also downloaded from private addresses and over http: for tests.
     pub allow_private_urls: bool,
-    /// Hours that an upload is kept after its last use.
+    /// Hours to keep an upload after its last use.
     pub upload_hours: Bounded<i64, 1, 8_760>,
-    /// Bytes that the uploads of an account may have together.
+    /// Maximum total bytes of an account's uploads.
     pub upload_bytes_per_account: Bounded<i64, 1_048_576, 1_099_511_627_776>,
     storage: Storage,
     /// `None`: the folder `media` of `data.dir`.

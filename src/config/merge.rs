@@ -1,10 +1,10 @@
-//! Merges the settings of a file into the built-in ones: tables key by key, models by their id, and
-//! everything else as a whole.
+//! Merges a file into the built-in settings: tables by key, models by id; other values are replaced
+//! as a whole.
 
 use toml::{Table, Value};
 
-/// Merges the settings of a file. A provider of another kind, or with `replace = true`, has only the
-/// models of the file.
+/// Merges a file into the built-in settings. If a provider has another kind or `replace = true`,
+/// only the models of the file remain.
 pub(super) fn file(built_in: &mut Table, mut file: Table) {
     if let Some(Value::Table(providers)) = file.get_mut("providers") {
         for (name, provider) in providers {
@@ -36,8 +36,8 @@ fn tables(base: &mut Table, over: Table) {
     }
 }
 
-/// Completes models from the built-in ones with the same id, and adds the other built-in ones. Models
-/// of the file keep their places, which errors name.
+/// Completes the models of a file from the built-in models with the same id, and appends the other
+/// built-in models. Models of the file keep their indexes, which errors name.
 fn extend(models: &mut Vec<Value>, built_in: &[Value]) {
     let mut rest = built_in.to_vec();
     let is_default = |model: &Table| model.get("default") == Some(&Value::Boolean(true));
@@ -57,7 +57,7 @@ fn extend(models: &mut Vec<Value>, built_in: &[Value]) {
         }
     }
     models.append(&mut rest);
-    // A default of the file replaces the built-in one of its type.
+    // A default in the file replaces the built-in default of the same type.
     for (place, model) in models.iter_mut().enumerate() {
         let Value::Table(model) = model else { continue };
         let of_type = || {

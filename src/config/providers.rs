@@ -94,7 +94,7 @@ pub(super) struct RawProvider {
     timeout_seconds: Option<Seconds<1, 3_600>>,
     max_concurrent: Option<Bounded<usize, 1, 10_000>>,
     markup: Option<Markup>,
-    /// Whether a file's models replace the built-in ones.
+    /// Whether the models of a file replace the built-in ones.
     #[expect(dead_code, reason = "applied when the file is merged")]
     replace: Option<bool>,
     models: Option<Vec<RawModel>>,

@@ -135,7 +135,7 @@ impl Call<'_> {
 
     pub fn body(mut self, body: Value) -> Self {
         self.body = Some(body);
-        self
+        self.header(header::CONTENT_TYPE, "application/json")
     }
 
     /// Sets a file as the body.
@@ -178,10 +178,6 @@ impl Call<'_> {
             let mut bearer = HeaderValue::from_str(&bearer).map_err(|_| Problem::logged_out())?;
             bearer.set_sensitive(true);
             self.headers.insert(header::AUTHORIZATION, bearer);
-        }
-        if self.body.is_some() {
-            let json = HeaderValue::from_static("application/json");
-            self.headers.insert(header::CONTENT_TYPE, json);
         }
         *request.headers_mut() = self.headers;
         if let Some(peer) = client.peer {

@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use axum::{
-    extract::{FromRequest, Request},
-    response::{IntoResponse as _, Response},
-};
-use http::{StatusCode, header};
+use axum::extract::{FromRequest, Request};
+use http::header;
 use serde_json::{Map, Number, Value};
 use url::form_urlencoded;
 
@@ -101,9 +98,9 @@ impl Form {
 pub struct LoginForm(pub Form);
 
 impl FromRequest<Console> for LoginForm {
-    type Rejection = Response;
+    type Rejection = Problem;
 
-    async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Problem> {
         Form::read(request, console, MAX_LOGIN_BYTES)
             .await
             .map(Self)
@@ -111,38 +108,28 @@ impl FromRequest<Console> for LoginForm {
 }
 
 impl FromRequest<Console> for Form {
-    type Rejection = Response;
+    type Rejection = Problem;
 
-    async fn from_request(request: Request, console: &Console) -> Result<Self, Response> {
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Problem> {
         Self::read(request, console, MAX_BYTES).await
     }
 }
 
 impl Form {
-    async fn read(request: Request, console: &Console, most: usize) -> Result<Self, Response> {
+    async fn read(request: Request, console: &Console, most: usize) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        guard::check_origin(&parts.method, &parts.headers, console)
-            .map_err(axum::response::IntoResponse::into_response)?;
-        let refused = |problem: Problem| problem.into_response();
+        guard::check_origin(&parts.method, &parts.headers, console)?;
         let content_type = parts.headers.get(header::CONTENT_TYPE);
         let urlencoded = "application/x-www-form-urlencoded";
         if !content_type.is_some_and(|v| v.as_bytes().starts_with(urlencoded.as_bytes())) {
             let message = format!("send the form as {urlencoded}");
-            return Err(refused(Problem::bad_form(&message)));
+            return Err(Problem::bad_form(&message));
         }
         let reading = axum::body::to_bytes(body, most);
         match tokio::time::timeout(IN_TIME, reading).await {
             Ok(Ok(bytes)) => Ok(Self::parse(&bytes)),
-            Ok(Err(_)) => {
-                let status = StatusCode::PAYLOAD_TOO_LARGE;
-                let message = "the form is too large, or ended too early";
-                Err(refused(Problem::new(status, "payload_too_large", message)))
-            }
-            Err(_elapsed) => {
-                let status = StatusCode::REQUEST_TIMEOUT;
-                let message = "the form did not arrive in time";
-                Err(refused(Problem::new(status, "request_timeout", message)))
-            }
+            Ok(Err(_)) => Err(Problem::large_form()),
+            Err(_elapsed) => Err(Problem::slow_form()),
         }
     }
 }

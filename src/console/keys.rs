@@ -40,11 +40,8 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
         .query("cursor", query.get("cursor"));
     let found = call.json().await?;
     let rows = parts::list(&found["data"]);
-    let new = html! { a.button.primary href="/keys/new" { "Create a key" } };
-    let new = if session.viewed.is_some() {
-        html! {}
-    } else {
-        new
+    let new = html! {
+        @if session.viewed.is_none() { a.button.primary href="/keys/new" { "Create a key" } }
     };
     let actions = html! { (parts::download("/keys.csv", rows)) (new) };
     let content = html! {
@@ -223,9 +220,6 @@ pub async fn page(
                 @if is_revoked { (fact("Revoked", &time(&key["revoked_at"]))) }
             }
         }
-    };
-    let content = html! {
-        (content)
         @if let (Some(account), "active") = (session.viewed, state(&key, session.now)) { (key_form::operator_forms(account, &key)) }
     };
     let page = shell::page(&session, text(&key["name"]), &content);

@@ -7,7 +7,7 @@
 
 use axum::response::{IntoResponse as _, Redirect, Response};
 use chrono::{DateTime, TimeDelta};
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, header};
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use super::{
     form::Form,
     parts::text,
     problem::Problem,
-    session::{Session, cookie_value},
+    session::{Session, cookie, cookie_value},
 };
 use crate::domain::{form_token::FormToken, ids::AccountId};
 
@@ -109,14 +109,10 @@ fn set_cookie(
     value: &str,
     lifetime: TimeDelta,
 ) {
-    let secure = if session.is_https() { "; Secure" } else { "" };
-    let seconds = lifetime.num_seconds();
-    let cookie = format!(
-        "{name}={value}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}"
-    );
+    let (pair, seconds) = (format!("{name}={value}"), lifetime.num_seconds());
+    let lifetime = format!("; Max-Age={seconds}");
     // It consists of ASCII: a path with an id, a token, numbers.
-    if let Ok(mut cookie) = HeaderValue::from_str(&cookie) {
-        cookie.set_sensitive(true);
+    if let Some(cookie) = cookie(session.console(), &pair, path, &lifetime) {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
 }

@@ -3,12 +3,16 @@
 pub mod accounts;
 pub mod keys;
 
-use axum::response::Response;
-use http::Uri;
+use axum::{
+    extract::FromRequestParts,
+    response::{IntoResponse as _, Response},
+};
+use http::{Uri, request::Parts};
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
+    Console,
     form::Form,
     operations as op,
     parts::{self, amount, badge, decimal, list, text, time},
@@ -19,12 +23,19 @@ use super::{
     usage,
 };
 
-/// Refuses users who are not operators, as if the page did not exist.
-fn check(session: &Session) -> Result<(), Problem> {
-    if session.me["operator"] == true {
-        Ok(())
-    } else {
-        Err(Problem::not_found())
+/// The session of an operator. Other users are refused as if the page did not exist.
+pub struct Operator(Session);
+
+impl FromRequestParts<Console> for Operator {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
+        let session = Session::from_request_parts(parts, console).await?;
+        if session.me["operator"] == true {
+            Ok(Self(session))
+        } else {
+            Err(Problem::not_found().into_response())
+        }
     }
 }
 
@@ -46,8 +57,7 @@ fn seconds(value: &Value) -> Markup {
     }
 }
 
-pub async fn providers(session: Session) -> Result<Markup, Problem> {
-    check(&session)?;
+pub async fn providers(Operator(session): Operator) -> Result<Markup, Problem> {
     let providers = session.get(op::PROVIDERS_HEALTH, &[]).await?;
     let about = "Outcomes of the last 5,000 generations of all servers, by provider.";
     let content = html! {
@@ -57,8 +67,7 @@ pub async fn providers(session: Session) -> Result<Markup, Problem> {
     Ok(shell::page(&session, "Providers", &content))
 }
 
-pub async fn health(session: Session) -> Result<Markup, Problem> {
-    check(&session)?;
+pub async fn health(Operator(session): Operator) -> Result<Markup, Problem> {
     let (providers, audit) = tokio::try_join!(
         session.get(op::PROVIDERS_HEALTH, &[]),
         session.get(op::AUDIT, &[]),
@@ -80,8 +89,7 @@ pub async fn health(session: Session) -> Result<Markup, Problem> {
     Ok(shell::page(&session, "Health", &content))
 }
 
-pub async fn providers_csv(session: Session) -> Result<Response, Problem> {
-    check(&session)?;
+pub async fn providers_csv(Operator(session): Operator) -> Result<Response, Problem> {
     let found = session.get(op::PROVIDERS_HEALTH, &[]).await?;
     let mut rows = Vec::new();
     for provider in list(&found["data"]) {
@@ -199,8 +207,7 @@ fn provider_card(provider: &Value) -> Markup {
     }
 }
 
-pub async fn jobs(session: Session) -> Result<Markup, Problem> {
-    check(&session)?;
+pub async fn jobs(Operator(session): Operator) -> Result<Markup, Problem> {
     let found = session.call(op::JOBS, &[]).json().await?;
     let rows = list(&found["data"]);
     let content = html! {
@@ -223,8 +230,7 @@ pub async fn jobs(session: Session) -> Result<Markup, Problem> {
     ))
 }
 
-pub async fn jobs_csv(session: Session) -> Result<Response, Problem> {
-    check(&session)?;
+pub async fn jobs_csv(Operator(session): Operator) -> Result<Response, Problem> {
     let download = Download::new("jobs", op::JOBS, &job_columns());
     download.answer(session).await
 }
@@ -257,8 +263,7 @@ fn job_columns() -> Vec<Column<'static>> {
     ]
 }
 
-pub async fn spending(session: Session, uri: Uri) -> Result<Markup, Problem> {
-    check(&session)?;
+pub async fn spending(Operator(session): Operator, uri: Uri) -> Result<Markup, Problem> {
     let (from, to) = usage::chosen(&Form::of_query(uri.query()), session.now.date_naive());
     let report = |by: &str| {
         let call = session.call(op::SPENDING, &[]).query("group_by", by);
@@ -284,8 +289,7 @@ pub async fn spending(session: Session, uri: Uri) -> Result<Markup, Problem> {
     Ok(shell::page(&session, "Spending", &content))
 }
 
-pub async fn spending_csv(session: Session, uri: Uri) -> Result<Response, Problem> {
-    check(&session)?;
+pub async fn spending_csv(Operator(session): Operator, uri: Uri) -> Result<Response, Problem> {
     let form = Form::of_query(uri.query());
     let columns = spending_columns(form.word("by"));
     let download = Download::new("spending", op::SPENDING, &columns);

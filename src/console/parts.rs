@@ -5,6 +5,7 @@ use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
 
 use super::problem::Problem;
+use crate::domain::validate::group;
 
 /// The text of a value; empty if it is null.
 pub fn text(value: &Value) -> &str {
@@ -33,13 +34,7 @@ pub fn grouped(number: &str) -> String {
         .strip_prefix('-')
         .map_or(("", number), |rest| ("−", rest));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let mut out = String::from(sign);
-    for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
+    let mut out = format!("{sign}{}", group(whole));
     if !fraction.is_empty() {
         out.push('.');
         out.push_str(fraction);

@@ -94,11 +94,12 @@ pub async fn add_picture(
     session: Session,
     request: Request,
 ) -> Result<Response, Problem> {
+    let _permit = session.add_picture()?;
     let PictureForm {
         mut form,
         picture,
         media_type,
-    } = PictureForm::read(request, &session).await?;
+    } = PictureForm::read(request).await?;
     let role = form.word("role").to_owned();
     let uploading = session.call(op::UPLOAD, &[]).file(&media_type, picture);
     let uploaded = uploading.json().await;

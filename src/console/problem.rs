@@ -34,6 +34,16 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "invalid_form", message)
     }
 
+    pub fn large_form() -> Self {
+        let message = "the form is too large, or ended too early";
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
+    }
+
+    pub fn slow_form() -> Self {
+        let message = "the form did not arrive in time";
+        Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
+    }
+
     pub fn code(&self) -> &str {
         self.body["error"]["code"].as_str().unwrap_or_default()
     }

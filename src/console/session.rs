@@ -87,10 +87,6 @@ impl Session {
         })
     }
 
-    pub fn is_https(&self) -> bool {
-        self.console.0.is_https
-    }
-
     pub fn console(&self) -> &Console {
         &self.console
     }
@@ -120,21 +116,27 @@ pub fn cookie_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     })
 }
 
-/// The header that sets the cookie until `expires`, or removes it.
-fn cookie(console: &Console, token: &str, expires: Option<&str>) -> Result<HeaderValue, Problem> {
-    let name = cookie_name(console);
-    let until = match expires.and_then(|at| DateTime::parse_from_rfc3339(at).ok()) {
-        Some(at) => format!(
-            "Expires={}",
-            at.to_utc().format("%a, %d %b %Y %H:%M:%S GMT")
-        ),
-        None => "Max-Age=0".to_owned(),
-    };
+/// Builds the header that sets a cookie, `name=value`. `lifetime` is its `; Max-Age=` or `; Expires=`;
+/// if empty, the cookie ends with the browser.
+pub fn cookie(console: &Console, pair: &str, path: &str, lifetime: &str) -> Option<HeaderValue> {
     let secure = if console.0.is_https { "; Secure" } else { "" };
-    let text = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict; {until}{secure}");
-    let mut value = HeaderValue::from_str(&text).map_err(|_| Problem::logged_out())?;
+    let text = format!("{pair}; Path={path}; HttpOnly; SameSite=Strict{lifetime}{secure}");
+    let mut value = HeaderValue::from_str(&text).ok()?;
     value.set_sensitive(true);
-    Ok(value)
+    Some(value)
+}
+
+/// The header that sets the session's cookie until `expires`, or removes it.
+fn token_cookie(console: &Console, token: &str, expires: &str) -> Result<HeaderValue, Problem> {
+    let lifetime = match DateTime::parse_from_rfc3339(expires) {
+        Ok(at) => at
+            .to_utc()
+            .format("; Expires=%a, %d %b %Y %H:%M:%S GMT")
+            .to_string(),
+        Err(_) => "; Max-Age=0".to_owned(),
+    };
+    let pair = format!("{}={token}", cookie_name(console));
+    cookie(console, &pair, "/", &lifetime).ok_or_else(Problem::logged_out)
 }
 
 impl FromRequestParts<Console> for Session {
@@ -199,15 +201,14 @@ async fn view(client: Client, parts: &Parts) -> Result<(Client, Option<AccountId
 
 /// Sets or removes the cookie of the viewed account.
 pub fn view_cookie(console: &Console, account: &str) -> HeaderValue {
-    let secure = if console.0.is_https { "; Secure" } else { "" };
-    let age = if account.is_empty() {
+    let lifetime = if account.is_empty() {
         "; Max-Age=0"
     } else {
         ""
     };
-    let text = format!("{VIEW}={account}; Path=/; HttpOnly; SameSite=Strict{age}{secure}");
+    let cookie = cookie(console, &format!("{VIEW}={account}"), "/", lifetime);
     // Ids are digits.
-    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
+    cookie.unwrap_or(HeaderValue::from_static(""))
 }
 
 /// Redirects to the login, which leads back to `path`. A change is not repeated: its form is gone.
@@ -280,7 +281,8 @@ pub async fn log_in(
     match client.call(op::LOG_IN, &[]).body(body).json().await {
         Ok(made) => {
             let token = made["token"].as_str().unwrap_or_default();
-            let cookie = cookie(&console, token, made["expires_at"].as_str())?;
+            let expires = made["expires_at"].as_str().unwrap_or_default();
+            let cookie = token_cookie(&console, token, expires)?;
             let cookies = AppendHeaders([
                 (header::SET_COOKIE, cookie),
                 (header::SET_COOKIE, view_cookie(&console, "")),
@@ -316,6 +318,6 @@ pub async fn log_out(
         let client = Client::new(&console, &parts, Some(token)).unlimited();
         let _ended = client.call(op::LOG_OUT, &[]).json().await;
     }
-    let cookie = cookie(&console, "", None)?;
+    let cookie = token_cookie(&console, "", "")?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login")).into_response())
 }

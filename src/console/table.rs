@@ -29,14 +29,8 @@ pub struct Column<'a> {
     class: &'static str,
     /// Shown after the value on narrow screens, which have no headings.
     unit: Option<&'static str>,
-    cell: Cell<'a>,
-}
-
-enum Cell<'a> {
-    /// Made from the column's value.
-    Value(fn(&Value) -> Markup),
-    /// Made from the row.
-    Row(Box<dyn Fn(&Value) -> Markup + Send + Sync + 'a>),
+    /// Renders the column's value, or the row.
+    cell: Box<dyn Fn(&Value, &Value) -> Markup + Send + Sync + 'a>,
 }
 
 /// A column that only the file has.
@@ -68,7 +62,7 @@ fn value(name: &'static str, heading: &'static str, cell: fn(&Value) -> Markup) 
         heading,
         class: "",
         unit: None,
-        cell: Cell::Value(cell),
+        cell: Box::new(move |value: &Value, _: &Value| cell(value)),
     }
 }
 
@@ -79,7 +73,7 @@ pub fn row<'a>(
     cell: impl Fn(&Value) -> Markup + Send + Sync + 'a,
 ) -> Column<'a> {
     Column {
-        cell: Cell::Row(Box::new(cell)),
+        cell: Box::new(move |_: &Value, row: &Value| cell(row)),
         ..value(name, heading, |_| html! {})
     }
 }
@@ -101,10 +95,7 @@ impl Column<'_> {
     }
 
     fn render(&self, row: &Value) -> Markup {
-        match &self.cell {
-            Cell::Value(cell) => cell(pointed(row, self.name, self.pointer)),
-            Cell::Row(cell) => cell(row),
-        }
+        (self.cell)(pointed(row, self.name, self.pointer), row)
     }
 }
 
@@ -252,7 +243,8 @@ fn file_headers(name: &str) -> [(header::HeaderName, String); 4] {
     ]
 }
 
-fn joined(value: &Value, separator: &str) -> String {
+/// Joins a list of texts.
+pub fn joined(value: &Value, separator: &str) -> String {
     match value {
         Value::Array(words) => words.iter().map(text).collect::<Vec<_>>().join(separator),
         other => text(other).to_owned(),

@@ -78,11 +78,6 @@ fn columns() -> Vec<Column<'static>> {
     ]
 }
 
-fn events(webhook: &Value) -> String {
-    let names: Vec<&str> = rows_of(&webhook["events"]).iter().map(text).collect();
-    names.join(", ")
-}
-
 fn new(form: &Form, problem: Option<&Problem>) -> Markup {
     let ticked = form.all("event");
     html! {
@@ -161,7 +156,7 @@ pub async fn page(
         section.card {
             h2 { "Deliveries" }
             @if rows.is_empty() {
-                (parts::empty("Nothing to deliver yet", &format!("Posted here: {}.", events(&webhook)), &html! {}))
+                (parts::empty("Nothing to deliver yet", &format!("Posted here: {}.", table::joined(&webhook["events"], ", ")), &html! {}))
             } @else {
                 (table::cards(&delivery_columns(&id, session.viewed), rows))
             }

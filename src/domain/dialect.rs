@@ -190,13 +190,13 @@ fn image_url() -> Parsed<ImageSource> {
     parsed(schema, ImageSource::parse)
 }
 
-/// A file in base64, in a dialect of `OpenAI`'s.
+/// Returns the parser of a base64 file in `OpenAI`'s dialects.
 fn file_data() -> Parsed<DocumentSource> {
     let schema = || text(usize::MAX).min(1).json_schema();
     parsed(schema, DocumentSource::parse)
 }
 
-/// Refuses a file by an id or a URL. `instead`: the field for its bytes.
+/// Refuses a file by id or URL. `instead`: the field for its bytes.
 fn refuse_reference(fields: &Fields<'_>, names: &[&'static str], instead: &str) {
     for name in names {
         if fields.has(name) {
@@ -211,7 +211,7 @@ fn refuse_reference(fields: &Fields<'_>, names: &[&'static str], instead: &str) 
 fn without_images(fields: &Fields<'_>, parts: &[Part]) {
     let is_shown = |part: &Part| matches!(part, Part::Image(_) | Part::Document(_));
     if parts.iter().any(is_shown) {
-        let message = "has an image or a document, which only a user or a tool can show";
+        let message = "has an image or a document; move it to a user message or a tool result";
         fields.error("content", FieldCode::NotAllowed, message);
     }
 }
@@ -294,8 +294,8 @@ fn schema_of(members: Map<String, Value>) -> Json {
 /// Marks a signature of Gemini's thinking in another vendor's dialect, so that it returns to Gemini.
 const GEMINI: &str = "gemini:";
 
-/// Moves the signatures of parts that only carry them to the calls after them. `carried`: the
-/// signature of such a part.
+/// Moves each signature of a part without other content to the call after it. `carried`: returns
+/// the signature of such a part.
 fn give_signatures(parts: Vec<Part>, carried: impl Fn(&Part) -> Option<&str>) -> Vec<Part> {
     let mut signature = None;
     let mut found = Vec::new();

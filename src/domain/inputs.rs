@@ -1,4 +1,4 @@
-//! An input of a generation, as its record keeps it.
+//! An input of a generation, as stored in its record.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -9,12 +9,12 @@ use super::{named::named_enum, request::InputRole};
 pub const INPUTS: &str = "inputs";
 
 named_enum!(
-    /// Where an input came from.
+    /// Origin of an input.
     InputOrigin {
         Upload = "upload",
         /// A file of another generation.
         Generation = "generation",
-        /// It came within the request.
+        /// Sent within the request.
         Data = "data",
     }
 );
@@ -27,7 +27,7 @@ pub struct StoredInput {
     pub upload: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<Uuid>,
-    /// Which of the generation's files, from 0.
+    /// Index of the file in that generation, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<u16>,
     /// Key in the media store.

@@ -265,7 +265,8 @@ impl Receipt {
         self.most_after(bound).map_or(bound, |most| most.min(bound))
     }
 
-    /// The same, where `bound` leaves out a part of the counted dialogue that its bytes do not bound.
+    /// As [`Self::most`], if `bound` excludes parts of the counted dialogue, such as PDFs, whose
+    /// tokens their bytes do not bound.
     pub fn most_after(self, bound: u64) -> Option<u64> {
         // What is new cannot be less than nothing: then it is another dialogue.
         let new = bound.checked_sub(self.bound)?;
@@ -292,7 +293,7 @@ impl Blank {
 
     /// Returns the receipt for a vendor's counts; `None` without a believable count, or if the
     /// cached tokens exceed it. The tokens are raised to a plausible minimum and to those of the
-    /// dialogue's beginning, since a vendor may count later what it has left out now.
+    /// dialogue's beginning, because a vendor may later count tokens that it omitted now.
     pub fn counted(self, counts: &TokenCounts) -> Option<Receipt> {
         let tokens = counts.believed_input().filter(|&tokens| tokens > 0)?;
         let parts = [counts.cached_input, counts.cache_write];

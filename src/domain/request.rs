@@ -149,8 +149,8 @@ impl GenerationRequest {
         }
     }
 
-    /// Whether the caller must be confirmed before the request is planned, because the plan reads a
-    /// template, or asks a vendor for the tokens of PDFs.
+    /// Returns whether the caller must be confirmed before the request is planned, because planning
+    /// reads a template or sends PDFs to a vendor.
     pub fn needs_confirmed_caller(&self) -> bool {
         match self {
             Self::Text(text) => text.template.is_some(),
@@ -167,7 +167,7 @@ impl GenerationRequest {
         }
     }
 
-    /// The pictures to work from.
+    /// The input pictures.
     pub fn inputs(&self) -> &[InputRequest] {
         match self {
             Self::Image(request) => &request.inputs,
@@ -176,7 +176,7 @@ impl GenerationRequest {
         }
     }
 
-    /// Memory that a copy takes, at most: the bytes of images and of the body are shared.
+    /// Returns the maximum memory of a copy in bytes; images and the body are shared.
     pub fn copied_bytes(&self) -> usize {
         match self {
             Self::Dialogue(dialogue) => {

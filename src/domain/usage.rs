@@ -51,7 +51,7 @@ pub struct TextUsage {
     /// The part of the output that was hidden reasoning, where known. Priced alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
-    /// Web searches at the provider, where there were any.
+    /// Web searches at the provider; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searches: Option<u64>,
     /// True when a count was missing upstream and was estimated from bytes.

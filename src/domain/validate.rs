@@ -31,9 +31,9 @@ pub trait Input: Sized {
 /// A JSON body, which describes itself.
 pub trait Body: Sized {
     const NAME: &'static str;
-    /// Whether pictures may be part of it, so that it may be larger than others.
+    /// Whether the body may contain pictures, which allows a larger body.
     const HAS_PICTURES: bool = false;
-    /// Whether it may also be sent as `multipart/form-data`.
+    /// Whether the body may also be sent as `multipart/form-data`.
     const TAKES_FORMS: bool = false;
 
     /// Returns what could be read, with failing fields absent or empty, and the errors.
@@ -116,12 +116,11 @@ impl Input for () {
 
 /// The sentence for a length over its limit.
 pub fn too_long(max: usize) -> String {
-    format!("must be at most {} characters", group(max))
+    format!("must be at most {} characters", group(&max.to_string()))
 }
 
 /// Formats `10000` as `10,000`.
-fn group(number: usize) -> String {
-    let digits = number.to_string();
+pub fn group(digits: &str) -> String {
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {

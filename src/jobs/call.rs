@@ -39,11 +39,11 @@ pub struct ImageWork {
     /// Size in pixels to store; the provider may generate larger ones.
     pub size: (u32, u32),
     pub price: ImageCeiling,
-    /// What the call is given when it is submitted.
+    /// Inputs that are loaded when the call is submitted.
     pub inputs: Vec<StoredInput>,
 }
 
-/// A video call, and what it is given when it is submitted.
+/// A video call, and the inputs that are loaded when it is submitted.
 pub struct VideoWork {
     pub call: VideoCall,
     pub inputs: Vec<StoredInput>,

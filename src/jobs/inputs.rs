@@ -1,4 +1,4 @@
-//! Inputs: in memory only while they are submitted, within a budget that accounts share.
+//! Loads inputs into memory while they are submitted, within a budget shared by all accounts.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -16,15 +16,15 @@ use crate::{
     store::jobs::Job,
 };
 
-/// A file, its base64, a body that has it, and the same of a retry.
+/// Copies of an input in memory: the file, and its base64 and a body for each of two tries.
 const COPIES: u64 = 5;
-/// Bytes of inputs in memory of one account: the largest requests have two copies of each, since
-/// they are sent as forms.
+/// Maximum bytes of one account's inputs in memory. The largest requests are forms, which need two
+/// copies of each input.
 const MAX_LOADED: u64 = 3 * MAX_ALL_INPUT_BYTES;
-/// How long a submission waits for memory. A job tries again later, other work fails.
+/// Maximum wait of a submission for memory. After that, a job tries again later; other work fails.
 const MAX_WAIT: Duration = Duration::from_mins(1);
 
-/// Bytes of inputs in memory, of all accounts and of one.
+/// Limiter of the bytes of inputs in memory, in total and per account.
 static LOADED: LazyLock<Limiter<AccountId>> = LazyLock::new(|| {
     let most = weight(MAX_LOADED);
     Limiter::with_queue((2 * most, most), (usize::MAX, usize::MAX))
@@ -35,15 +35,15 @@ fn weight(bytes: u64) -> usize {
     usize::try_from(copied).unwrap_or(usize::MAX)
 }
 
-/// Pictures, as long as they may be in memory.
+/// Pictures, with the permit for their memory.
 pub(super) struct Loaded {
     pub pictures: Vec<InputPicture>,
     _permit: Option<Permit<AccountId>>,
 }
 
 impl Runner {
-    /// Reads the inputs of a generation, once there is room for them. `Err`: what the step comes to
-    /// instead.
+    /// Reads the inputs of a generation once there is memory for them. `Err`: the step that
+    /// replaces the submission.
     pub(super) async fn load_inputs(
         &self,
         job: &Job,
@@ -88,9 +88,9 @@ impl Runner {
     }
 }
 
-/// Nothing was submitted.
+/// Returns the step for inputs without memory. Nothing was submitted.
 fn no_memory() -> Step {
-    let message = "this server had no memory left for the inputs; try again";
+    let message = "this server has no memory for the inputs now; try again";
     Step::NotStored(Failure::new(FailureCode::StorageUnavailable, message))
 }
 

@@ -1,5 +1,6 @@
-//! The user that Postgres runs as. Postgres refuses root, so root runs its programs as `postgres`,
-//! or as the user `nobody` if `postgres` does not exist. Any other user runs them directly.
+//! The system user that Postgres runs as. Postgres refuses to run as root, so root starts its
+//! programs as the user `postgres`, or as `nobody` if that does not exist. Other users start them
+//! directly.
 
 use std::{
     fs,

@@ -126,11 +126,12 @@ impl Cluster {
         })
     }
 
-    /// Whether a server answers, also one of another container, whose process cannot be seen.
+    /// Returns whether a server answers, including one in another container, whose process is not
+    /// visible here.
     async fn answers(&self) -> bool {
         match UnixStream::connect(socket::file(&self.socket)).await {
             Ok(_) => true,
-            // Its queue of connections is full.
+            // The server's connection queue is full.
             Err(error) => error.kind() == ErrorKind::WouldBlock,
         }
     }
@@ -142,7 +143,7 @@ impl Cluster {
             if self.answers().await {
                 return Err(LocalPostgresError::InUse {
                     data: self.data.clone(),
-                    user: "a Postgres server of another container".to_owned(),
+                    user: "a Postgres server in another container".to_owned(),
                 });
             }
             return Ok(false);
@@ -204,13 +205,14 @@ impl Cluster {
         fs::write(&path, format!("{}\n{rest}", i32::MAX)).at("write", &path)
     }
 
-    /// Writes who may connect. At each start, since another user may run gensvc now.
+    /// Writes the access rules at each start, because another user may run gensvc now.
     fn write_access_rules(&self) -> Result<()> {
         let is_lent = self.account.is_other()
             && Account::for_new().is_ok_and(|lent| lent.uid == self.account.uid);
         let rules = if is_lent { ROOT_ONLY } else { TRUST };
         for (name, text) in [("pg_hba.conf", rules), ("pg_ident.conf", ROOT_MAP)] {
-            // Renamed, since a write would follow a link that Postgres' user can make.
+            // Writes to a new file and renames it, because a write would follow a symlink that the
+            // Postgres user can create.
             let (aside, path) = (self.home.join(name), self.home.join("cluster").join(name));
             remove_file(&aside)?;
             fs::write(&aside, text).at("write", &aside)?;

@@ -39,7 +39,7 @@ pub(super) async fn create(data: &Path) -> Result<Cluster> {
     let home = home::create(data, &account).await?;
     remove_leftovers(&home)?;
     let cluster = home.join("cluster");
-    // It may be a disk that is not mounted, or a restore that was interrupted.
+    // The disk may not be mounted, or a restore may be incomplete.
     if cluster.exists() {
         return Err(LocalPostgresError::Incomplete { cluster });
     }

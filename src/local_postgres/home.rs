@@ -64,7 +64,7 @@ pub(super) fn find(data: &Path) -> Result<Option<PathBuf>> {
         if is_elsewhere && fs::canonicalize(original.join("postgres")).is_ok_and(|of| of == home) {
             return Err(LocalPostgresError::Copied { link, original });
         }
-        // The data directory was moved: a copy of it must not find its old name.
+        // The data directory was moved. Records its new path, so that a copy of it is detected.
         let note = home.join(ORIGINAL);
         fs::write(&note, data.as_os_str().as_encoded_bytes()).at("write", &note)?;
     }

@@ -191,7 +191,7 @@ async fn database_is_elsewhere_where_postgres_cannot_enter() {
     LocalPostgres::remove(&data).await.unwrap().unwrap();
     let moved = LocalPostgres::open(&copy, Role::Server).await.unwrap();
     assert_eq!(query(moved.url(), "select 1").await, "1");
-    // Its copy leads to the same database, also after the move.
+    // Its copy is refused after the move, too, because it leads to the same database.
     let second = folder.0.join("second");
     fs::create_dir(&second).unwrap();
     symlink(&outside, second.join("postgres")).unwrap();
@@ -325,7 +325,7 @@ async fn incomplete_cluster_is_not_replaced() {
     );
 }
 
-/// Another process of Postgres' user can change the folder of the cluster.
+/// Another process of the Postgres user can change the cluster's folder.
 #[tokio::test]
 async fn access_rules_are_not_written_through_links() {
     let folder = Folder::new();

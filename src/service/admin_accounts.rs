@@ -13,7 +13,7 @@ use crate::{
     store::{
         accounts::{AccountRecord, NewAccount, USERS_EMAIL_KEY, UserRow},
         deletion::Closed,
-        keys::{ApiKeyRecord, KeyReplacement},
+        keys::ApiKeyRecord,
         sessions::NewPassword,
     },
 };
@@ -153,16 +153,8 @@ impl Service {
         request: &KeyRequest,
     ) -> Result<ApiKeyRecord, ServiceError> {
         ServiceError::any(self.key_violations(request))?;
-        let new = KeyReplacement {
-            name: &request.name,
-            abilities: &request.abilities.names(),
-            rate_limit_per_minute: request.rate_limit_per_minute,
-            expires_at: request.expires_at,
-            spend_limit: request.spend_limit,
-            spend_period: request.spend_period,
-        };
         let now = self.now();
-        let key = self.0.store.replace_key(account, id, &new, now).await?;
+        let key = self.0.store.replace_key(account, id, request, now).await?;
         key.ok_or(ServiceError::NotFound)
     }
 

@@ -96,7 +96,7 @@ impl Caller {
         }
     }
 
-    /// Refuses a suspended account's caller, and one that may not generate anything.
+    /// Refuses callers of suspended accounts, and callers without any ability to generate.
     pub fn require_any_generation(&self) -> Result<(), ServiceError> {
         let mut types = Modality::ALL.iter().copied().map(Ability::to_generate);
         if types.any(|ability| self.abilities.grant(ability)) {
@@ -140,7 +140,7 @@ impl Caller {
 }
 
 impl Service {
-    /// Returns the caller with which an operator reads a customer's account, also a suspended one.
+    /// Returns the caller with which an operator reads a customer's account, even a suspended one.
     pub async fn view_as(
         &self,
         operator: &Caller,

@@ -94,7 +94,7 @@ impl Turn {
         ))
     }
 
-    /// Instructions outside of the messages, for dialects that have them there.
+    /// Instructions outside the messages, for dialects that support this.
     fn system(self) -> Value {
         match self.dialect {
             Dialect::Chat => Value::Null,

@@ -219,8 +219,8 @@ fn files_do_not_import_each_other_in_circles() {
     );
 }
 
-/// The other files that a file imports. A module and its submodules are one unit, so names of each
-/// other do not count.
+/// The other files that a file imports. A module and its submodules are one unit, so imports
+/// between them do not count.
 fn imported_files<'a>(
     name: &str,
     file: &Path,

@@ -86,7 +86,7 @@ impl Call {
     }
 }
 
-/// An input of one color, so that few have the same bytes.
+/// An input of one random color, so that few inputs have the same bytes.
 fn picture(role: &str, rng: &mut fastrand::Rng) -> Value {
     let color = image::Rgb([rng.u8(..), rng.u8(..), rng.u8(..)]);
     let mut bytes = Cursor::new(Vec::new());

@@ -234,7 +234,7 @@ impl Shared {
         let item = json!({"b64_json": BASE64_STANDARD.encode(image)});
         let data: Vec<Value> = (0..made).map(|_| item.clone()).collect();
         let reply = Reply::json(200, &json!({"created": 1, "data": data}));
-        // It counts no tokens: each input is charged at its ceiling.
+        // Sends no token counts, so each input is charged at its ceiling.
         let inputs = call["inputs"].as_i64().unwrap_or_default();
         (reply, Some(made * 1_450_000 + inputs * 6_000_000))
     }
@@ -287,7 +287,7 @@ impl Shared {
     }
 }
 
-/// What the price of an edit depends on.
+/// The parts of an edit that determine its price.
 fn form(body: &str) -> Value {
     let n = body.split("name=\"n\"\r\n\r\n").nth(1);
     let n = n.and_then(|rest| rest.split("\r\n").next()?.parse::<i64>().ok());

@@ -8,7 +8,7 @@ use crate::{
     api::{
         ApiState,
         api_keys::KeyBody,
-        body::{JsonBody, NoBody},
+        body::{EmptyBody, JsonBody},
         error::ApiError,
         extract::{NoQuery, PathId, PathIds},
         webhooks::DeliveryBody,
@@ -127,7 +127,7 @@ pub async fn redeliver(
     operator: Operator,
     PathIds(id, delivery): PathIds<AccountId, WebhookDeliveryId>,
     _query: NoQuery,
-    _body: NoBody,
+    _body: EmptyBody,
 ) -> Result<(StatusCode, Json<DeliveryBody>), ApiError> {
     tracing::info!(%operator, account = %id, delivery = %delivery, "sending a webhook again");
     let found = state.service.redeliver(id, None, delivery).await?;

@@ -167,19 +167,15 @@ pub async fn providers(
     _operator: Operator,
     _query: NoQuery,
 ) -> Result<Json<ProvidersHealthBody>, ApiError> {
-    let (calls, health, errors) = state.service.provider_health().await?;
+    let (calls, health, mut errors) = state.service.provider_health().await?;
     let mut models: BTreeMap<String, Vec<ModelHealthBody>> = BTreeMap::new();
     for model in health {
         let of = models.entry(model.provider.clone()).or_default();
         of.push(model.into());
     }
-    let mut errors_of: BTreeMap<String, Vec<ProviderErrors>> = BTreeMap::new();
-    for error in errors {
-        let of = errors_of.entry(error.provider.clone()).or_default();
-        of.push(error);
-    }
     let health = |calls: ProviderCalls| {
-        let errors = errors_of.remove(&calls.provider).unwrap_or_default();
+        let errors = errors.extract_if(.., |ended| ended.provider == calls.provider);
+        let errors: Vec<_> = errors.collect();
         let completed = errors.iter().find(|ended| ended.code.is_none());
         let last_completed_at = completed.map(|ended| ended.last_at);
         ProviderHealthBody {

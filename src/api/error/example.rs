@@ -23,7 +23,7 @@ impl ApiError {
     pub fn example(code: Code, ability: Option<&str>) -> Self {
         let named = ability.and_then(Ability::parse);
         let named = named.unwrap_or(match ability {
-            // The one that is named where any would do.
+            // The ability that errors name if any of several would do.
             Some("generate:*") => Ability::GenerateImage,
             _ => Ability::GenerateVideo,
         });

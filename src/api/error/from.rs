@@ -87,8 +87,8 @@ impl From<ServiceError> for ApiError {
             }
             ServiceError::InputsStored { used, quota } => {
                 let message = format!(
-                    "the account has {} of {quota} bytes of uploads; {} are of inputs within \
-                     requests and are removed within minutes",
+                    "the account's uploads use {} of {quota} bytes; {} of these are inputs sent \
+                     within requests and are removed when no work can need them",
                     used.all, used.transient
                 );
                 Self::busy(Code::TooManyRequests, message).retry_after(60)

@@ -125,7 +125,7 @@ fn own_headers(headers: &HeaderMap) -> Vec<(&'static str, String)> {
 
 /// Count tokens
 ///
-/// An upper bound. The provider is asked only about a dialogue with documents. Costs nothing.
+/// Returns an upper bound. Asks the provider only if the dialogue has documents. Free.
 #[utoipa::path(
     post, path = "/anthropic/v1/messages/count_tokens", tag = "anthropic",
     params(("beta" = Option<String>, Query, description = "Accepted and ignored.")),

@@ -67,7 +67,7 @@ pub async fn images(
 /// Edit images
 ///
 /// For the `openai` packages, which send `multipart/form-data` with the files `image` or `image[]`
-/// and `mask`; the other fields are the same as here. Held, charged and stored as by POST
+/// and `mask`; the other fields are the same as in JSON. Held, charged and stored as by POST
 /// /v1/generate/image: the first image is its source, the others are references.
 #[utoipa::path(
     post, path = EDITS, tag = "openai", params(SdkHeaders),

@@ -72,7 +72,7 @@ pub(super) fn read(mut body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequ
 
 /// Count the input tokens of a response
 ///
-/// An upper bound. The provider is asked only about a dialogue with documents. Costs nothing.
+/// Returns an upper bound. Asks the provider only if the dialogue has documents. Free.
 #[utoipa::path(
     post, path = "/openai/v1/responses/input_tokens", tag = "openai",
     responses((status = 200, description = "The input tokens", body = Object)),

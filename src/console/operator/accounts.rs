@@ -9,7 +9,7 @@ use http::{StatusCode, Uri, header};
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::check;
+use super::Operator;
 use crate::{
     console::{
         described::Described,
@@ -27,8 +27,7 @@ use crate::{
     },
 };
 
-pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
-    check(&session)?;
+pub async fn list(Operator(session): Operator, uri: Uri) -> Result<Markup, Problem> {
     let form = Form::of_query(uri.query());
     let call = session
         .call(op::ACCOUNTS, &[])
@@ -58,8 +57,7 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
     Ok(shell::page(&session, "Accounts", &content))
 }
 
-pub async fn csv(session: Session) -> Result<Response, Problem> {
-    check(&session)?;
+pub async fn csv(Operator(session): Operator) -> Result<Response, Problem> {
     let download = Download::new("accounts", op::ACCOUNTS, &columns()).paged();
     download.answer(session).await
 }
@@ -92,9 +90,8 @@ fn state(account: &Value) -> &'static str {
     }
 }
 
-pub async fn new(session: Session) -> Result<Markup, Problem> {
-    check(&session)?;
-    Ok(creation(&session, &Form::default(), None))
+pub async fn new(Operator(session): Operator) -> Markup {
+    creation(&session, &Form::default(), None)
 }
 
 fn creation(session: &Session, form: &Form, problem: Option<&Problem>) -> Markup {
@@ -119,8 +116,7 @@ fn creation(session: &Session, form: &Form, problem: Option<&Problem>) -> Markup
     shell::page(session, "Create an account", &content)
 }
 
-pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
-    check(&session)?;
+pub async fn create(Operator(session): Operator, form: Form) -> Result<Response, Problem> {
     let body = Described::new::<AccountRequest>().body(&form);
     let call = session.call(op::CREATE_ACCOUNT, &[]);
     match call.body(Value::Object(body)).json().await {
@@ -145,8 +141,7 @@ struct Outcome {
     form: Form,
 }
 
-pub async fn page(session: Session, Path(id): Path<String>) -> Result<Markup, Problem> {
-    check(&session)?;
+pub async fn page(Operator(session): Operator, Path(id): Path<String>) -> Result<Markup, Problem> {
     render(&session, &id, &Outcome::default()).await
 }
 
@@ -331,38 +326,23 @@ async fn answer(
     form: Form,
     result: Result<Option<(StatusCode, Value)>, Problem>,
 ) -> Result<Response, Problem> {
-    let (status, outcome) = match result {
-        Ok(moved) => {
-            let outcome = Outcome {
-                moved,
-                ..Outcome::default()
-            };
-            (StatusCode::OK, outcome)
-        }
+    let (mut status, mut outcome) = (StatusCode::OK, Outcome::default());
+    match result {
+        Ok(moved) => outcome.moved = moved,
         Err(problem) => {
-            let outcome = Outcome {
-                form,
-                problem: Some(problem),
-                moved: None,
-            };
-            (
-                outcome
-                    .problem
-                    .as_ref()
-                    .map_or(StatusCode::OK, |p| p.status),
-                outcome,
-            )
+            status = problem.status;
+            outcome.form = form;
+            outcome.problem = Some(problem);
         }
-    };
+    }
     Ok((status, render(session, id, &outcome).await?).into_response())
 }
 
 pub async fn move_credits(
     Path(id): Path<String>,
-    session: Session,
+    Operator(session): Operator,
     form: Form,
 ) -> Result<Response, Problem> {
-    check(&session)?;
     let body = Value::Object(Described::new::<MoveRequest>().body(&form));
     let moved = session.call(op::MOVE_CREDITS, &[&id]).body(body).answer();
     let moved = moved.await.map(Some);
@@ -371,10 +351,9 @@ pub async fn move_credits(
 
 pub async fn update(
     Path(id): Path<String>,
-    session: Session,
+    Operator(session): Operator,
     form: Form,
 ) -> Result<Response, Problem> {
-    check(&session)?;
     let body = Value::Object(Described::new::<AccountUpdate>().body(&form));
     let changed = session.call(op::CHANGE_CUSTOMER, &[&id]).body(body).json();
     let changed = changed.await.map(|_| None);
@@ -383,27 +362,27 @@ pub async fn update(
 
 pub async fn suspend(
     Path(id): Path<String>,
-    session: Session,
+    Operator(session): Operator,
     form: Form,
 ) -> Result<Redirect, Problem> {
-    check(&session)?;
     let body = Value::Object(Described::new::<SuspensionRequest>().body(&form));
     session.call(op::SUSPEND, &[&id]).body(body).json().await?;
     Ok(Redirect::to(&format!("/operator/accounts/{id}")))
 }
 
-pub async fn resume(session: Session, Path(id): Path<String>) -> Result<Redirect, Problem> {
-    check(&session)?;
+pub async fn resume(
+    Operator(session): Operator,
+    Path(id): Path<String>,
+) -> Result<Redirect, Problem> {
     session.get(op::RESUME, &[&id]).await?;
     Ok(Redirect::to(&format!("/operator/accounts/{id}")))
 }
 
 pub async fn delete(
     Path(id): Path<String>,
-    session: Session,
+    Operator(session): Operator,
     form: Form,
 ) -> Result<Redirect, Problem> {
-    check(&session)?;
     if form.word("confirmed") != "yes" {
         return Err(Problem::bad_form("tick the box to confirm the deletion"));
     }
@@ -412,16 +391,17 @@ pub async fn delete(
 }
 
 /// Begins the view of an account as customer, and redirects to its overview.
-pub async fn view(session: Session, Path(id): Path<String>) -> Result<Response, Problem> {
-    check(&session)?;
+pub async fn view(
+    Operator(session): Operator,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
     let account = session.get(op::ADMIN_ACCOUNT, &[&id]).await?;
     let cookie = view_cookie(session.console(), &account["id"].to_string());
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response())
 }
 
-pub async fn end_view(session: Session) -> Result<Response, Problem> {
-    check(&session)?;
+pub async fn end_view(Operator(session): Operator) -> Response {
     let cookie = view_cookie(session.console(), "");
     let accounts = Redirect::to("/operator/accounts");
-    Ok(([(header::SET_COOKIE, cookie)], accounts).into_response())
+    ([(header::SET_COOKIE, cookie)], accounts).into_response()
 }

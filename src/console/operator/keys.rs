@@ -7,17 +7,14 @@ use axum::{
 use maud::html;
 use serde_json::Value;
 
-use super::check;
-use crate::console::{
-    form::Form, key_form, operations as op, problem::Problem, session::Session, shell,
-};
+use super::Operator;
+use crate::console::{form::Form, key_form, operations as op, problem::Problem, shell};
 
 pub async fn replace(
     Path((account, key)): Path<(String, String)>,
-    session: Session,
+    Operator(session): Operator,
     form: Form,
 ) -> Result<Response, Problem> {
-    check(&session)?;
     let body = Value::Object(key_form::body(&form));
     let call = session.call(op::REPLACE_KEY, &[&account, &key]).body(body);
     match call.json().await {
@@ -37,9 +34,8 @@ pub async fn replace(
 
 pub async fn revoke(
     Path((account, key)): Path<(String, String)>,
-    session: Session,
+    Operator(session): Operator,
 ) -> Result<Redirect, Problem> {
-    check(&session)?;
     let call = session.call(op::REVOKE_CUSTOMERS_KEY, &[&account, &key]);
     call.json().await?;
     Ok(Redirect::to(&format!("/keys/{key}")))
@@ -47,10 +43,9 @@ pub async fn revoke(
 
 pub async fn redeliver(
     Path((account, delivery)): Path<(String, String)>,
-    session: Session,
+    Operator(session): Operator,
     form: Form,
 ) -> Result<Redirect, Problem> {
-    check(&session)?;
     let call = session.call(op::REDELIVER_FOR_CUSTOMER, &[&account, &delivery]);
     call.json().await?;
     let webhook: i64 = form.word("webhook").parse().unwrap_or_default();

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use axum::{body::Bytes, extract::Request};
-use http::{StatusCode, header};
+use http::header;
 use maud::{Markup, html};
 use multer::{Constraints, Multipart, SizeLimit};
 use serde_json::{Value, json};
@@ -16,7 +16,6 @@ use crate::{
         form::Form,
         parts::{list, option, text},
         problem::Problem,
-        session::Session,
     },
     domain::request::InputRole,
 };
@@ -125,15 +124,12 @@ pub struct PictureForm {
 }
 
 impl PictureForm {
-    /// Reads a form of a session, with one of its permits.
-    pub async fn read(request: Request, session: &Session) -> Result<Self, Problem> {
-        let _permit = session.add_picture()?;
+    /// Reads a form in time.
+    pub async fn read(request: Request) -> Result<Self, Problem> {
         let reading = tokio::time::timeout(IN_TIME, Self::read_fields(request));
-        reading.await.unwrap_or_else(|_elapsed| {
-            let message = "the form did not arrive in time";
-            let status = StatusCode::REQUEST_TIMEOUT;
-            Err(Problem::new(status, "request_timeout", message))
-        })
+        reading
+            .await
+            .unwrap_or_else(|_elapsed| Err(Problem::slow_form()))
     }
 
     async fn read_fields(request: Request) -> Result<Self, Problem> {
@@ -152,11 +148,7 @@ impl PictureForm {
             picture: Bytes::new(),
             media_type: String::new(),
         };
-        let cut = |_| {
-            let message = "the form is too large, or ended too early";
-            let status = StatusCode::PAYLOAD_TOO_LARGE;
-            Problem::new(status, "payload_too_large", message)
-        };
+        let cut = |_| Problem::large_form();
         while let Some(field) = fields.next_field().await.map_err(cut)? {
             let name = field.name().unwrap_or_default().to_owned();
             if name == "picture" {

@@ -55,7 +55,7 @@ pub struct Dialogue {
     pub image_detail: bool,
     /// Images of the kind GIF.
     pub gifs: bool,
-    /// PDFs and plain texts, whose tokens the vendor counts before.
+    /// Whether documents are accepted: PDFs, whose tokens the vendor counts first, and plain texts.
     pub documents: bool,
     /// Web searches that run at the vendor, asked for in its own dialect.
     pub searches: bool,
@@ -185,7 +185,7 @@ impl TextModel {
     pub fn dialogue_writes(&self, request: &DialogueRequest) -> CacheWrites {
         let original = request.original.as_ref();
         let asked = original.filter(|_| self.passes(request));
-        // Between searches Anthropic writes its cache unasked.
+        // Anthropic writes its cache between searches, even if not requested.
         let searches = request.search.is_some() && request.surface == Surface::AnthropicMessages;
         let asked = asked.map(|original| match original.cache_writes {
             CacheWrites::None if searches => CacheWrites::Short,
@@ -225,7 +225,7 @@ impl TextModel {
         errors.extend(wrong.map(|message| unsupported("messages", &message)));
         let documents = conversation.documents().count();
         if documents > 0 && !can.documents {
-            let message = "has a document, which this model does not take; send its text";
+            let message = "has a document, which this model does not accept; send its text";
             errors.push(unsupported("messages", message));
         } else if documents > MAX_IMAGES {
             let message = format!("has {documents} documents; {MAX_IMAGES} are the most");

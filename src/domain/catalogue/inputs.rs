@@ -1,4 +1,4 @@
-//! Which pictures a model takes.
+//! Input pictures that a model accepts.
 
 use std::collections::BTreeMap;
 
@@ -22,24 +22,24 @@ const MAX_ALL: usize = MAX_ALL_INPUT_BYTES as usize;
 const MAX_PIXELS: usize = MAX_INPUT_PIXELS as usize;
 const MAX_SECONDS: usize = MAX_DURATION as usize;
 
-/// The pictures that a model takes.
+/// Input pictures that a model accepts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(from = "RawInputs")]
 pub struct InputLimits {
-    /// How many of each role.
+    /// Maximum number of each role.
     #[schema(value_type = BTreeMap<String, u32>)]
     pub roles: BTreeMap<InputRole, u32>,
-    /// The role without which the model makes nothing; null: inputs are optional.
+    /// A role that every request needs; null: inputs are optional.
     pub required: Option<InputRole>,
-    /// Maximum bytes of one.
+    /// Maximum bytes of one input.
     pub max_bytes: usize,
-    /// Maximum bytes of all together.
+    /// Maximum total bytes of the inputs of a request.
     pub max_total_bytes: u64,
-    /// Maximum pixels of one.
+    /// Maximum pixels of one input.
     pub max_pixels: u64,
-    /// Maximum duration of a video with a last frame, where it is less than that of others.
+    /// Maximum seconds of a video with a last frame; null: as for other videos.
     pub max_seconds_to_last_frame: Option<u32>,
-    /// Whether the result has the shape of the source, which must be that of `parameters.size`.
+    /// Whether the result has the aspect ratio of the source, which must match `parameters.size`.
     pub keeps_shape: bool,
 }
 
@@ -98,7 +98,7 @@ impl Model {
 }
 
 impl Catalogue {
-    /// What is wrong with the roles of a request's inputs, with the models that take them.
+    /// Returns the errors in the roles of a request's inputs, naming models that accept them.
     pub fn input_violations(&self, model: &Model, request: &GenerationRequest) -> Vec<FieldError> {
         let inputs = request.inputs();
         let count = |role| inputs.iter().filter(|input| input.role == role).count();
@@ -115,12 +115,12 @@ impl Catalogue {
             let allowed = model.inputs().and_then(|limits| limits.roles.get(role));
             let message = match allowed {
                 None => format!(
-                    "is not taken by {}; {}",
+                    "is not accepted by {}; {}",
                     model.id,
                     self.takers(model, *role)
                 ),
                 Some(&most) if number > most => {
-                    format!("is taken at most {most} times by {}", model.id)
+                    format!("has more inputs than {} accepts: {most}", model.id)
                 }
                 Some(_) => match missing_company(*role, &count) {
                     Some(message) => message.to_owned(),
@@ -134,7 +134,7 @@ impl Catalogue {
         errors
     }
 
-    /// The models that take a role, for an error.
+    /// Names the models that accept a role, for an error.
     fn takers(&self, model: &Model, role: InputRole) -> String {
         let takers = self.models().iter();
         let takers =
@@ -142,7 +142,7 @@ impl Catalogue {
         let names: Vec<_> = takers.map(|m| format!("{}/{}", m.provider, m.id)).collect();
         if names.is_empty() {
             return format!(
-                "no {} model of this server takes it",
+                "no {} model of this server accepts it",
                 model.modality().as_str()
             );
         }
@@ -166,7 +166,7 @@ fn frames_violation(model: &Model, request: &GenerationRequest) -> Option<FieldE
     })
 }
 
-/// Why a role is not taken together with another, or without one.
+/// Returns why a role cannot be combined with, or used without, another one.
 fn missing_company(role: InputRole, count: &impl Fn(InputRole) -> usize) -> Option<&'static str> {
     let has = |role| count(role) > 0;
     match role {
@@ -175,7 +175,7 @@ fn missing_company(role: InputRole, count: &impl Fn(InputRole) -> usize) -> Opti
             Some("needs an input of role first_frame")
         }
         InputRole::Reference if has(InputRole::FirstFrame) => {
-            Some("is not taken together with first_frame")
+            Some("cannot be combined with first_frame")
         }
         _ => None,
     }

@@ -45,7 +45,7 @@ pub struct ImageLimits {
     pub style: Support,
     /// How `negative_prompt` is supported.
     pub negative_prompt: Support,
-    /// The pictures that it takes; null: none.
+    /// Accepted input pictures; null: none.
     pub inputs: Option<InputLimits>,
 }
 
@@ -80,7 +80,7 @@ pub struct VideoLimits {
     pub default_duration: u32,
     /// Supported aspect ratios; null: any.
     pub ratios: Option<Vec<String>>,
-    /// The pictures that it takes; null: none.
+    /// Accepted input pictures; null: none.
     pub inputs: Option<InputLimits>,
 }
 

@@ -30,10 +30,10 @@ pub struct TextLimits {
     pub max_output_tokens: u32,
     /// How it counts the images of a dialogue; null: it takes none.
     pub images: Option<Vision>,
-    /// Maximum web searches at the provider of one request; 0: none is allowed.
+    /// Maximum web searches at the provider per request; 0: searches are refused.
     pub searches: u32,
-    /// Input tokens that are held for the results of each search. The prompt, which the model reads
-    /// again, is held for besides.
+    /// Input tokens held for the results of each search. The hold also covers the prompt once more
+    /// per search, because the model reads it again.
     pub search_tokens: u32,
 }
 

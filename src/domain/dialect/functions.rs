@@ -45,7 +45,7 @@ pub(super) fn tools(
     }
     let about = "Which of them it calls: `none`, `auto`, `required`, or the named function. \
                  Default: `auto`.";
-    // A choice of some of the tools, or of a search, is passed to a vendor of the dialect.
+    // A choice of allowed tools or of a search is passed on if the vendor has the same dialect.
     let given = fields.value("tool_choice").map(|choice| &choice["type"]);
     let is_passed = |kind: &str| kind == "allowed_tools" || kind.starts_with("web_search");
     let choice = if given.and_then(Value::as_str).is_some_and(is_passed) {
@@ -63,7 +63,7 @@ pub(super) fn tools(
         let message = "names a function that is not among tools";
         fields.error("tool_choice", FieldCode::NotAllowed, message);
     }
-    // Tools that are no functions pass, with the choice.
+    // Tools other than functions are passed on together with the choice.
     let given = fields.value("tools").and_then(Value::as_array);
     if functions.is_empty() && given.is_some_and(|tools| !tools.is_empty()) {
         choice = ToolChoice::Auto;

@@ -63,23 +63,23 @@ const QUALITY: Parsed<Option<Quality>> = parsed(
     },
 );
 
-/// A request with pictures.
+/// A request with input pictures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EditsRequest(pub ImagesRequest);
 
-/// A picture in a data URL, by its bytes; its type is not looked at.
+/// A data URL of a picture. Its media type is ignored; the bytes determine the format.
 const DATA_URL: Parsed<Bytes> = parsed(
     || json!({"type": "string", "pattern": "^data:"}),
     |text| {
         let wrong = |message: &'static str| (FieldCode::InvalidFormat, message.into());
         let rest = text.strip_prefix("data:").ok_or_else(|| {
-            wrong("must be a data URL in base64: this server fetches no pictures")
+            wrong("must be a data URL in base64; this server does not fetch URLs")
         })?;
         let (_, data) = rest.split_once(";base64,").unwrap_or_default();
         let bytes = BASE64_STANDARD.decode(data);
         bytes
             .map(Bytes::from)
-            .map_err(|_| wrong("must be a data URL in base64, with its padding"))
+            .map_err(|_| wrong("must be a data URL in padded base64"))
     },
 );
 
@@ -104,11 +104,8 @@ impl Input for EditsRequest {
             let message = format!("must be at most {} pictures", MAX_INPUTS - 1);
             fields.error("images", FieldCode::OutOfRange, message);
         }
-        let about = "Where the first picture is edited: a PNG of its size, transparent there.";
-        let mask = fields.object("mask", about, ("EditMask", "A mask."), |mask| {
-            mask.unsupported(&["file_id"]);
-            mask.required("image_url", "A data URL in base64.", DATA_URL)
-        });
+        let about = "A PNG of the first picture's size, transparent where it is edited.";
+        let mask = fields.object("mask", about, ("EditMask", "A mask."), picture);
         let mut request = ImagesRequest::read(fields)?;
         let roles = [InputRole::Source]
             .into_iter()
@@ -131,7 +128,7 @@ impl Input for EditsRequest {
 impl Object for EditsRequest {
     const SCHEMA: (&'static str, &'static str) = (
         "EditsRequest",
-        "Images from pictures and a prompt. Other fields of OpenAI's are refused by name.",
+        "Images to edit, with a prompt. Other OpenAI fields are refused by name.",
     );
     const TAKES_FORMS: bool = true;
 

@@ -107,7 +107,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
     };
     let searches = noted.searches.take();
     if searches.len() > 1 {
-        fields.error("tools", FieldCode::NotAllowed, "has two web searches");
+        fields.error("tools", FieldCode::NotAllowed, "has two search tools");
     }
     let tools = fields.value("tools").and_then(Value::as_array);
     let search = searches.first().map(|&most| Search {

@@ -98,7 +98,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
     fields.unsupported(&refused.copied().collect::<Vec<_>>());
     fields.unsupported(UNSUPPORTED);
     let (tools, own) = tools::read(fields, input.as_deref().unwrap_or_default());
-    let about = "Upper bound of searches at the provider. Of other tools it bounds nothing.";
+    let about = "Maximum number of searches at the provider. Does not limit other tools.";
     let most = fields.optional("max_tool_calls", about, integer(1..=MAX_LIMIT));
     let search = tools::search(fields, most);
     let format = tools::format(fields);
@@ -111,7 +111,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
         let effort = reasoning.optional("effort", about, words::<Effort>());
         // Summaries are part of the answer whether or not they are requested.
         for name in ["summary", "generate_summary"] {
-            let about = "Accepted and ignored: the answer has the summaries that the model writes.";
+            let about = "Accepted and ignored: the answer contains the model's summaries.";
             reasoning.optional(name, about, words::<Summary>());
         }
         reasoning.unsupported(&["mode"]);

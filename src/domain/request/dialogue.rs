@@ -11,9 +11,9 @@ use crate::domain::{
 /// Web searches at the vendor that a request allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Search {
-    /// The request's own bound.
+    /// The limit that the request sets.
     pub most: Option<u32>,
-    /// The place of the tool that has the bound, if the request itself does not have it.
+    /// Index of the tool that has the limit, if the request itself does not have it.
     pub tool: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! `inputs` of images and videos: pictures that a request brings, or names.
+//! `inputs` of images and videos: pictures that a request contains or names.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -10,29 +10,29 @@ use crate::domain::{
     validate::{FieldCode, Fields, List, Parsed, generation_id, integer, parsed, words},
 };
 
-/// Inputs of one request.
+/// Maximum inputs of a request.
 pub const MAX_INPUTS: usize = 16;
-/// Bytes of one input.
+/// Maximum bytes of an input.
 pub const MAX_INPUT_BYTES: usize = 20 << 20;
-/// Pixels of one input.
+/// Maximum pixels of an input.
 pub const MAX_INPUT_PIXELS: u64 = 40_000_000;
-/// Bytes of the inputs of one request together.
+/// Maximum total bytes of the inputs of a request.
 pub const MAX_ALL_INPUT_BYTES: u64 = 40 << 20;
-/// Files of a generation.
+/// Maximum files of a generation.
 const MAX_OUTPUTS: i64 = 4;
 
 named_enum!(
-    /// What a picture is for.
+    /// The role of an input picture.
     InputRole {
         /// The picture to change.
         Source = "source",
-        /// Where the source is changed: a PNG of its size, transparent there.
+        /// The part of the source to change: a PNG of its size, transparent there.
         Mask = "mask",
         /// A person, a thing or a style to keep.
         Reference = "reference",
-        /// The frame that a video begins with.
+        /// The first frame of a video.
         FirstFrame = "first_frame",
-        /// The frame that a video ends with.
+        /// The last frame of a video.
         LastFrame = "last_frame",
     }
 );
@@ -41,12 +41,12 @@ named_enum!(
 pub struct InputRequest {
     pub role: InputRole,
     pub from: InputFrom,
-    /// The field of an SDK's request that it came in, for errors.
+    /// The field of an SDK request that contains it, for errors.
     pub sdk_field: Option<String>,
 }
 
 impl InputRequest {
-    /// The name of a field of input number `at`, for errors.
+    /// Returns the name of a field of the input at index `at`, for errors.
     pub fn param(&self, at: usize, field: &str) -> String {
         let own = || format!("inputs[{at}].{field}");
         self.sdk_field.clone().unwrap_or_else(own)
@@ -66,7 +66,7 @@ pub enum InputFrom {
 }
 
 impl InputFrom {
-    /// The field that names it.
+    /// Returns the field that names the picture.
     pub const fn field(&self) -> &'static str {
         match self {
             Self::Upload(_) => "upload",
@@ -79,7 +79,7 @@ impl InputFrom {
 const UPLOAD: Parsed<UploadId> = parsed(
     || json!({"type": "string", "pattern": "^upl_[0-9a-f]{32}$"}),
     |text| {
-        let message = "must be an id of POST /v1/uploads, such as upl_ and 32 digits";
+        let message = "must be an id from POST /v1/uploads: upl_ and 32 hexadecimal digits";
         UploadId::parse(text).ok_or((FieldCode::InvalidFormat, message.into()))
     },
 );
@@ -92,21 +92,21 @@ const DATA: Parsed<Bytes> = parsed(
             return Err((FieldCode::TooLong, message.into()));
         }
         let bytes = BASE64_STANDARD.decode(text);
-        let message = "must be a file in base64, with its padding and in one line";
+        let message = "must be a file in base64 with padding and without line breaks";
         bytes
             .map(Bytes::from)
             .map_err(|_| (FieldCode::InvalidFormat, message.into()))
     },
 );
 
-/// Reads `inputs`; absent or empty: none.
+/// Reads `inputs`; empty if absent.
 pub fn read_inputs(fields: &Fields<'_>) -> Vec<InputRequest> {
     let list = List {
-        about: "Pictures to work from, at most 16. Which roles a model takes: `limits.inputs` of \
-                GET /v1/models. URLs are not fetched.",
+        about: "Input pictures, at most 16. `limits.inputs` of GET /v1/models lists the roles that \
+                a model accepts. URLs are not fetched.",
         schema: (
             "Input",
-            "A picture of a role: exactly one of `upload`, `generation` and `data`.",
+            "A picture and its role; has exactly one of `upload`, `generation` and `data`.",
         ),
         required: false,
         short: None,
@@ -121,20 +121,20 @@ pub fn read_inputs(fields: &Fields<'_>) -> Vec<InputRequest> {
 }
 
 fn read_input(input: &Fields<'_>) -> Option<InputRequest> {
-    let role = input.required("role", "What the picture is for.", words());
+    let role = input.required("role", "The role of the picture.", words());
     let upload = input.optional("upload", "An id of POST /v1/uploads.", UPLOAD);
     let about = "The uuid of a completed image of this account.";
     let generation = input.optional("generation", about, generation_id());
-    let about = "Which of the generation's files, from 0. Default 0.";
+    let about = "Index of the file in the generation, from 0. Default 0.";
     let output = input.optional("output", about, integer(0..=MAX_OUTPUTS - 1));
     let about = "The file in base64: PNG, JPEG or WebP, at most 20 MiB and 40 megapixels.";
     let data = input.optional("data", about, DATA);
-    input.needs("output", "generation", "is used with generation only");
+    input.needs("output", "generation", "is allowed only with generation");
     let given = ["upload", "generation", "data"].map(|name| (name, input.has(name)));
     let mut given = given.iter().filter(|(_, is_given)| *is_given);
     match (given.next(), given.next()) {
         (None, _) => {
-            let message = "is required, or generation, or data";
+            let message = "is required, unless generation or data is present";
             input.error("upload", FieldCode::Required, message);
             return None;
         }

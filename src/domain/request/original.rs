@@ -68,7 +68,7 @@ impl Original {
         });
     }
 
-    /// Bounds the web searches of a body that does not.
+    /// Limits the web searches of a body without its own limit.
     pub fn bound_searches(&mut self, surface: Surface, most: u32) {
         if surface == Surface::OpenAiResponses {
             self.members.set("max_tool_calls", &most);
@@ -86,7 +86,7 @@ impl Original {
     /// Removes the ids of items of earlier answers from a Responses body: `OpenAI` refuses encrypted
     /// reasoning under another id than its own.
     pub fn leave_out_own_ids(&mut self) {
-        /// The only member that is read, also of items with large images.
+        /// Reads the id only, and skips the other members, such as large images.
         #[derive(Deserialize)]
         struct Identified<'a> {
             #[serde(borrow)]

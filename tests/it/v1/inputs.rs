@@ -103,13 +103,13 @@ async fn a_picture_is_edited_and_the_result_edited_again(
     assert_eq!(input["sha256"], first["outputs"][0]["sha256"]);
     let uuid = second["uuid"].as_str().unwrap();
     assert_eq!(app.record(&account, uuid).await["inputs"], second["inputs"]);
-    // Only what was uploaded is listed, and its use extends it.
+    // Only uploads are listed, and a use extends them.
     let listed = app.get(&account.key, "/v1/uploads").await.expect(200);
     assert_eq!(listed["data"].as_array().unwrap().len(), 1);
     let audit = app.app.runner.verify_files().await.unwrap();
     assert_eq!((audit.files, audit.unknown.len()), (5, 0));
 
-    // Pictures that came within requests go soon, uploads after their time.
+    // Pictures sent within requests are removed soon, uploads when they expire.
     app.advance(TimeDelta::hours(2));
     app.app.runner.purge(TimeDelta::days(1), 10).await.unwrap();
     let audit = app.app.runner.verify_files().await.unwrap();
@@ -144,7 +144,7 @@ async fn what_a_model_does_not_take_is_refused_with_those_that_do(
             "sandbox/sandbox-image-1",
             json!([data("source", 4, 4), data("source", 4, 4)]),
             "inputs[1].role",
-            "at most 1 times",
+            "accepts: 1",
         ),
         (
             "image",
@@ -242,7 +242,7 @@ async fn an_input_that_cannot_be_used_is_refused_and_leaves_nothing(
     let files = app.files().len();
     assert_eq!(files, 1, "only the other account's image");
     app.assert_settled().await;
-    // A key that may neither look up nor make images may not use them.
+    // Using a result needs the ability to look it up or to generate images.
     let image = app.post(&account.key, IMAGE, &body).await.expect(200);
     let narrow = json!({"name": "n", "abilities": ["generate:video"]});
     let narrow = app.key(account.id, narrow).await;
@@ -256,7 +256,7 @@ async fn an_input_that_cannot_be_used_is_refused_and_leaves_nothing(
     );
 }
 
-/// Neither stays what was sent with a request that its account cannot pay.
+/// Pictures of a request that its account cannot pay for are removed.
 #[sqlx::test]
 async fn no_input_is_kept_without_a_hold(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
@@ -292,7 +292,7 @@ async fn the_same_key_with_other_pictures_is_another_request(
     other.error(422, "idempotency_key_reused");
     let balance = app.balance(&account).await;
     assert_eq!(balance, ("8.5".to_owned(), "0".to_owned()));
-    // Nor does a replay need what it was made from.
+    // A replay does not need the inputs.
     let mine = upload(&app, &account, 7, 7).await;
     let body = json!({"prompt": "x", "parameters": {"size": "256x256"},
         "inputs": [{"role": "source", "upload": mine["id"]}]});
@@ -331,7 +331,7 @@ async fn a_result_becomes_the_first_frame_of_a_video(_: PgPoolOptions, options: 
     app.assert_settled().await;
 }
 
-/// From the hold on, a job has what it needs.
+/// An accepted job keeps its inputs.
 #[sqlx::test]
 async fn a_deleted_or_expired_input_does_not_break_an_accepted_job(
     _: PgPoolOptions,
@@ -491,7 +491,7 @@ async fn a_vendor_limit_is_checked_before_the_hold(_: PgPoolOptions, options: Pg
     app.assert_nothing_kept().await;
 }
 
-/// They are in nobody's list, so that they could not be deleted.
+/// They are not listed, so their owner could not delete them.
 #[sqlx::test]
 async fn inputs_of_requests_use_the_quota_for_minutes_only(
     _: PgPoolOptions,
@@ -510,14 +510,14 @@ async fn inputs_of_requests_use_the_quota_for_minutes_only(
     };
     send(&[1]).await.expect(200);
     let before = app.files().len();
-    // The first of the two has room, but must not stay.
+    // The first of the two fits, but must not be kept.
     let refused = send(&[2, 3]).await;
     assert!(refused.header("retry-after").parse::<u32>().unwrap() >= 60);
     refused.error(429, "too_many_requests");
     assert_eq!(app.files().len(), before);
     app.advance(TimeDelta::minutes(11));
     send(&[2, 3]).await.expect(200);
-    // What can never fit is no matter of time.
+    // An input larger than the quota never fits, so waiting does not help.
     app.advance(TimeDelta::minutes(11));
     let answer = send(&[1, 2, 3]).await;
     assert_eq!(answer.fields()["inputs"], "too_long");

@@ -1,5 +1,5 @@
-//! Connections from one address on which nothing is sent. Those that the server closes count as
-//! refused with 503, those that it keeps as 200.
+//! Opens connections from one address and sends nothing. Connections that the server closes count
+//! as refused with 503, open ones as 200.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::{io::AsyncReadExt as _, net::TcpStream, time::timeout};
 
 use super::{Answers, scene::Attacker};
 
-/// How long a connection is kept.
+/// Time to keep a connection open.
 const KEPT: Duration = Duration::from_secs(5);
 
 pub async fn run(attacker: &Attacker<'_>) -> Answers {

@@ -32,6 +32,6 @@ pub async fn run(attacker: &Attacker<'_>) -> Answers {
         sent_requests
     });
     let dropped: usize = join_all(senders).await.into_iter().sum();
-    // Of the dropped ones no answer is read.
+    // The response to a dropped request is not read.
     [status].into_iter().chain(repeat_n(0, dropped)).collect()
 }

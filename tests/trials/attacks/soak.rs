@@ -1,5 +1,5 @@
-//! Repeats all attacks at once, each by its own account and from its own address, while 100 other
-//! accounts send requests.
+//! Repeats all attacks in parallel, each with its own account and address, while 100 other accounts
+//! send requests.
 
 use std::{
     sync::{

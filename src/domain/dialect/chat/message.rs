@@ -139,7 +139,7 @@ fn content(fields: &Fields<'_>) -> Option<Vec<Part>> {
         let refusal = part.optional("refusal", "Of an assistant.", text(usize::MAX));
         let schema = ("ChatImage", "An image.");
         let image = part.object("image_url", "The image.", schema, image);
-        let schema = ("ChatFile", "A PDF or a plain text.");
+        let schema = ("ChatFile", "A PDF or a plain text file.");
         let document = part.object("file", "The file.", schema, file);
         match kind? {
             ChatPartType::File if part.has("file") => document.map(Part::Document),

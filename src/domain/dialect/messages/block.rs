@@ -57,7 +57,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// The kind of source of an image or a document.
+    /// Type of the source of an image or a document.
     SourceType {
         Base64 = "base64",
         Url = "url",
@@ -66,7 +66,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// What an image or a document is.
+    /// Media type of an image or a document.
     MediaType {
         Png = "image/png",
         Jpeg = "image/jpeg",
@@ -117,7 +117,7 @@ pub(super) fn texts(fields: &Fields<'_>, name: &'static str) -> Option<Vec<Part>
     })
 }
 
-/// Blocks of searches at Anthropic, which are brought back to it.
+/// Blocks of Anthropic's searches, which the next turn sends back.
 const SEARCHES: [&str; 2] = ["server_tool_use", "web_search_tool_result"];
 
 fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
@@ -186,11 +186,11 @@ fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
     })
 }
 
-/// Refuses citations of a document: no answer has a place for them.
+/// Refuses citations of a document, because answers cannot return them.
 fn citations(fields: &Fields<'_>) {
     let given = fields.value("citations");
     if given.is_some_and(|citations| citations["enabled"] == true) {
-        let message = "is not supported as enabled; leave it out, and ask for quotes in the text";
+        let message = "cannot be enabled; remove it, and ask for quotes in the text";
         fields.error("citations", FieldCode::NotSupported, message);
     }
     fields.neutral("citations", vec![json!([]), json!({"enabled": false})]);
@@ -210,7 +210,7 @@ fn change(fields: &Fields<'_>, noted: &Noted) {
     }
 }
 
-/// Where an image or a document is.
+/// Source of an image or a document.
 enum Source {
     Image(ImageSource),
     Document(DocumentSource),
@@ -229,17 +229,17 @@ fn shown(source: Source, name: Option<String>) -> Part {
 }
 
 fn source(fields: &Fields<'_>, is_document: bool) -> Option<Source> {
-    let schema = ("ImageSource", "Where an image or a document is.");
-    let about = "Of an image and of a document.";
+    let schema = ("ImageSource", "The source of an image or a document.");
+    let about = "For images and documents.";
     fields.object("source", about, schema, |source| {
         let given = source.value("type").and_then(Value::as_str);
         if is_document && given.is_some_and(|kind| !["base64", "text"].contains(&kind)) {
-            let message = "is not supported for documents; send the bytes in base64, or a text";
+            let message = "is not supported for documents; send base64 or text";
             source.error("type", FieldCode::NotSupported, message);
             return None;
         }
         let kind = source.required("type", "What it is.", words::<SourceType>());
-        let about = "Of base64, and of a text: `text/plain`.";
+        let about = "For base64 and text; `text/plain` for text.";
         let media_type = source.optional("media_type", about, words::<MediaType>());
         let schema = || text(usize::MAX).min(1).json_schema();
         let parse: fn(&str) -> Result<Source, Refusal> = match (is_document, media_type) {
@@ -249,9 +249,9 @@ fn source(fields: &Fields<'_>, is_document: bool) -> Option<Source> {
             },
             (true, _) => |data| Ok(Source::Document(DocumentSource::Text(data.to_owned()))),
         };
-        let about = "Of base64, and of a text.";
+        let about = "For base64 and text.";
         let data = source.optional("data", about, parsed(schema, parse));
-        let url = source.optional("url", "Of an image by a URL.", image_url());
+        let url = source.optional("url", "For an image by URL.", image_url());
         let wrong = |name: &str, message: &str| {
             source.error(name, FieldCode::NotSupported, message);
             None
@@ -265,7 +265,7 @@ fn source(fields: &Fields<'_>, is_document: bool) -> Option<Source> {
             (SourceType::Text, true, _) => wrong("media_type", "must be text/plain"),
             (SourceType::Base64, true, _) => wrong("media_type", "must be application/pdf"),
             (SourceType::Base64, false, Some(MediaType::Pdf | MediaType::Text)) => {
-                wrong("media_type", "must be of an image")
+                wrong("media_type", "must be an image type")
             }
             (SourceType::Base64, false, _) => needed(source, "data", data),
         }

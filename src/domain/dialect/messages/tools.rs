@@ -89,7 +89,7 @@ pub(super) fn read(fields: &Fields<'_>, noted: &Noted) -> Tools {
         let message = format!("must be at most {MAX_TOOLS} tools");
         fields.error("tools", FieldCode::OutOfRange, message);
     }
-    // A choice of the search passes with it.
+    // A choice of the search is passed on together with it.
     let has_search = !noted.searches.borrow().is_empty();
     let about = "Which of them it uses. Default: `auto`.";
     let schema = ("ToolChoiceParam", "Which tool the model uses.");
@@ -128,19 +128,19 @@ pub(super) fn read(fields: &Fields<'_>, noted: &Noted) -> Tools {
     }
 }
 
-/// The search that runs at Anthropic. Later versions of it run code there, too.
+/// The search tool that runs at Anthropic. Later versions also run code there.
 pub const SEARCH: &str = "web_search_20250305";
-/// The only name that it may have.
+/// The only valid name of the tool.
 const SEARCH_NAME: &str = "web_search";
 
 /// Reads a tool. A search is no function.
 #[expect(clippy::option_option, reason = "the outer one is an error")]
 fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Option<Function>> {
     if fields.value("type").is_some_and(|kind| kind == SEARCH) {
-        // Others do not know it.
+        // Other vendors do not know the search tool.
         fields.neutral("type", Vec::new());
         fields.required("name", "Its name.", text(usize::MAX).min(1));
-        let about = "Of a web search: how many there are at most.";
+        let about = "Maximum number of searches of a web search tool.";
         let most = fields.optional("max_uses", about, integer(1..=MAX_LIMIT));
         fields.neutral("allowed_callers", vec![json!(["direct"])]);
         noted.searches.borrow_mut().push(most);

@@ -136,7 +136,7 @@ fn items(generation: &str, parts: &[Part], shown: &Shown) -> impl Iterator<Item 
     })
 }
 
-/// Gives an item its phase, if it is a message.
+/// Sets the phase of an item that is a message.
 pub(super) fn set_phase(item: &mut Value, phase: Option<&str>) {
     if let Some(phase) = phase.filter(|_| item["type"] == "message") {
         item["phase"] = phase.into();

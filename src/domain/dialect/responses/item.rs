@@ -219,7 +219,7 @@ fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Opti
         let detail = part.optional("detail", about, words::<Detail>());
         part.neutral("annotations", vec![json!([])]);
         part.neutral("logprobs", vec![json!([])]);
-        let about = "Of a file: a data URL in base64 of application/pdf or text/plain.";
+        let about = "Of a file: a base64 data URL of application/pdf or text/plain.";
         let document = part.optional("file_data", about, file_data());
         let name = part.optional("filename", "Of a file.", text(usize::MAX));
         let references = ["file_id", "file_url"];

@@ -99,10 +99,10 @@ pub(super) fn list(
 /// Tools that run at the caller, or cost tokens only, and that only `OpenAI` knows.
 pub(super) const PASSED: &[&str] = &["apply_patch", "local_shell", "tool_search"];
 
-/// Searches that run at `OpenAI`.
+/// Search tools that run at `OpenAI`.
 const SEARCHES: &[&str] = &["web_search", "web_search_2025_08_26"];
 
-/// The search among the tools. `most`: the request's bound of calls of such tools.
+/// Returns the search among the tools. `most`: the request's limit of tool calls at the vendor.
 pub(super) fn search(fields: &Fields<'_>, most: Option<u32>) -> Option<Search> {
     let tools = fields.value("tools").and_then(Value::as_array);
     let kinds = tools.into_iter().flatten().map(|tool| &tool["type"]);

@@ -78,7 +78,7 @@ pub struct ResponsesWriter {
     parts: Vec<Part>,
     /// Items that have ended.
     ended: usize,
-    /// The phase of the message that is open or follows.
+    /// The phase of the open or the next message.
     phase: Option<String>,
 }
 

@@ -54,7 +54,7 @@ impl Text {
             return Err((FieldCode::TooLong, too_long(self.max).into()));
         }
         if chars < self.min && self.min > 1 {
-            let (min, max) = (self.min, group(self.max));
+            let (min, max) = (self.min, group(&self.max.to_string()));
             let message = format!("must have {min} to {max} characters");
             return Err((FieldCode::OutOfRange, message.into()));
         }

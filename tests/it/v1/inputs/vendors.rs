@@ -1,4 +1,4 @@
-//! What vendors are sent, as the packages of their SDKs send it, and what is charged.
+//! Requests to vendors, as their SDKs send them, and the resulting charges.
 
 use gensvc::domain::credits::Credits;
 
@@ -54,7 +54,7 @@ async fn openai_edits_are_charged_by_tokens_within_the_hold(
             "2.25",
             json!({"images": 1, "input_images": 3, "input_image_tokens": 1_000}),
         ),
-        // More than the hold allows for, or no count: the ceiling.
+        // If the count exceeds the hold or is missing, the ceiling is charged.
         (
             json!(90_000),
             "19.45",
@@ -170,7 +170,7 @@ async fn gemini_gets_frames_or_references_before_the_prompt(
         (&["last_frame", "first_frame"][..], "image_to_video"),
         (&["reference", "reference"][..], "reference_to_video"),
     ] {
-        // The first frame goes first, in whatever order the request names them.
+        // The first frame is sent first, whatever the order in the request.
         let size = |role: &str| if role == "last_frame" { 18 } else { 16 };
         let inputs: Vec<_> = roles.iter().map(|role| data(role, size(role), 9)).collect();
         let body = json!({"prompt": "Waves", "provider": "gemini", "inputs": inputs});

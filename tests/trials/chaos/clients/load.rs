@@ -72,7 +72,7 @@ pub async fn run(scene: Arc<Scene>, http: Http, round: u32, own: Own) {
 }
 
 impl Client {
-    /// Uploads some of the pictures of a call, and names them instead.
+    /// Uploads some of the pictures of a call and refers to them by id.
     async fn upload(&mut self, call: &mut Call) {
         let inputs = call.body.get_mut("inputs").and_then(Value::as_array_mut);
         for input in inputs.into_iter().flatten() {
