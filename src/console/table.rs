@@ -18,6 +18,8 @@ use super::{
     session::Session,
 };
 
+type Cell<'a> = Box<dyn Fn(&Value, &Value) -> Markup + Send + Sync + 'a>;
+
 /// A column of a table.
 pub struct Column<'a> {
     /// Its heading in the file; empty if only the page has it.
@@ -30,7 +32,7 @@ pub struct Column<'a> {
     /// Shown after the value on narrow screens, which have no headings.
     unit: Option<&'static str>,
     /// Renders the column's value, or the row.
-    cell: Box<dyn Fn(&Value, &Value) -> Markup + Send + Sync + 'a>,
+    cell: Cell<'a>,
 }
 
 /// A column that only the file has.
