@@ -34,19 +34,13 @@ impl Call {
                 ("/v1/generate/text", body, prefer)
             }
             40..52 => {
-                let mut body = json!({"provider": "openai", "parameters": {"n": rng.i32(1..3)}});
-                if one_of(3, rng) {
-                    body["inputs"] = json!([picture("source", rng), picture("reference", rng)]);
-                }
+                let body = json!({"provider": "openai", "parameters": {"n": rng.i32(1..3)}});
                 let prefer = one_of(4, rng).then_some("respond-async");
                 ("/v1/generate/image", body, prefer)
             }
             52..80 => {
                 let duration = rng.i32(2..5);
-                let mut body = json!({"provider": "runway", "parameters": {"duration": duration}});
-                if one_of(3, rng) {
-                    body["inputs"] = json!([picture("first_frame", rng)]);
-                }
+                let body = json!({"provider": "runway", "parameters": {"duration": duration}});
                 (
                     "/v1/generate/video",
                     body,
@@ -71,6 +65,17 @@ impl Call {
             mark,
             prefer,
         }
+    }
+
+    /// Gives an image or a video pictures as inputs. Servers of a release without inputs refuse them.
+    pub fn add_inputs(&mut self, rng: &mut fastrand::Rng) {
+        let roles: &[_] = match self.route {
+            "/v1/generate/image" => &["source", "reference"],
+            "/v1/generate/video" => &["first_frame"],
+            _ => return,
+        };
+        let inputs: Vec<_> = roles.iter().map(|role| picture(role, rng)).collect();
+        self.body["inputs"] = json!(inputs);
     }
 
     /// The request for it.

@@ -56,7 +56,10 @@ pub async fn run(scene: Arc<Scene>, http: Http, round: u32, own: Own) {
                     call.body["template_id"] = json!(client.scene.templates[account]);
                     call.body["template_variables"] = json!({"tone": "calm"});
                 }
-                client.upload(&mut call).await;
+                if client.rng.u32(0..3) == 0 {
+                    call.add_inputs(&mut client.rng);
+                    client.upload(&mut call).await;
+                }
                 client.make(&call).await;
             }
             62..80 => client.look().await,
