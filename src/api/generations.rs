@@ -58,6 +58,7 @@ impl Input for HistoryQuery {
             caller: fields.optional("api_key", "The key's id; `none` for sessions", CALLER),
             created_after: time("created_after", "RFC 3339, inclusive"),
             created_before: time("created_before", "RFC 3339, exclusive"),
+            prompt: fields.optional("prompt", "Text in the prompt, in any case", text(200)),
         };
         let page = PageRequest::read(fields, b'g');
         Some(Self { filter, page })
@@ -100,6 +101,10 @@ pub async fn lookup(
 /// List generations
 ///
 /// Newest first; stable while new ones arrive.
+///
+/// `prompt` searches the first 2,000 characters of each prompt, in upper and lower case. A page
+/// searches at most 10,000 generations: it can have fewer than `per_page` rows, or none, and still a
+/// `next_cursor`, with which the search continues.
 #[utoipa::path(
     get, path = "/v1/generate/history", tag = "generations",
     responses((status = 200, description = "A page of generations", body = PageBody<GenerationSummary>)),

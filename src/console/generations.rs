@@ -24,7 +24,7 @@ const STATUSES: [(&str, &str); 4] = [
 
 /// The filters of a form as parameters of the API.
 fn asked(form: &Form) -> Vec<(&'static str, String)> {
-    let names = ["type", "status", "provider", "model", "api_key"];
+    let names = ["prompt", "type", "status", "provider", "model", "api_key"];
     let mut query: Vec<_> = names.map(|name| (name, form.word(name).to_owned())).into();
     for (name, field, later) in [("created_after", "from", 0), ("created_before", "to", 1)] {
         let day = form.word(field);
@@ -58,6 +58,8 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
             @if rows.is_empty() && uri.query().unwrap_or_default().is_empty() {
                 (parts::empty("Nothing was generated yet", "What the playground and your keys make shows here.",
                     &html! { a.button.primary href="/playground" { "Open the playground" } }))
+            } @else if rows.is_empty() && found["next_cursor"].is_string() {
+                (parts::empty("Nothing found among the last 10,000", "Press \"Older\" to search further back.", &html! {}))
             } @else if rows.is_empty() {
                 (parts::empty("Nothing fits these filters", "Take one of them away.",
                     &html! { a.button href="/generations" { "Show everything" } }))
@@ -107,6 +109,10 @@ fn filters(form: &Form, models: &Value, keys: &Value, problem: Option<&Problem>)
         section.card {
             @if let Some(problem) = problem { p.notice.bad role="alert" { (parts::sentence(problem.message())) } }
             form.filters method="get" action="/generations" {
+                label.field {
+                    span.label { "Text in the prompt" }
+                    input type="search" name="prompt" maxlength="200" value=(form.word("prompt"));
+                }
                 (select("Type", "type", &TYPES))
                 (select("Status", "status", &STATUSES))
                 (select("Provider", "provider", &same(&providers)))

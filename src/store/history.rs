@@ -14,6 +14,12 @@ use crate::domain::{
 /// What ids tell apart.
 const MILLISECOND: TimeDelta = TimeDelta::milliseconds(1);
 
+/// How many generations one page searches for a text. Reading them is bounded instead of keeping an
+/// index of words, which would slow each settlement.
+const SEARCHED_ROWS: i64 = 10_000;
+/// Characters of a prompt that are searched, so that long prompts are not read whole.
+const SEARCHED_CHARS: i32 = 2_000;
+
 /// Filters of the history.
 #[derive(Debug, Clone, Default)]
 pub struct HistoryFilter {
@@ -24,6 +30,8 @@ pub struct HistoryFilter {
     pub caller: Option<CallerFilter>,
     pub created_after: Option<DateTime<Utc>>,
     pub created_before: Option<DateTime<Utc>>,
+    /// A text in the prompt, in upper or lower case.
+    pub prompt: Option<String>,
 }
 
 /// The caller that requested them.
@@ -54,16 +62,15 @@ impl Store {
         let (running, finished) = filter.wants();
         let mut query = QueryBuilder::new("with recursive ");
         push_wanted(&mut query, filter);
-        if finished && filter.caller.is_none() {
+        if finished && filter.caller.is_none() && filter.prompt.is_none() {
             push_kinds(&mut query, account, filter);
         }
         query.push(", found as (");
         match filter.caller {
-            Some(caller) if finished => {
-                push_finished_of(caller, &mut query, account, filter, page);
-            }
-            None if finished => push_finished(&mut query, account, filter, page),
-            _ => {}
+            _ if !finished => {}
+            _ if filter.prompt.is_some() => push_searched(&mut query, account, filter, page),
+            Some(caller) => push_finished_of(caller, &mut query, account, filter, page),
+            None => push_finished(&mut query, account, filter, page),
         }
         if running && finished {
             query.push(" union all ");
@@ -76,15 +83,7 @@ impl Store {
             if let Some(status) = filter.status {
                 query.push(" and status = ").push_bind(status.as_str());
             }
-            match filter.caller {
-                Some(CallerFilter::Key(id)) => {
-                    query.push(" and api_key_id = ").push_bind(id.0);
-                }
-                Some(CallerFilter::Session) => {
-                    query.push(" and api_key_id is null");
-                }
-                None => {}
-            }
+            push_caller_and_prompt(&mut query, filter);
             push_span(&mut query, filter, page);
             // Few are running. A plan in the order of ids could read dead rows of all accounts.
             query.push(" offset 0) running where model_id in (select id from wanted) ");
@@ -112,10 +111,92 @@ impl Store {
             .fetch_all(self.requests.named("list generations").long())
             .await?;
         let rows = rows.into_iter().map(Generation::from).collect();
-        Ok(Page::from_surplus(rows, page.per_page, |g: &Generation| {
+        let mut found = Page::from_surplus(rows, page.per_page, |g: &Generation| {
             Cursor::Generation(g.id.0)
-        }))
+        });
+        if finished && filter.prompt.is_some() && found.next.is_none() {
+            found.next = self.searched_until(account, filter, page).await?;
+        }
+        Ok(found)
     }
+
+    /// The last generation that a page of a search has read; `None` if it has read all.
+    async fn searched_until(
+        &self,
+        account: AccountId,
+        filter: &HistoryFilter,
+        page: &PageRequest,
+    ) -> Result<Option<Cursor>, StoreError> {
+        let mut query =
+            QueryBuilder::new("select id from finished_generations where account_id = ");
+        query.push_bind(account.0);
+        push_span(&mut query, filter, page);
+        query.push(" order by id desc limit 1 offset ");
+        query.push_bind(SEARCHED_ROWS - 1);
+        let last = query
+            .build_query_scalar()
+            .fetch_optional(self.requests.named("continue a search").long())
+            .await?;
+        Ok(last.map(Cursor::Generation))
+    }
+}
+
+/// The newest finished ones whose prompts contain a text, among the next of the account.
+fn push_searched(
+    query: &mut QueryBuilder<Postgres>,
+    account: AccountId,
+    filter: &HistoryFilter,
+    page: &PageRequest,
+) {
+    query.push("(select id from (select * from finished_generations where account_id = ");
+    query.push_bind(account.0);
+    push_span(query, filter, page);
+    query.push(" order by id desc limit ");
+    query.push_bind(SEARCHED_ROWS);
+    query.push(") next where deleted_at is null and model_id in (select id from wanted)");
+    if let Some(status) = filter.status {
+        query
+            .push(" and failed = ")
+            .push_bind(status == Status::Failed);
+    }
+    push_caller_and_prompt(query, filter);
+    query.push(" order by id desc limit ");
+    query.push_bind(page.per_page + 1).push(")");
+}
+
+/// Conditions that no index of finished generations has.
+fn push_caller_and_prompt(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter) {
+    match filter.caller {
+        Some(CallerFilter::Key(id)) => {
+            query.push(" and api_key_id = ").push_bind(id.0);
+        }
+        Some(CallerFilter::Session) => {
+            query.push(" and api_key_id is null");
+        }
+        None => {}
+    }
+    if let Some(text) = &filter.prompt {
+        query.push(" and left(prompt, ").push_bind(SEARCHED_CHARS);
+        query.push(") ~ ").push_bind(any_case(text));
+    }
+}
+
+/// A regular expression for a text in upper and lower case. `ilike` and `lower` know only ASCII
+/// letters in a database with the locale C.
+fn any_case(text: &str) -> String {
+    let mut pattern = String::new();
+    for c in text.chars() {
+        if c.is_alphabetic() {
+            pattern.push('[');
+            pattern.push(c);
+            pattern.extend(c.to_lowercase().chain(c.to_uppercase()));
+            pattern.push(']');
+        } else {
+            pattern.extend((!c.is_alphanumeric()).then_some('\\'));
+            pattern.push(c);
+        }
+    }
+    pattern
 }
 
 /// The newest finished of all kinds.

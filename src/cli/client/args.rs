@@ -191,6 +191,9 @@ pub(in crate::cli) struct History {
     /// Only those of this model.
     #[arg(long)]
     pub(super) model: Option<String>,
+    /// Only those with this text in the prompt, in upper or lower case. Searches the last 10,000.
+    #[arg(long)]
+    pub(super) prompt: Option<String>,
     /// How many, 1 to 100.
     #[arg(long, default_value = "20")]
     pub(super) limit: u32,

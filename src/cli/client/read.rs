@@ -49,6 +49,7 @@ pub(super) async fn history(
         ("status", &asked.status),
         ("provider", &asked.provider),
         ("model", &asked.model),
+        ("prompt", &asked.prompt),
     ] {
         query.extend(value.as_deref().map(|value| (name, value)));
     }

@@ -1,0 +1,148 @@
+//! GET /v1/generate/history: `prompt`.
+
+use chrono::{SecondsFormat, TimeDelta};
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{HISTORY, list, make, uuids};
+use crate::common::{Account, TestApp};
+
+/// More than one page of a search reads, all older than any other generation.
+const MANY: &str = "
+    insert into finished_generations (id, account_id, model_id, price_id, prompt, parameters,
+        attempts, estimated, charged, created_at, started_at, completed_at)
+    select (lpad(to_hex(n), 12, '0') || '70008000000000000000')::uuid, account_id, model_id,
+           price_id, case n when 1 then 'the first needle' else 'hay' end, '{}', 1, 0, 0,
+           created_at, started_at, completed_at
+    from finished_generations, generate_series(1, 10005) n where account_id = $1";
+
+async fn search(
+    app: &TestApp,
+    account: &Account,
+    text: &str,
+    filters: &[(&str, &str)],
+) -> Vec<String> {
+    let query = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("prompt", text)
+        .extend_pairs(filters)
+        .finish();
+    list(app, account, &query).await
+}
+
+#[sqlx::test]
+async fn a_text_is_found_in_upper_and_lower_case(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let (account, other) = (app.account("10").await, app.account("10").await);
+    let long = format!("{} late {}", "x".repeat(1_990), "y".repeat(5_000));
+    let prompts = [
+        "A Cat on the Dächern",
+        "100 % of a_b *(c)* [d] \\e ^f$ g.h",
+        "кошка und ΣΊΣΥΦΟΣ",
+        &long,
+    ];
+    let mut made = Vec::new();
+    for prompt in prompts {
+        made.push(make(&app, &account, prompt).await);
+    }
+    make(&app, &other, "A Cat").await;
+    for (text, found) in [
+        ("cat", Some(0)),
+        ("CAT ON", Some(0)),
+        ("DÄCH", Some(0)),
+        ("dogs", None),
+        ("c.t", None),
+        ("0 % of A_B *(C)* [D] \\E ^F$ G.", Some(1)),
+        ("%", Some(1)),
+        ("a.b", None),
+        ("КОШКА UND σίσυφοσ", Some(2)),
+        ("late yyyy", Some(3)),
+        ("late yyyyy", None),
+        ("***=Cat", None),
+        ("(?i)cat", None),
+    ] {
+        let expected: Vec<_> = found.map(|n: usize| made[n].clone()).into_iter().collect();
+        assert_eq!(search(&app, &account, text, &[]).await, expected, "{text}");
+    }
+    made.reverse();
+    assert_eq!(search(&app, &account, "", &[]).await, made);
+    let fields = app
+        .get(
+            &account.key,
+            &format!("{HISTORY}?prompt={}", "x".repeat(201)),
+        )
+        .await;
+    assert_eq!(fields.fields()["prompt"], "too_long");
+    app.delete(&account.key, &format!("/v1/generate/{}", made[3]))
+        .await
+        .expect(204);
+    assert!(search(&app, &account, "cat", &[]).await.is_empty());
+}
+
+#[sqlx::test]
+async fn a_search_respects_the_other_filters(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    let second = app.key(account.id, json!({"name": "second"})).await;
+    let keys = app.get(&account.key, "/v1/api-keys").await.expect(200);
+    let id = keys["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|key| key["name"] == "second");
+    let id = id.unwrap()["id"].to_string();
+    let first = make(&app, &account, "a needle").await;
+    let failed = make(&app, &account, "[[fail]] needle").await;
+    let by_second = Account {
+        key: second,
+        ..account.clone()
+    };
+    let of_second = make(&app, &by_second, "Needle").await;
+    app.advance(TimeDelta::hours(1));
+    let hour = app.now().to_rfc3339_opts(SecondsFormat::Secs, true);
+    let video = json!({"prompt": "[[slow:60]] needle"});
+    let running = app
+        .post(&account.key, "/v1/generate/video", &video)
+        .await
+        .expect(202);
+    let running = running["uuid"].as_str().unwrap().to_owned();
+    for (filters, expected) in [
+        (&[][..], vec![&running, &of_second, &failed, &first]),
+        (&[("status", "failed")], vec![&failed]),
+        (&[("type", "video")], vec![&running]),
+        (&[("type", "image")], vec![]),
+        (&[("api_key", id.as_str())], vec![&of_second]),
+        (&[("api_key", "none")], vec![]),
+        (
+            &[("created_before", hour.as_str())],
+            vec![&of_second, &failed, &first],
+        ),
+        (&[("created_after", hour.as_str())], vec![&running]),
+    ] {
+        let found = search(&app, &account, "NEEDLE", filters).await;
+        assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{filters:?}");
+    }
+}
+
+#[sqlx::test]
+async fn a_page_searches_a_bounded_number_of_rows(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let last = make(&app, &account, "the last needle").await;
+    let many = sqlx::query(MANY)
+        .bind(account.id.0)
+        .execute(&app.pool)
+        .await;
+    assert_eq!(many.unwrap().rows_affected(), 10_005);
+    let newest = app
+        .get(&account.key, &format!("{HISTORY}?prompt=needle"))
+        .await;
+    assert_eq!(uuids(&newest), [last]);
+    let older = app.get(&account.key, &newest.next_page()).await;
+    assert_eq!(uuids(&older).len(), 1);
+    assert_eq!(older.next_page(), "");
+    let nothing = app
+        .get(&account.key, &format!("{HISTORY}?prompt=elsewhere"))
+        .await;
+    assert!(uuids(&nothing).is_empty());
+    assert!(nothing.next_page().contains("prompt=elsewhere"));
+}
