@@ -325,7 +325,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
             metrics: settings.metrics,
             memory: settings.memory,
             last_checks: health::LastChecks::default(),
-            openapi: pages::packed(&openapi()?.to_string()).map_err(serde_json::Error::io)?,
+            openapi: pages::gzip(&openapi()?.to_string()).map_err(serde_json::Error::io)?,
             unpacked: pages::Unpacked::default(),
         }),
     };

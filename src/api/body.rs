@@ -29,7 +29,7 @@ use crate::{
         limiter::Permit,
         party::Party,
         request::MAX_INPUT_BYTES,
-        validate::{Body as Described, FieldError, Input, read_fields},
+        validate::{Body as RequestForm, FieldError, Input, read_fields},
     },
     memory::{self, Reservation},
 };
@@ -75,7 +75,7 @@ impl<T: Send + 'static> JsonBody<T> {
     }
 }
 
-impl<T: Described> JsonBody<T> {
+impl<T: RequestForm> JsonBody<T> {
     /// Reads the fields; every failing one is reported.
     pub fn read(self) -> Result<T, ApiError> {
         self.read_as(|_| Vec::new())
@@ -166,7 +166,7 @@ impl<T: Described> JsonBody<T> {
     }
 }
 
-impl<T: Described + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
+impl<T: RequestForm + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
@@ -191,7 +191,7 @@ impl<T: Described + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
         let is_slow = permit.is_some() || form.is_some();
         let reserved = memory::current();
         let reading = move || match form {
-            Some(form) => Self::of_form(bytes, &form, repeats, (permit, reserved)),
+            Some(form) => Self::from_form(bytes, &form, repeats, (permit, reserved)),
             None => Self::of(bytes, repeats, keeps, (permit, reserved)),
         };
         let mut body = if is_slow {
@@ -217,7 +217,7 @@ fn form_type(headers: &HeaderMap) -> Option<String> {
 
 impl<T> JsonBody<T> {
     /// Reads a form. The digest excludes the boundary, which differs in a retry.
-    fn of_form(
+    fn from_form(
         bytes: Bytes,
         content_type: &str,
         repeats: bool,

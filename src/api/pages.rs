@@ -155,7 +155,7 @@ pub async fn asset(
 }
 
 /// A large file of the documentation, compressed once.
-pub fn packed(text: &str) -> io::Result<Bytes> {
+pub fn gzip(text: &str) -> io::Result<Bytes> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(text.as_bytes())?;
     encoder.finish().map(Bytes::from)
@@ -169,11 +169,11 @@ fn unpacked(
     state: &ApiState,
     headers: &HeaderMap,
     name: &str,
-    packed: Bytes,
+    gzip: Bytes,
 ) -> Result<Response, ApiError> {
     let vary = (header::VARY, "accept-encoding");
     if weight(headers, &header::ACCEPT_ENCODING, "gzip") > 0.0 {
-        return Ok(([vary, (header::CONTENT_ENCODING, "gzip")], packed).into_response());
+        return Ok(([vary, (header::CONTENT_ENCODING, "gzip")], gzip).into_response());
     }
     let files = state.settings.unpacked.lock();
     let mut files = files.unwrap_or_else(PoisonError::into_inner);
@@ -181,7 +181,7 @@ fn unpacked(
         return Ok(([vary], file.clone()).into_response());
     }
     let mut bytes = Vec::new();
-    match GzDecoder::new(&packed[..]).read_to_end(&mut bytes) {
+    match GzDecoder::new(&gzip[..]).read_to_end(&mut bytes) {
         Ok(_) => {
             let file = Bytes::from(bytes);
             files.insert(name.to_owned(), file.clone());

@@ -6,11 +6,11 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use super::{
-    described::Described,
     form::Form,
     operations as op,
     parts::{self, TYPES, fact, icon, list, option, text, time},
     problem::Problem,
+    request_form::RequestForm,
     session::Session,
     shell,
 };
@@ -54,7 +54,7 @@ pub async fn change(session: Session, form: Form) -> Result<Response, Problem> {
 }
 
 pub async fn password(session: Session, form: Form) -> Result<Response, Problem> {
-    let body = Value::Object(Described::new::<PasswordChange>().body(&form));
+    let body = Value::Object(RequestForm::new::<PasswordChange>().body(&form));
     let changed = session
         .call(op::CHANGE_PASSWORD, &[])
         .body(body)
@@ -148,7 +148,7 @@ fn defaults(
 }
 
 fn password_form(problem: Option<&Problem>) -> Markup {
-    let request = Described::new::<PasswordChange>();
+    let request = RequestForm::new::<PasswordChange>();
     html! {
         form.card method="post" action="/settings/password" {
             h2 { "Password" }

@@ -5,10 +5,10 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use super::{
-    described::Described,
     form::Form,
     parts::{self, field, option, text},
     problem::Problem,
+    request_form::RequestForm,
 };
 use crate::domain::{ability::Ability, ids::AccountId, request::KeyRequest};
 
@@ -24,7 +24,7 @@ const FIELDS: [&str; 6] = [
 
 /// Renders the inputs, below what the API refused.
 pub fn inputs(form: &Form, problem: Option<&Problem>) -> Markup {
-    let request = Described::new::<KeyRequest>();
+    let request = RequestForm::new::<KeyRequest>();
     html! {
         @if problem.is_some() { (parts::refusal(problem, &FIELDS)) }
         (request.input(("name", "Name", "Where it is used, such as backend."), form, problem))
@@ -34,7 +34,7 @@ pub fn inputs(form: &Form, problem: Option<&Problem>) -> Markup {
 }
 
 /// Renders the inputs of a key's limits.
-fn limits(request: &Described, form: &Form, problem: Option<&Problem>) -> Markup {
+fn limits(request: &RequestForm, form: &Form, problem: Option<&Problem>) -> Markup {
     let input = |field| request.input(field, form, problem);
     html! {
         div.fields {
@@ -91,7 +91,7 @@ fn abilities(form: &Form, problem: Option<&Problem>) -> Markup {
 
 /// Builds the request of a key's form.
 pub fn body(form: &Form) -> Map<String, Value> {
-    let mut body = Described::new::<KeyRequest>().body(form);
+    let mut body = RequestForm::new::<KeyRequest>().body(form);
     // A day that was not changed keeps its time.
     let (day, exactly) = (form.get("expires_at"), form.get("expires_exactly"));
     if !exactly.is_empty() && form.get("before") == day {

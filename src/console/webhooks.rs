@@ -9,11 +9,11 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::{
-    described::Described,
     form::Form,
     once, operations as op,
     parts::{self, amount, badge, copyable, list as rows_of, text},
     problem::Problem,
+    request_form::RequestForm,
     session::Session,
     shell,
     table::{self, Column, Download, file},
@@ -85,7 +85,7 @@ fn new(form: &Form, problem: Option<&Problem>) -> Markup {
             (once::field())
             h2 { "New webhook" }
             @if problem.is_some() { (parts::refusal(problem, &["url", "events"])) }
-            (Described::new::<WebhookRequest>().input(("url", "Address", "https, at a public address."), form, problem))
+            (RequestForm::new::<WebhookRequest>().input(("url", "Address", "https, at a public address."), form, problem))
             fieldset {
                 legend { "Events" }
                 div.checks {
@@ -105,7 +105,7 @@ fn new(form: &Form, problem: Option<&Problem>) -> Markup {
 }
 
 pub async fn create(uri: Uri, session: Session, form: Form) -> Result<Response, Problem> {
-    let mut body = Described::new::<WebhookRequest>().body(&form);
+    let mut body = RequestForm::new::<WebhookRequest>().body(&form);
     body.insert("events".to_owned(), json!(form.all("event")));
     let call = session
         .call(op::CREATE_WEBHOOK, &[])

@@ -25,7 +25,7 @@ const MAX_LOADED: u64 = 3 * MAX_ALL_INPUT_BYTES;
 const MAX_WAIT: Duration = Duration::from_mins(1);
 
 /// Limiter of the bytes of inputs in memory, in total and per account.
-static LOADED: LazyLock<Limiter<AccountId>> = LazyLock::new(|| {
+static LOADED_BYTES: LazyLock<Limiter<AccountId>> = LazyLock::new(|| {
     let most = weight(MAX_LOADED);
     Limiter::with_queue((2 * most, most), (usize::MAX, usize::MAX))
 });
@@ -54,10 +54,10 @@ impl Runner {
             None
         } else {
             let bytes = weight(inputs.iter().map(|input| input.bytes).sum());
-            let acquiring = LOADED.acquire(job.account_id, bytes);
+            let acquiring = LOADED_BYTES.acquire(job.account_id, bytes);
             let acquiring = tokio::time::timeout(MAX_WAIT, acquiring);
             let permit = self.unless_stopped(guard, acquiring).await?;
-            Some(permit.ok().flatten().ok_or_else(no_memory)?)
+            Some(permit.ok().flatten().ok_or_else(out_of_memory)?)
         };
         let mut pictures = Vec::with_capacity(inputs.len());
         for input in inputs {
@@ -89,7 +89,7 @@ impl Runner {
 }
 
 /// Returns the step for inputs without memory. Nothing was submitted.
-fn no_memory() -> Step {
+fn out_of_memory() -> Step {
     let message = "this server has no memory for the inputs now; try again";
     Step::NotStored(Failure::new(FailureCode::StorageUnavailable, message))
 }

@@ -16,7 +16,7 @@ use crate::{
     offload::{for_account, offload},
     store::{
         StoreError,
-        uploads::{UploadBytes, UploadRecord, UploadStored, UploadTerm},
+        uploads::{UploadBytes, UploadLifetime, UploadRecord, UploadStored},
     },
 };
 
@@ -40,7 +40,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_mins(10);
 /// connection.
 ///
 /// [`Store::store_upload`]: crate::store::Store::store_upload
-static STORING: LazyLock<Limiter<AccountId>> =
+static STORE_PERMITS: LazyLock<Limiter<AccountId>> =
     LazyLock::new(|| Limiter::with_queue((usize::MAX, 1), (usize::MAX, usize::MAX)));
 
 /// Checks a picture on a blocking thread. `None` if a decoder panicked.
@@ -59,7 +59,7 @@ impl Runner {
         account: AccountId,
         info: &MediaInfo,
         bytes: Bytes,
-        term: UploadTerm,
+        term: UploadLifetime,
         quota: i64,
     ) -> Result<UploadRecord, KeepError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
@@ -83,7 +83,7 @@ impl Runner {
         let key = MediaKey::new(file_id, 0, info.kind);
         let writing = async {
             self.0.media.store.put(&key, bytes).await?;
-            Ok::<_, MediaStoreError>(STORING.acquire(account, 1).await)
+            Ok::<_, MediaStoreError>(STORE_PERMITS.acquire(account, 1).await)
         };
         let stored = match tokio::time::timeout(WRITE_TIMEOUT, writing).await {
             Ok(permit) => {

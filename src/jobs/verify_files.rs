@@ -88,7 +88,7 @@ impl Runner {
         let left: Vec<MediaKey> = found.into_keys().collect();
         for keys in left.chunks(1_000) {
             let ids: Vec<_> = keys.iter().map(|key| key.generation().0).collect();
-            let trash = store.media_trash_of(&ids).await?;
+            let trash = store.trash_or_uploads_among(&ids).await?;
             for key in keys {
                 // What was deleted meanwhile is gone.
                 let id = key.generation();

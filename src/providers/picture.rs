@@ -31,6 +31,9 @@ impl InputPicture {
 }
 
 /// Returns the pictures with a role, in order.
-pub fn of_role(pictures: &[InputPicture], role: InputRole) -> impl Iterator<Item = &InputPicture> {
+pub fn inputs_with_role(
+    pictures: &[InputPicture],
+    role: InputRole,
+) -> impl Iterator<Item = &InputPicture> {
     pictures.iter().filter(move |picture| picture.role == role)
 }

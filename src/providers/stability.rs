@@ -29,7 +29,7 @@ use super::{
         form::Form,
         secret_header,
     },
-    picture::of_role,
+    picture::inputs_with_role,
     setup::{Adapters, Setup},
 };
 use crate::domain::{
@@ -84,7 +84,7 @@ fn form(call: &ImageCall, settings: &StabilityModel, target: &StabilityTarget) -
         Some(Style::Natural) => settings.natural.as_deref(),
         None => None,
     };
-    let source = of_role(&call.inputs, InputRole::Source).next();
+    let source = inputs_with_role(&call.inputs, InputRole::Source).next();
     let ratio = match source {
         Some(_) => None,
         None => Some(aspect_ratio(call.size)?),
@@ -106,7 +106,7 @@ fn form(call: &ImageCall, settings: &StabilityModel, target: &StabilityTarget) -
         form = form.with("strength", settings.strength.to_string());
     }
     form = form.with_file("image", source);
-    for mask in of_role(&call.inputs, InputRole::Mask) {
+    for mask in inputs_with_role(&call.inputs, InputRole::Mask) {
         form = form.with_file("mask", mask);
     }
     Some(form)
@@ -190,7 +190,7 @@ impl ImageProvider for Stability {
             Quality::Standard => &settings.standard,
             Quality::Hd => settings.hd.as_ref().unwrap_or(&settings.standard),
         };
-        let call = &mask::converted(call).await?;
+        let call = &mask::convert_masks(call).await?;
         let form = form(call, settings, target)
             .ok_or_else(|| ProviderError::rejected("no such aspect ratio"))?;
         let url = self.url(target.endpoint)?;

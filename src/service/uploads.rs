@@ -12,7 +12,7 @@ use crate::{
     },
     jobs::{KeepError, check_picture},
     media::{InvalidMedia, MediaInfo, MediaKind},
-    store::uploads::{UploadRecord, UploadTerm},
+    store::uploads::{UploadLifetime, UploadRecord},
 };
 
 /// Name of a body that is a picture, for errors.
@@ -46,7 +46,7 @@ impl Service {
             return Err(invalid(BODY, FieldCode::InvalidFormat, message));
         }
         let now = self.0.clock.now();
-        let term = UploadTerm {
+        let term = UploadLifetime {
             expires_at: now + self.0.settings.uploads.lifetime,
             kept_until: now,
         };
@@ -60,7 +60,7 @@ impl Service {
         param: &str,
         info: &MediaInfo,
         bytes: Bytes,
-        term: UploadTerm,
+        term: UploadLifetime,
     ) -> Result<UploadRecord, ServiceError> {
         let quota = self.0.settings.uploads.bytes_per_account;
         let keeping = self

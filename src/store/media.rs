@@ -68,7 +68,10 @@ impl Store {
 
     /// Returns which of these files are about to be removed or belong to an upload. One statement,
     /// because an upload moves a file from `media_trash` to `uploads`.
-    pub async fn media_trash_of(&self, ids: &[Uuid]) -> Result<HashSet<GenerationId>, StoreError> {
+    pub async fn trash_or_uploads_among(
+        &self,
+        ids: &[Uuid],
+    ) -> Result<HashSet<GenerationId>, StoreError> {
         let found = sqlx::query_scalar!(
             r#"select generation_id as "id!: GenerationId" from media_trash
                where generation_id = any($1)

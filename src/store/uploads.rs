@@ -30,7 +30,7 @@ pub struct UploadRecord {
 
 /// Minimum lifetime of an upload. Another use can only extend it.
 #[derive(Debug, Clone, Copy)]
-pub struct UploadTerm {
+pub struct UploadLifetime {
     /// Until when its owner can see it.
     pub expires_at: DateTime<Utc>,
     /// Until when accepted generations may read it.
@@ -85,7 +85,7 @@ impl Store {
         &self,
         account: AccountId,
         new: &UploadRecord,
-        term: UploadTerm,
+        term: UploadLifetime,
         quota: i64,
     ) -> Result<UploadStored, StoreError> {
         let mut tx = self.requests.named("store an upload").begin().await?;
@@ -165,7 +165,7 @@ impl Store {
         &self,
         account: AccountId,
         id: UploadId,
-        term: UploadTerm,
+        term: UploadLifetime,
         visible: bool,
         now: DateTime<Utc>,
     ) -> Result<Option<UploadRecord>, StoreError> {
@@ -339,7 +339,7 @@ async fn extend(
     executor: impl PgExecutor<'_>,
     account: AccountId,
     id: UploadId,
-    term: UploadTerm,
+    term: UploadLifetime,
     visible: bool,
     now: DateTime<Utc>,
 ) -> Result<Option<UploadRecord>, StoreError> {

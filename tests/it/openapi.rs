@@ -84,18 +84,18 @@ async fn large_files_are_compressed(_: PgPoolOptions, options: PgConnectOptions)
     for path in ["/openapi.json", "/docs/swagger-ui-bundle.js"] {
         let plain = get(path, "br, gzip;q=0").await;
         assert_eq!(plain.header("content-encoding"), "", "{path}");
-        let packed = get(path, "deflate, GZIP, br").await;
-        assert_eq!(packed.header("content-encoding"), "gzip", "{path}");
-        assert!(packed.bytes.len() * 3 < plain.bytes.len(), "{path}");
+        let gzip = get(path, "deflate, GZIP, br").await;
+        assert_eq!(gzip.header("content-encoding"), "gzip", "{path}");
+        assert!(gzip.bytes.len() * 3 < plain.bytes.len(), "{path}");
         let mut unpacked = Vec::new();
-        GzDecoder::new(&packed.bytes[..])
+        GzDecoder::new(&gzip.bytes[..])
             .read_to_end(&mut unpacked)
             .unwrap();
         assert!(unpacked == plain.bytes, "{path}");
         // Each is decompressed once, and one copy serves all.
         let again = get(path, "").await;
         assert_eq!(again.bytes.as_ptr(), plain.bytes.as_ptr(), "{path}");
-        for answer in [plain, packed] {
+        for answer in [plain, gzip] {
             assert_eq!(answer.header("vary"), "accept-encoding", "{path}");
         }
     }

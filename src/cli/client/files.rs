@@ -164,7 +164,7 @@ pub(super) async fn write(
                 };
                 let part = first.take().map_or_else(|| Part::next_to(&path), Ok)?;
                 let bytes = connection.file(url).await?.bytes().await?;
-                let converted = converted(&bytes, content_type, &path)?;
+                let converted = convert(&bytes, content_type, &path)?;
                 let bytes = converted.as_deref().unwrap_or(&bytes);
                 part.finish(bytes, &path).await?;
                 written.push(path.display().to_string());
@@ -177,7 +177,7 @@ pub(super) async fn write(
 }
 
 /// An image in the format of the path's extension; `None` where it has that already.
-fn converted(bytes: &[u8], content_type: &Value, to: &Path) -> Result<Option<Vec<u8>>, Failure> {
+fn convert(bytes: &[u8], content_type: &Value, to: &Path) -> Result<Option<Vec<u8>>, Failure> {
     let wanted = extension(to).and_then(ImageFormat::from_extension);
     let found = content_type.as_str().and_then(ImageFormat::from_mime_type);
     let (Some(wanted), Some(found)) = (wanted, found) else {

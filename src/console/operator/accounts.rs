@@ -12,11 +12,11 @@ use serde_json::Value;
 use super::Operator;
 use crate::{
     console::{
-        described::Described,
         form::Form,
         operations as op,
         parts::{self, amount, badge, fact, field, option, text, time},
         problem::Problem,
+        request_form::RequestForm,
         session::{Session, view_cookie},
         shell,
         table::{self, Column, Download, file},
@@ -95,7 +95,7 @@ pub async fn new(Operator(session): Operator) -> Markup {
 }
 
 fn creation(session: &Session, form: &Form, problem: Option<&Problem>) -> Markup {
-    let request = Described::new::<AccountRequest>();
+    let request = RequestForm::new::<AccountRequest>();
     let input = |field| request.input(field, form, problem);
     let content = html! {
         (shell::head("Create an account", "The account gets a first user, who can log in at once.", &html! {}))
@@ -117,7 +117,7 @@ fn creation(session: &Session, form: &Form, problem: Option<&Problem>) -> Markup
 }
 
 pub async fn create(Operator(session): Operator, form: Form) -> Result<Response, Problem> {
-    let body = Described::new::<AccountRequest>().body(&form);
+    let body = RequestForm::new::<AccountRequest>().body(&form);
     let call = session.call(op::CREATE_ACCOUNT, &[]);
     match call.body(Value::Object(body)).json().await {
         Ok(made) => {
@@ -198,7 +198,7 @@ fn movement(action: &str, outcome: &Outcome) -> Markup {
         ("adjustment", "Adjustment: may take credits back"),
         ("refund", "Refund of one generation"),
     ];
-    let request = Described::new::<MoveRequest>();
+    let request = RequestForm::new::<MoveRequest>();
     let (form, problem) = (&outcome.form, outcome.problem.as_ref());
     let input = |field| request.input(field, form, problem);
     html! {
@@ -266,7 +266,7 @@ fn facts(account: &Value) -> Markup {
 }
 
 fn change(action: &str, account: &Value, outcome: &Outcome) -> Markup {
-    let request = Described::new::<AccountUpdate>();
+    let request = RequestForm::new::<AccountUpdate>();
     let mut form = outcome.form.clone();
     for name in ["email", "name"] {
         if form.get(name).is_empty() {
@@ -285,7 +285,7 @@ fn change(action: &str, account: &Value, outcome: &Outcome) -> Markup {
 }
 
 fn suspension(action: &str, account: &Value) -> Markup {
-    let request = Described::new::<SuspensionRequest>();
+    let request = RequestForm::new::<SuspensionRequest>();
     let hint = "The customer does not see it. Keys and sessions are refused at once; running work finishes.";
     html! {
         section.card {
@@ -343,7 +343,7 @@ pub async fn move_credits(
     Operator(session): Operator,
     form: Form,
 ) -> Result<Response, Problem> {
-    let body = Value::Object(Described::new::<MoveRequest>().body(&form));
+    let body = Value::Object(RequestForm::new::<MoveRequest>().body(&form));
     let moved = session.call(op::MOVE_CREDITS, &[&id]).body(body).answer();
     let moved = moved.await.map(Some);
     answer(&session, &id, form, moved).await
@@ -354,7 +354,7 @@ pub async fn update(
     Operator(session): Operator,
     form: Form,
 ) -> Result<Response, Problem> {
-    let body = Value::Object(Described::new::<AccountUpdate>().body(&form));
+    let body = Value::Object(RequestForm::new::<AccountUpdate>().body(&form));
     let changed = session.call(op::CHANGE_CUSTOMER, &[&id]).body(body).json();
     let changed = changed.await.map(|_| None);
     answer(&session, &id, form, changed).await
@@ -365,7 +365,7 @@ pub async fn suspend(
     Operator(session): Operator,
     form: Form,
 ) -> Result<Redirect, Problem> {
-    let body = Value::Object(Described::new::<SuspensionRequest>().body(&form));
+    let body = Value::Object(RequestForm::new::<SuspensionRequest>().body(&form));
     session.call(op::SUSPEND, &[&id]).body(body).json().await?;
     Ok(Redirect::to(&format!("/operator/accounts/{id}")))
 }

@@ -117,12 +117,12 @@ impl Catalogue {
                 None => format!(
                     "is not accepted by {}; {}",
                     model.id,
-                    self.takers(model, *role)
+                    self.models_with_role(model, *role)
                 ),
                 Some(&most) if number > most => {
                     format!("has more inputs than {} accepts: {most}", model.id)
                 }
-                Some(_) => match missing_company(*role, &count) {
+                Some(_) => match missing_companion(*role, &count) {
                     Some(message) => message.to_owned(),
                     None => continue,
                 },
@@ -135,11 +135,13 @@ impl Catalogue {
     }
 
     /// Names the models that accept a role, for an error.
-    fn takers(&self, model: &Model, role: InputRole) -> String {
-        let takers = self.models().iter();
-        let takers =
-            takers.filter(|other| other.modality() == model.modality() && other.takes(role));
-        let names: Vec<_> = takers.map(|m| format!("{}/{}", m.provider, m.id)).collect();
+    fn models_with_role(&self, model: &Model, role: InputRole) -> String {
+        let others = self.models().iter();
+        let accepting =
+            others.filter(|other| other.modality() == model.modality() && other.takes(role));
+        let names: Vec<_> = accepting
+            .map(|m| format!("{}/{}", m.provider, m.id))
+            .collect();
         if names.is_empty() {
             return format!(
                 "no {} model of this server accepts it",
@@ -167,7 +169,7 @@ fn frames_violation(model: &Model, request: &GenerationRequest) -> Option<FieldE
 }
 
 /// Returns why a role cannot be combined with, or used without, another one.
-fn missing_company(role: InputRole, count: &impl Fn(InputRole) -> usize) -> Option<&'static str> {
+fn missing_companion(role: InputRole, count: &impl Fn(InputRole) -> usize) -> Option<&'static str> {
     let has = |role| count(role) > 0;
     match role {
         InputRole::Mask if !has(InputRole::Source) => Some("needs an input of role source"),

@@ -25,7 +25,7 @@ use super::super::{
         base_url::{BaseUrlError, VersionPath, endpoint},
         classify, secret_header,
     },
-    picture::of_role,
+    picture::inputs_with_role,
     setup::Setup,
 };
 use crate::domain::{
@@ -116,7 +116,9 @@ fn input(call: &VideoCall) -> Value {
         InputRole::LastFrame,
         InputRole::Reference,
     ];
-    let pictures = roles.iter().flat_map(|&role| of_role(&call.inputs, role));
+    let pictures = roles
+        .iter()
+        .flat_map(|&role| inputs_with_role(&call.inputs, role));
     let pictures = pictures.map(|picture| {
         json!({
             "type": "image",

@@ -23,7 +23,7 @@ use super::{
             classify::{self, Head},
             form::Form,
         },
-        picture::of_role,
+        picture::inputs_with_role,
         setup::Setup,
     },
     authorization, errors,
@@ -148,9 +148,9 @@ fn form(call: &ImageCall, settings: &OpenAiImageModel) -> Form {
         .with("quality", quality)
         .with_some("output_format", settings.output_format.as_deref())
         .with_some("input_fidelity", settings.input_fidelity.as_deref());
-    let sources = of_role(&call.inputs, InputRole::Source);
+    let sources = inputs_with_role(&call.inputs, InputRole::Source);
     let pictures: Vec<_> = sources
-        .chain(of_role(&call.inputs, InputRole::Reference))
+        .chain(inputs_with_role(&call.inputs, InputRole::Reference))
         .collect();
     let name = if pictures.len() == 1 {
         "image"
@@ -160,7 +160,7 @@ fn form(call: &ImageCall, settings: &OpenAiImageModel) -> Form {
     for picture in pictures {
         form = form.with_file(name, picture);
     }
-    for mask in of_role(&call.inputs, InputRole::Mask) {
+    for mask in inputs_with_role(&call.inputs, InputRole::Mask) {
         form = form.with_file("mask", mask);
     }
     form

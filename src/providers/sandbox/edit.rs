@@ -15,11 +15,11 @@ use image::{
 use crate::{
     domain::request::InputRole,
     media::{MAX_DECODED_BYTES, is_turned},
-    providers::{InputPicture, ProviderError, picture::of_role},
+    providers::{InputPicture, ProviderError, picture::inputs_with_role},
 };
 
 /// Held while a picture is decoded, because each decoder may use [`MAX_DECODED_BYTES`].
-static DECODING: Mutex<()> = Mutex::new(());
+static DECODE_LOCK: Mutex<()> = Mutex::new(());
 /// Fractions of the short side: the frame around a source, and the side of a reference.
 const FRAME: u32 = 16;
 const REFERENCE: u32 = 5;
@@ -36,11 +36,11 @@ pub(super) struct Pictures {
 impl Pictures {
     pub(super) fn read(inputs: &[InputPicture], size: (u32, u32)) -> Result<Self, ImageError> {
         let rgb = |image: RgbaImage| DynamicImage::from(image).into_rgb8();
-        let first = |role| of_role(inputs, role).next();
+        let first = |role| inputs_with_role(inputs, role).next();
         let base = first(InputRole::Source).or_else(|| first(InputRole::FirstFrame));
         let edge = (size.0.min(size.1) / REFERENCE).max(1);
-        let references = of_role(inputs, InputRole::Reference);
-        let small = references.chain(of_role(inputs, InputRole::LastFrame));
+        let references = inputs_with_role(inputs, InputRole::Reference);
+        let small = references.chain(inputs_with_role(inputs, InputRole::LastFrame));
         Ok(Self {
             base: base.map(|base| cover(base, size)).transpose()?.map(rgb),
             mask: first(InputRole::Mask)
@@ -88,7 +88,7 @@ impl Pictures {
     }
 }
 
-pub(super) fn undecodable(_: ImageError) -> ProviderError {
+pub(super) fn decoding_error(_: ImageError) -> ProviderError {
     ProviderError::rejected("an input cannot be decoded")
 }
 
@@ -96,7 +96,7 @@ pub(super) fn undecodable(_: ImageError) -> ProviderError {
 /// rotation. Cropping comes first, because a narrow picture would be huge once its short side is
 /// scaled.
 fn cover(picture: &InputPicture, (width, height): (u32, u32)) -> Result<RgbaImage, ImageError> {
-    let _decoding = DECODING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _decoding = DECODE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let mut limits = Limits::no_limits();
     limits.max_alloc = Some(MAX_DECODED_BYTES);
     let mut reader = ImageReader::new(Cursor::new(&picture.bytes)).with_guessed_format()?;

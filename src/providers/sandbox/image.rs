@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use super::{
     Faults,
-    edit::{Pictures, undecodable},
+    edit::{Pictures, decoding_error},
     picture::{draw, png},
     seed::{Seed, failed, offloaded},
 };
@@ -24,7 +24,7 @@ impl ImageProvider for SandboxImage {
         let request_id = Some(seed(call, &faults.rest, 0).request_id());
         let call = call.clone();
         let images = offloaded(move || {
-            let pictures = Pictures::read(&call.inputs, call.size).map_err(undecodable)?;
+            let pictures = Pictures::read(&call.inputs, call.size).map_err(decoding_error)?;
             let picture = |index| {
                 let seed = seed(&call, &faults.rest, index);
                 let drawn = draw(&seed, call.size, call.quality, call.style);

@@ -11,7 +11,7 @@ use uuid::{Builder, Uuid, Variant, Version};
 
 use super::{
     Faults,
-    edit::{Pictures, undecodable},
+    edit::{Pictures, decoding_error},
     fault::Fault,
     film,
     picture::draw,
@@ -155,7 +155,7 @@ impl VideoProvider for SandboxVideo {
             let pictures = Pictures::read(&inputs, size)?;
             Ok(film::make(&pictures.open(drawn), seconds))
         });
-        let file = file.await?.map_err(undecodable)?;
+        let file = file.await?.map_err(decoding_error)?;
         Ok(VideoStatus::Done(VideoOutput::Bytes(file)))
     }
 

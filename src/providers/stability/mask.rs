@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Returns the call with its masks in Stability's format.
-pub(super) async fn converted(call: &ImageCall) -> Result<ImageCall, ProviderError> {
+pub(super) async fn convert_masks(call: &ImageCall) -> Result<ImageCall, ProviderError> {
     let mut call = call.clone();
     for mask in &mut call.inputs {
         if mask.role == InputRole::Mask {

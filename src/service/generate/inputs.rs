@@ -26,15 +26,15 @@ use crate::{
         auth::Caller,
         uploads::{check, invalid},
     },
-    store::uploads::UploadTerm,
+    store::uploads::UploadLifetime,
 };
 
 /// Extra time to keep a job's inputs after its deadline: a request may wait for credits before its
 /// job is created, and the last step may run late.
-const KEPT_LONGER: TimeDelta = TimeDelta::hours(1);
+const KEEP_AFTER_DEADLINE: TimeDelta = TimeDelta::hours(1);
 /// Time to keep the inputs of other work, which may wait a minute for credits and a minute for
 /// memory before it reads them.
-const KEPT_FOR_CALL: TimeDelta = TimeDelta::minutes(10);
+const KEEP_FOR_CALL: TimeDelta = TimeDelta::minutes(10);
 
 /// An input that was found and checked.
 pub(super) struct FoundInput {
@@ -192,7 +192,7 @@ impl Service {
             };
             Some((info, FoundFile::Upload(id, key)))
         });
-        found.ok_or_else(|| gone(param))
+        found.ok_or_else(|| missing_upload(param))
     }
 
     async fn find_output(
@@ -234,8 +234,8 @@ impl Service {
         plan: &mut Prepared<'_>,
     ) -> Result<(), ServiceError> {
         let period = match plan.work.call {
-            Some(_) => KEPT_FOR_CALL,
-            None => self.0.settings.job_deadline + KEPT_LONGER,
+            Some(_) => KEEP_FOR_CALL,
+            None => self.0.settings.job_deadline + KEEP_AFTER_DEADLINE,
         };
         let kept_until = self.0.clock.now() + period;
         let ids = plan.inputs.iter();
@@ -276,7 +276,7 @@ impl Service {
         kept_until: DateTime<Utc>,
     ) -> Result<StoredInput, ServiceError> {
         let now = self.0.clock.now();
-        let mut term = UploadTerm {
+        let mut term = UploadLifetime {
             // The owner sees uploads only, not pictures sent within requests.
             expires_at: now,
             kept_until,
@@ -287,7 +287,7 @@ impl Service {
                 term.expires_at = now + self.0.settings.uploads.lifetime;
                 let store = &self.0.store;
                 let extending = store.extend_upload(caller.account_id, *id, term, true, now);
-                extending.await?.ok_or_else(|| gone(param))?
+                extending.await?.ok_or_else(|| missing_upload(param))?
             }
             FoundFile::Data(bytes) => {
                 self.keep(caller, param, &input.info, bytes.clone(), term)
@@ -339,7 +339,7 @@ impl Service {
     }
 }
 
-fn gone(param: &str) -> ServiceError {
+fn missing_upload(param: &str) -> ServiceError {
     let message = "is not an upload of this account or has expired; upload the picture again";
     invalid(param, FieldCode::NotAllowed, message)
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use chrono::TimeDelta;
 use gensvc::{
     domain::ids::UploadId,
-    store::uploads::{UploadRecord, UploadStored, UploadTerm},
+    store::uploads::{UploadLifetime, UploadRecord, UploadStored},
 };
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -203,7 +203,7 @@ async fn a_concurrent_use_does_not_undo_a_deletion(_: PgPoolOptions, options: Pg
             .await
             .unwrap()
     );
-    let term = UploadTerm {
+    let term = UploadLifetime {
         expires_at: now + TimeDelta::hours(24),
         kept_until: now,
     };
@@ -251,7 +251,7 @@ async fn inputs_of_another_request_outlive_a_refused_one(
     let made = upload(&app, &account, 4, 4).await;
     let id = UploadId::parse(made["id"].as_str().unwrap()).unwrap();
     let now = app.now();
-    let until = |minutes| UploadTerm {
+    let until = |minutes| UploadLifetime {
         expires_at: now,
         kept_until: now + TimeDelta::minutes(minutes),
     };
@@ -291,14 +291,21 @@ async fn a_file_of_an_account_that_was_deleted_meanwhile_is_removed(
         created_at: now,
         expires_at: now,
     };
-    let term = UploadTerm {
+    let term = UploadLifetime {
         expires_at: now,
         kept_until: now,
     };
     let stored = app.store.store_upload(account.id, &new, term, 1_000).await;
     assert!(matches!(stored.unwrap(), UploadStored::TooLate));
     // It names the file, whose removal may have to be repeated.
-    assert_eq!(app.store.media_trash_of(&[file_id]).await.unwrap().len(), 1);
+    assert_eq!(
+        app.store
+            .trash_or_uploads_among(&[file_id])
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[sqlx::test]

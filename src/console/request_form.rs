@@ -11,9 +11,9 @@ use crate::domain::validate::{Body, Schemas};
 const LINE_CHARS: u64 = 255;
 
 /// The fields of a request.
-pub struct Described(Value);
+pub struct RequestForm(Value);
 
-impl Described {
+impl RequestForm {
     pub fn new<T: Body>() -> Self {
         Self(T::schema(&mut Schemas::new()))
     }
