@@ -110,7 +110,7 @@ fn filters(form: &Form, models: &Value, keys: &Value, problem: Option<&Problem>)
             @if let Some(problem) = problem { p.notice.bad role="alert" { (parts::sentence(problem.message())) } }
             form.filters method="get" action="/generations" {
                 label.field {
-                    span.label { "Text in the prompt" }
+                    span.label { "Prompt contains" }
                     input type="search" name="prompt" maxlength="200" value=(form.word("prompt"));
                 }
                 (select("Type", "type", &TYPES))

@@ -62,7 +62,9 @@ fn results(session: &Session, wanted: &str, keys: &[Value]) -> Markup {
         (shell::head("Search", &format!("Finds {what}."), &html! {}))
         section.card {
             @if keys.is_empty() {
-                (parts::empty("Nothing found", &format!("There is nothing for “{wanted}”."), &html! {}))
+                (parts::empty("Nothing found", &format!("There is nothing for “{wanted}”."), &html! {
+                    a.button href=(parts::link("/generations", &[("prompt", wanted)])) { "Search in prompts" }
+                }))
             } @else {
                 ul.running {
                     @for key in keys {
