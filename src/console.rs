@@ -167,41 +167,25 @@ fn routes() -> Router<Console> {
         .route("/operator/view/end", post(operator::accounts::end_view))
         .route("/operator/accounts.csv", get(operator::accounts::csv))
         .route("/operator/accounts/{id}", get(operator::accounts::page))
-        .route(
-            "/operator/accounts/{id}/credits",
-            post(operator::accounts::move_credits),
-        )
-        .route(
-            "/operator/accounts/{id}/suspend",
-            post(operator::accounts::suspend),
-        )
-        .route(
-            "/operator/accounts/{id}/resume",
-            post(operator::accounts::resume),
-        )
-        .route(
-            "/operator/accounts/{id}/change",
-            post(operator::accounts::update),
-        )
-        .route(
-            "/operator/accounts/{id}/delete",
-            post(operator::accounts::delete),
-        )
-        .route(
-            "/operator/accounts/{id}/view",
-            post(operator::accounts::view),
-        )
-        .route(
-            "/operator/accounts/{id}/keys/{key}",
-            post(operator::keys::replace),
-        )
-        .route(
-            "/operator/accounts/{id}/keys/{key}/revoke",
-            post(operator::keys::revoke),
-        )
-        .route(
-            "/operator/accounts/{id}/deliveries/{delivery}",
-            post(operator::keys::redeliver),
-        )
         .route("/assets/{file}", get(layout::asset))
+        .merge(account_actions())
+}
+
+/// What an operator does to an account.
+fn account_actions() -> Router<Console> {
+    [
+        ("credits", post(operator::accounts::move_credits)),
+        ("suspend", post(operator::accounts::suspend)),
+        ("resume", post(operator::accounts::resume)),
+        ("change", post(operator::accounts::update)),
+        ("delete", post(operator::accounts::delete)),
+        ("view", post(operator::accounts::view)),
+        ("keys/{key}", post(operator::keys::replace)),
+        ("keys/{key}/revoke", post(operator::keys::revoke)),
+        ("deliveries/{delivery}", post(operator::keys::redeliver)),
+    ]
+    .into_iter()
+    .fold(Router::new(), |router, (path, handler)| {
+        router.route(&format!("/operator/accounts/{{id}}/{path}"), handler)
+    })
 }

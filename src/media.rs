@@ -29,7 +29,7 @@ mod spool;
 mod store;
 
 pub use address::is_public;
-pub use audio::{mp3_from_parts, wav_from_parts};
+pub use audio::{mp3_from_parts, wav, wav_from_parts};
 pub use bad::InvalidMedia;
 pub use download::{
     AddressPolicy, BoxError, DownloadError, DownloadSettings, Downloader, NoPublicAddress, Resolver,

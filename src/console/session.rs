@@ -273,11 +273,11 @@ fn login_page(email: &str, next: &str, notice: Option<&str>) -> Markup {
 
 pub async fn log_in(
     State(console): State<Console>,
-    parts: LoginParts,
+    parts: Parts,
     LoginForm(form): LoginForm,
 ) -> Result<Response, Problem> {
     let body = json!({"email": form.word("email"), "password": form.get("password")});
-    let client = Client::new(&console, &parts.0, None);
+    let client = Client::new(&console, &parts, None);
     match client.call(op::LOG_IN, &[]).body(body).json().await {
         Ok(made) => {
             let token = made["token"].as_str().unwrap_or_default();
@@ -296,23 +296,9 @@ pub async fn log_in(
     }
 }
 
-/// Headers and peer of a request.
-pub struct LoginParts(Parts);
-
-impl FromRequestParts<Console> for LoginParts {
-    type Rejection = std::convert::Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Console) -> Result<Self, Self::Rejection> {
-        Ok(Self(parts.clone()))
-    }
-}
-
 /// Ends the session. Removes the cookie whatever the API answers: also for a suspended account,
 /// above the rate limit, and while the database is unavailable.
-pub async fn log_out(
-    State(console): State<Console>,
-    LoginParts(parts): LoginParts,
-) -> Result<Response, Problem> {
+pub async fn log_out(State(console): State<Console>, parts: Parts) -> Result<Response, Problem> {
     guard::check_origin(&parts.method, &parts.headers, &console)?;
     if let Some(token) = token(&parts.headers, &console) {
         let client = Client::new(&console, &parts, Some(token)).unlimited();

@@ -136,21 +136,7 @@ async fn outcome(session: &Session, form: &Form, problem: Option<Problem>) -> Ou
 }
 
 pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
-    if form.get("action") == "preview" {
-        let outcome = outcome(&session, &form, None).await;
-        return Ok(editor(&session, &form, None, &outcome).into_response());
-    }
-    let call = session
-        .call(op::CREATE_TEMPLATE, &[])
-        .body(Value::Object(body(&form)));
-    match once::create(call, &form).await {
-        Ok(made) => Ok(made.redirect(&format!("/templates/{}", made.object["id"]))),
-        Err(problem) => {
-            let status = problem.status;
-            let outcome = outcome(&session, &form, Some(problem)).await;
-            Ok((status, editor(&session, &form, None, &outcome)).into_response())
-        }
-    }
+    save(&session, &form, None).await
 }
 
 pub async fn replace(
@@ -159,20 +145,32 @@ pub async fn replace(
     form: Form,
 ) -> Result<Response, Problem> {
     let template = session.get(op::TEMPLATE, &[&id]).await?;
+    save(&session, &form, Some(&template)).await
+}
+
+/// Shows a preview of the form, or saves it as a new template or a new version of `template`.
+async fn save(
+    session: &Session,
+    form: &Form,
+    template: Option<&Value>,
+) -> Result<Response, Problem> {
     if form.get("action") == "preview" {
-        let outcome = outcome(&session, &form, None).await;
-        return Ok(editor(&session, &form, Some(&template), &outcome).into_response());
+        let outcome = outcome(session, form, None).await;
+        return Ok(editor(session, form, template, &outcome).into_response());
     }
-    let call = session
-        .call(op::REPLACE_TEMPLATE, &[&id])
-        .body(Value::Object(body(&form)));
-    match once::create(call, &form).await {
-        Ok(made) if made.is_repeated => Ok(made.redirect(&format!("/templates/{id}"))),
-        Ok(made) => Ok(Redirect::to(&saved_at(&made.object)).into_response()),
+    let call = match template {
+        Some(template) => session.call(op::REPLACE_TEMPLATE, &[&template["id"].to_string()]),
+        None => session.call(op::CREATE_TEMPLATE, &[]),
+    };
+    match once::create(call.body(Value::Object(body(form))), form).await {
+        Ok(made) if template.is_some() && !made.is_repeated => {
+            Ok(Redirect::to(&saved_at(&made.object)).into_response())
+        }
+        Ok(made) => Ok(made.redirect(&format!("/templates/{}", made.object["id"]))),
         Err(problem) => {
             let status = problem.status;
-            let outcome = outcome(&session, &form, Some(problem)).await;
-            Ok((status, editor(&session, &form, Some(&template), &outcome)).into_response())
+            let outcome = outcome(session, form, Some(problem)).await;
+            Ok((status, editor(session, form, template, &outcome)).into_response())
         }
     }
 }

@@ -5,7 +5,7 @@ mod mp3_join;
 mod wav;
 
 pub use mp3_join::mp3_from_parts;
-pub use wav::wav_from_parts;
+pub use wav::{wav, wav_from_parts};
 
 pub(super) use mp3::{seconds as mp3_seconds, starts_a_frame};
 pub(super) use wav::seconds as wav_seconds;

@@ -13,24 +13,20 @@ use crate::console::{
 pub struct Parameter {
     name: &'static str,
     label: &'static str,
-    hint: String,
+    hint: &'static str,
     kind: Kind,
 }
 
 enum Kind {
-    /// One of these; the default if none is chosen.
+    /// One of these, with the default; an empty default stands for none of them.
     Choice(Vec<String>, String),
-    /// One of these, or none.
-    Optional(Vec<String>),
     Number {
         low: f64,
         high: f64,
-        whole: bool,
-        default: String,
+        step: &'static str,
+        default: &'static str,
     },
-    Text {
-        default: String,
-    },
+    Text(String),
 }
 
 /// The name of a parameter's field in a form.
@@ -46,10 +42,6 @@ fn strings(value: &Value) -> Vec<String> {
     list(value).iter().map(text).collect()
 }
 
-fn range(value: &Value) -> Option<(f64, f64)> {
-    Some((value[0].as_f64()?, value[1].as_f64()?))
-}
-
 /// Whether a model takes `negative_prompt`.
 pub fn takes_negative_prompt(model: &Value) -> bool {
     let support = text(&model["limits"]["negative_prompt"]);
@@ -59,94 +51,78 @@ pub fn takes_negative_prompt(model: &Value) -> bool {
 /// The parameters of a model of the catalogue.
 pub fn of(model: &Value) -> Vec<Parameter> {
     let limits = &model["limits"];
-    let new = |name, label, hint: &str, kind| Parameter {
-        name,
-        label,
-        hint: hint.to_owned(),
-        kind,
-    };
     let choice = |values: Vec<String>, default: &str| {
-        let chosen = values
-            .iter()
-            .find(|value| *value == default)
-            .or(values.first());
-        let default = chosen.cloned().unwrap_or_default();
+        let chosen = values.iter().find(|value| *value == default);
+        let default = chosen.or(values.first()).cloned().unwrap_or_default();
         Kind::Choice(values, default)
     };
-    let number = |low, high, whole, default: &str| Kind::Number {
-        low,
-        high,
-        whole,
-        default: default.to_owned(),
+    let choice_or_text = |values: Vec<String>, default: &str| {
+        if values.is_empty() {
+            Kind::Text(default.to_owned())
+        } else {
+            choice(values, default)
+        }
+    };
+    let up_to = |most: &Value, default| Kind::Number {
+        low: 1.0,
+        high: most.as_f64().unwrap_or(1.0),
+        step: "1",
+        default,
+    };
+    let within = |range: &Value, default| {
+        Some(Kind::Number {
+            low: range[0].as_f64()?,
+            high: range[1].as_f64()?,
+            step: "any",
+            default,
+        })
     };
     let mut found = Vec::new();
+    let mut add = |name, label, hint, kind| {
+        found.push(Parameter {
+            name,
+            label,
+            hint,
+            kind,
+        });
+    };
     match text(&model["type"]) {
         "text" => {
-            let most = limits["max_tokens"].as_f64().unwrap_or(1.0);
-            let kind = number(1.0, most, true, "1024");
-            found.push(new(
-                "max_tokens",
-                "Max tokens",
-                "Of the answer, at most.",
-                kind,
-            ));
-            if let Some((low, high)) = range(&limits["temperature"]) {
-                let kind = number(low, high, false, "");
-                found.push(new(
-                    "temperature",
-                    "Temperature",
-                    "The provider's own by default.",
-                    kind,
-                ));
+            let kind = up_to(&limits["max_tokens"], "1024");
+            add("max_tokens", "Max tokens", "Of the answer, at most.", kind);
+            if let Some(kind) = within(&limits["temperature"], "") {
+                let hint = "The provider's own by default.";
+                add("temperature", "Temperature", hint, kind);
             }
         }
         "image" => {
-            let sizes = strings(&limits["sizes"]);
-            found.push(new("size", "Size", "", choice(sizes, "1024x1024")));
-            let qualities = strings(&limits["qualities"]);
-            found.push(new("quality", "Quality", "", choice(qualities, "standard")));
+            let sizes = choice(strings(&limits["sizes"]), "1024x1024");
+            add("size", "Size", "", sizes);
+            let qualities = choice(strings(&limits["qualities"]), "standard");
+            add("quality", "Quality", "", qualities);
             if text(&limits["style"]) != "unsupported" {
-                let styles = vec!["vivid".to_owned(), "natural".to_owned()];
-                found.push(new("style", "Style", "", Kind::Optional(styles)));
+                let styles = ["vivid", "natural"].map(str::to_owned).into();
+                add("style", "Style", "", Kind::Choice(styles, String::new()));
             }
-            let most = limits["max_n"].as_f64().unwrap_or(1.0);
-            found.push(new(
-                "n",
-                "How many",
-                "Billed each.",
-                number(1.0, most, true, "1"),
-            ));
+            let n = up_to(&limits["max_n"], "1");
+            add("n", "How many", "Billed each.", n);
         }
         "video" => {
             let default = limits["default_duration"].to_string();
             let durations = choice(strings(&limits["durations"]), &default);
-            found.push(new("duration", "Duration in seconds", "", durations));
-            let ratios = strings(&limits["ratios"]);
-            let kind = if ratios.is_empty() {
-                Kind::Text {
-                    default: "16:9".to_owned(),
-                }
-            } else {
-                choice(ratios, "16:9")
-            };
-            found.push(new("ratio", "Ratio", "Width to height.", kind));
+            add("duration", "Duration in seconds", "", durations);
+            let ratios = choice_or_text(strings(&limits["ratios"]), "16:9");
+            add("ratio", "Ratio", "Width to height.", ratios);
         }
         _ => {
             let default = text(&limits["default_voice"]);
-            let voices = strings(&limits["voices"]);
-            let kind = if voices.is_empty() {
-                Kind::Text {
-                    default: default.to_owned(),
-                }
-            } else {
-                choice(voices, default)
-            };
-            found.push(new("voice", "Voice", "", kind));
-            if let Some((low, high)) = range(&limits["speed"]) {
-                found.push(new("speed", "Speed", "", number(low, high, false, "1.0")));
+            let voices = choice_or_text(strings(&limits["voices"]), default);
+            add("voice", "Voice", "", voices);
+            if let Some(kind) = within(&limits["speed"], "1.0") {
+                add("speed", "Speed", "", kind);
             }
-            let formats = strings(&limits["formats"]);
-            found.push(new("format", "Format", "", choice(formats, "mp3")));
+            let formats = choice(strings(&limits["formats"]), "mp3");
+            add("format", "Format", "", formats);
         }
     }
     found
@@ -157,11 +133,7 @@ impl Parameter {
     fn value<'a>(&self, form: &'a Form) -> &'a str {
         let value = form.word(&field(self.name));
         match &self.kind {
-            Kind::Choice(values, _) | Kind::Optional(values)
-                if !values.iter().any(|known| known == value) =>
-            {
-                ""
-            }
+            Kind::Choice(values, _) if !values.iter().any(|known| known == value) => "",
             _ => value,
         }
     }
@@ -186,25 +158,20 @@ impl Parameter {
                 Kind::Choice(values, default) => {
                     select name=(name) {
                         @let chosen = if value.is_empty() { default.as_str() } else { value };
+                        @if default.is_empty() && !values.is_empty() { (option("", chosen, "None")) }
                         @for known in values { (option(known, chosen, known)) }
                     }
                 }
-                Kind::Optional(values) => {
-                    select name=(name) {
-                        (option("", value, "None"))
-                        @for known in values { (option(known, value, known)) }
-                    }
-                }
-                Kind::Number { low, high, whole, default } => {
+                Kind::Number { low, high, step, default } => {
                     input type="number" name=(name) value=(value) placeholder=(default)
-                        min=(low) max=(high) step=(if *whole { "1" } else { "any" });
+                        min=(low) max=(high) step=(step);
                 }
-                Kind::Text { default } => {
+                Kind::Text(default) => {
                     input type="text" name=(name) value=(value) placeholder=(default);
                 }
             }
         };
-        let hint = match (&self.kind, self.hint.as_str()) {
+        let hint = match (&self.kind, self.hint) {
             (Kind::Number { low, high, .. }, "") => format!("{low} to {high}."),
             (Kind::Number { low, high, .. }, hint) => format!("{low} to {high}. {hint}"),
             (_, hint) => hint.to_owned(),

@@ -1,6 +1,6 @@
 //! WAV files: 16-bit PCM in RIFF.
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 
 use crate::media::InvalidMedia;
 
@@ -48,27 +48,33 @@ pub fn wav_from_parts(parts: &[Bytes]) -> Result<Bytes, InvalidMedia> {
         }
         blocks.push(samples);
     }
+    let is_empty = blocks.iter().all(|block| block.is_empty());
+    let format = format.filter(|_| !is_empty).ok_or(InvalidMedia::Empty)?;
+    wav(format.channels, format.rate, &blocks).ok_or(InvalidMedia::TooLarge)
+}
+
+/// Samples of 16-bit PCM, little-endian, with a header; `None` where its sizes have no room.
+pub fn wav(channels: u16, rate: u32, blocks: &[&[u8]]) -> Option<Bytes> {
     let size: usize = blocks.iter().map(|block| block.len()).sum();
-    let format = format.filter(|_| size > 0).ok_or(InvalidMedia::Empty)?;
-    let size = u32::try_from(size).map_err(|_| InvalidMedia::TooLarge)?;
-    let whole = size.checked_add(36).ok_or(InvalidMedia::TooLarge)?;
-    let mut file = Vec::with_capacity(44 + blocks.iter().map(|block| block.len()).sum::<usize>());
-    file.extend_from_slice(b"RIFF");
-    file.extend_from_slice(&whole.to_le_bytes());
-    file.extend_from_slice(b"WAVEfmt ");
-    file.extend_from_slice(&16_u32.to_le_bytes());
-    file.extend_from_slice(&1_u16.to_le_bytes());
-    file.extend_from_slice(&format.channels.to_le_bytes());
-    file.extend_from_slice(&format.rate.to_le_bytes());
-    file.extend_from_slice(&format.bytes_per_second().to_le_bytes());
-    file.extend_from_slice(&format.bytes_per_block().to_le_bytes());
-    file.extend_from_slice(&16_u16.to_le_bytes());
-    file.extend_from_slice(b"data");
-    file.extend_from_slice(&size.to_le_bytes());
+    let block_bytes = channels.checked_mul(2).filter(|bytes| *bytes > 0)?;
+    let mut file = BytesMut::with_capacity(44 + size);
+    let size = u32::try_from(size).ok()?;
+    file.put_slice(b"RIFF");
+    file.put_u32_le(size.checked_add(36)?);
+    file.put_slice(b"WAVEfmt ");
+    file.put_u32_le(16);
+    file.put_u16_le(1);
+    file.put_u16_le(channels);
+    file.put_u32_le(rate);
+    file.put_u32_le(rate.checked_mul(block_bytes.into())?);
+    file.put_u16_le(block_bytes);
+    file.put_u16_le(16);
+    file.put_slice(b"data");
+    file.put_u32_le(size);
     for block in blocks {
-        file.extend_from_slice(block);
+        file.put_slice(block);
     }
-    Ok(file.into())
+    Some(file.freeze())
 }
 
 /// The duration of a WAV, whose sizes must be real.

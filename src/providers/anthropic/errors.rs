@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::{
     ProviderErrorKind,
     http::{
-        classify::{ErrorInfo, machine_code},
+        classify::{self, ErrorInfo},
         vendor_message::VendorMessage,
     },
 };
@@ -18,21 +18,12 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let Some(error) = root.and_then(|root| root.get("error")) else {
         return ErrorInfo::default();
     };
-    let text = |value: Option<&Value>| {
-        value
-            .and_then(Value::as_str)
-            .and_then(machine_code)
-            .map(str::to_owned)
-    };
-    let code = text(error.pointer("/details/error_code"));
-    let kind_name = text(error.get("type"));
+    let code = classify::code(error.pointer("/details/error_code"));
+    let kind_name = classify::code(error.get("type"));
     ErrorInfo {
-        kind: code
-            .as_deref()
-            .and_then(kind)
-            .or(kind_name.as_deref().and_then(kind)),
-        hint: kind_name.as_deref().and_then(hint),
-        code: code.or(kind_name),
+        kind: code.and_then(kind).or(kind_name.and_then(kind)),
+        hint: kind_name.and_then(hint),
+        code: code.or(kind_name).map(str::to_owned),
         retry_after: None,
         vendor_message: VendorMessage::read(root),
     }

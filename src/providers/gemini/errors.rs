@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::super::{
     ProviderErrorKind,
     http::{
-        classify::{ErrorInfo, by_status, machine_code},
+        classify::{self, ErrorInfo, by_status},
         retry_after,
         vendor_message::VendorMessage,
     },
@@ -29,12 +29,6 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let Some(error) = root.and_then(error_of) else {
         return ErrorInfo::default();
     };
-    let code = |value: Option<&Value>| {
-        value
-            .and_then(Value::as_str)
-            .and_then(machine_code)
-            .map(str::to_owned)
-    };
     let details = || {
         error
             .get("details")
@@ -42,8 +36,8 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
             .into_iter()
             .flatten()
     };
-    let reason = details().find_map(|detail| code(detail.get("reason")));
-    let status = code(error.get("status"));
+    let reason = details().find_map(|detail| classify::code(detail.get("reason")));
+    let status = classify::code(error.get("status"));
     let stated = details()
         .filter_map(|detail| detail.get("retryDelay")?.as_str())
         .find_map(retry_after::from_proto);
@@ -53,10 +47,8 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
         .filter_map(|violation| violation.get("quotaId")?.as_str())
         .any(|quota| quota.contains("PerDay"));
     // An invalid key and an account without billing are reported as 400.
-    let account = reason
-        .as_deref()
-        .is_some_and(|reason| reason.starts_with("API_KEY_"))
-        || status.as_deref() == Some("FAILED_PRECONDITION");
+    let account = reason.is_some_and(|reason| reason.starts_with("API_KEY_"))
+        || status == Some("FAILED_PRECONDITION");
     ErrorInfo {
         kind: account.then_some(ProviderErrorKind::Account),
         hint: error
@@ -64,7 +56,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
             .and_then(Value::as_u64)
             .and_then(|code| u16::try_from(code).ok())
             .map(|code| by_status(code).0),
-        code: reason.or(status),
+        code: reason.or(status).map(str::to_owned),
         vendor_message: VendorMessage::read(root),
         retry_after: if per_day {
             stated.max(Some(DAY_QUOTA_WAIT))

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use url::Url;
@@ -26,8 +26,11 @@ use super::{
     },
     errors, response,
 };
-use crate::domain::{
-    catalogue::ModelKind, request::SpeechFormat, settings::ConfigError, vendor::ModelSettings,
+use crate::{
+    domain::{
+        catalogue::ModelKind, request::SpeechFormat, settings::ConfigError, vendor::ModelSettings,
+    },
+    media::wav,
 };
 
 /// Speech in base64: 16,384 tokens, a model's maximum, are some 42 MB at 25 per second.
@@ -173,29 +176,8 @@ fn part(data: &Value) -> Result<Bytes, ProviderError> {
             _ => {}
         }
     }
-    wav(&bytes, rate, channels).ok_or_else(|| ProviderError::failed("impossible audio"))
-}
-
-/// 16-bit PCM with a header. L16 is big-endian by its RFC, but Gemini's is little-endian, like
-/// WAV.
-fn wav(pcm: &[u8], rate: u32, channels: u16) -> Option<Bytes> {
-    let frame = channels.checked_mul(2).filter(|frame| *frame > 0)?;
-    let size = u32::try_from(pcm.len()).ok()?;
-    let mut wav = BytesMut::with_capacity(44 + pcm.len());
-    wav.put_slice(b"RIFF");
-    wav.put_u32_le(size.checked_add(36)?);
-    wav.put_slice(b"WAVEfmt ");
-    wav.put_u32_le(16);
-    wav.put_u16_le(1);
-    wav.put_u16_le(channels);
-    wav.put_u32_le(rate);
-    wav.put_u32_le(rate.checked_mul(u32::from(frame))?);
-    wav.put_u16_le(frame);
-    wav.put_u16_le(16);
-    wav.put_slice(b"data");
-    wav.put_u32_le(size);
-    wav.put_slice(pcm);
-    Some(wav.freeze())
+    // L16 is big-endian by its RFC, but Gemini's is little-endian, like WAV.
+    wav(channels, rate, &[&bytes]).ok_or_else(|| ProviderError::failed("impossible audio"))
 }
 
 #[async_trait]

@@ -7,6 +7,7 @@
 use std::{error::Error, fmt::Write as _, time::Duration};
 
 use reqwest::header::HeaderMap;
+use serde_json::Value;
 
 use super::{
     super::{ProviderError, ProviderErrorKind},
@@ -198,6 +199,11 @@ fn chain(stage: &str, error: &reqwest::Error) -> String {
 pub fn machine_code(text: &str) -> Option<&str> {
     let ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     ((1..=CODE_CAP).contains(&text.len()) && text.chars().all(ok)).then_some(text)
+}
+
+/// The value if it is a machine code.
+pub fn code(value: Option<&Value>) -> Option<&str> {
+    value.and_then(Value::as_str).and_then(machine_code)
 }
 
 /// `text` if it is plausible as a provider's id: 1 to 128 visible ASCII characters.

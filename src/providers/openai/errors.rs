@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::{
     ProviderErrorKind,
     http::{
-        classify::{ErrorInfo, by_status, machine_code},
+        classify::{self, ErrorInfo, by_status},
         vendor_message::VendorMessage,
     },
 };
@@ -37,15 +37,9 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
         Some(Value::Null) | None => root,
         Some(error) => error,
     };
-    let text = |name: &str| {
-        error
-            .get(name)
-            .and_then(Value::as_str)
-            .and_then(machine_code)
-    };
     let number = error.get("code").and_then(Value::as_u64);
-    let code = text("code");
-    let named = text("type").or_else(|| error.as_str().and_then(machine_code));
+    let code = classify::code(error.get("code"));
+    let named = classify::code(error.get("type")).or_else(|| classify::code(Some(error)));
     let by_number = number
         .or_else(|| code.and_then(|code| code.parse().ok()))
         .and_then(|number| u16::try_from(number).ok())

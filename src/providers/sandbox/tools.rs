@@ -81,21 +81,20 @@ fn paid(value: Value, left: &Cell<usize>) -> Value {
         Value::Array(_) | Value::Object(_) => 2,
         value => value.to_string().len(),
     };
-    match left.get().checked_sub(bytes) {
-        Some(rest) => {
-            left.set(rest);
-            value
-        }
-        None => Value::Null,
-    }
+    take(value, bytes, left)
 }
 
 /// A value that the schema contains.
 fn copied(value: &Value, left: &Cell<usize>) -> Value {
-    match left.get().checked_sub(value.to_string().len()) {
+    take(value.clone(), value.to_string().len(), left)
+}
+
+/// The value, or null if fewer bytes are left.
+fn take(value: Value, bytes: usize, left: &Cell<usize>) -> Value {
+    match left.get().checked_sub(bytes) {
         Some(rest) => {
             left.set(rest);
-            value.clone()
+            value
         }
         None => Value::Null,
     }

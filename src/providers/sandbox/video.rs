@@ -54,14 +54,8 @@ struct Task {
     at: u64,
     /// In milliseconds.
     takes: u32,
-    fault: Option<BadEnd>,
-}
-
-/// The faults that show only at the end of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BadEnd {
-    Fail,
-    Timeout,
+    /// A fault that shows only at the end: `[[fail]]` or `[[timeout]]`.
+    fault: Option<Fault>,
 }
 
 impl Task {
@@ -71,8 +65,8 @@ impl Task {
         let [t0, t1, t2, t3] = self.takes.to_be_bytes();
         let fault = match self.fault {
             None => 0,
-            Some(BadEnd::Fail) => 1,
-            Some(BadEnd::Timeout) => 2,
+            Some(Fault::Timeout) => 2,
+            Some(_) => 1,
         };
         let bytes = [
             a0, a1, a2, a3, a4, a5, fault, 0, 0, t0, t1, t2, t3, r0, r1, r2,
@@ -91,8 +85,8 @@ impl Task {
             takes: u32::from_be_bytes([t0, t1, t2, t3]),
             fault: match fault & 0x0f {
                 0 => None,
-                1 => Some(BadEnd::Fail),
-                2 => Some(BadEnd::Timeout),
+                1 => Some(Fault::Fail),
+                2 => Some(Fault::Timeout),
                 _ => return None,
             },
         })
@@ -115,17 +109,14 @@ impl VideoProvider for SandboxVideo {
     /// `[[reject]]` and `[[rate_limit]]` fail here, the other faults in a poll.
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
         let faults = Faults::of(&call.prompt);
-        let fault = match faults.fault {
-            None => None,
-            Some(Fault::Fail) => Some(BadEnd::Fail),
-            Some(Fault::Timeout) => Some(BadEnd::Timeout),
-            Some(fault @ (Fault::Reject | Fault::RateLimit)) => return Err(fault.happen().await),
-        };
+        if let Some(fault @ (Fault::Reject | Fault::RateLimit)) = faults.fault {
+            return Err(fault.happen().await);
+        }
         let takes = self.work.saturating_add(faults.slow).as_millis();
         let task = Task {
             at: u64::try_from(self.clock.now().timestamp_millis()).unwrap_or_default(),
             takes: u32::try_from(takes).unwrap_or(u32::MAX),
-            fault,
+            fault: faults.fault,
         };
         task.id().map_err(failed)
     }
@@ -139,11 +130,7 @@ impl VideoProvider for SandboxVideo {
                 progress: Some(progress),
             });
         }
-        if let Some(end) = task.fault {
-            let fault = match end {
-                BadEnd::Fail => Fault::Fail,
-                BadEnd::Timeout => Fault::Timeout,
-            };
+        if let Some(fault) = task.fault {
             return Ok(VideoStatus::Failed(fault.happen().await));
         }
         let prompt = Faults::of(&call.prompt).rest;

@@ -7,16 +7,13 @@ use serde_json::Value;
 use super::super::{
     ProviderErrorKind,
     http::{
-        classify::{ErrorInfo, machine_code},
+        classify::{self, ErrorInfo},
         vendor_message::VendorMessage,
     },
 };
 
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
-    let name = root
-        .and_then(|root| root.get("name"))
-        .and_then(Value::as_str)
-        .and_then(machine_code);
+    let name = classify::code(root.and_then(|root| root.get("name")));
     ErrorInfo {
         code: name.map(str::to_owned),
         kind: name.and_then(kind),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::super::{
     super::{
         ProviderErrorKind,
-        http::classify::{ErrorInfo, machine_code},
+        http::classify::{self, ErrorInfo},
     },
     errors,
 };
@@ -34,10 +34,7 @@ pub fn is_error(root: &Value) -> bool {
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let mut found = errors::error_info(root);
     if let Some(error) = root.and_then(errors::error_of) {
-        let word = error
-            .get("code")
-            .and_then(Value::as_str)
-            .and_then(machine_code);
+        let word = classify::code(error.get("code"));
         found.code = found.code.or(word.map(str::to_owned));
         if found.kind.is_none() && is_refusal(error) {
             found.kind = Some(ProviderErrorKind::ContentPolicy);
