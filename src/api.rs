@@ -46,18 +46,16 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa_axum::router::OpenApiRouter;
 
 pub use accept::accepts_html;
-pub use admin::{AdminAccountBody, AdminTokenBody, NewAdminTokenBody};
-pub use api_keys::{KeyBody, NewKeyBody};
+pub use admin::NewAdminTokenBody;
+pub use api_keys::NewKeyBody;
 pub use client_address::{Network, is_trusted};
 pub use context::{Authenticated, OwnBody, Page, RequestId};
-pub use credits::LedgerEntryBody;
 pub use error::{ApiError, Code};
 pub use extract::VIEWED_ACCOUNT;
 pub use links::MediaLinks;
 pub use metrics::MetricsEndpoint;
 pub use raw_error::raw_error_response;
 pub use record::{GenerationRecord, RecordError};
-pub use usage::UsageBody;
 pub use webhooks::renderer;
 
 use context::Sdk;

@@ -9,25 +9,20 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use chrono::{DateTime, Utc};
 use http::{StatusCode, Uri};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::{
     ApiState,
     body::{EmptyBody, JsonBody, OptionalBody},
-    credits::LedgerEntryBody,
     error::ApiError,
     extract::{NoQuery, PathId, Query},
     record::{self, PageBody},
 };
 use crate::{
     domain::{
-        clock::rfc3339,
-        credits::Credits,
-        ids::{AccountId, AdminTokenId},
+        ids::AccountId,
         page::PageRequest,
         request::{AccountRequest, EMAIL_CHARS, MoveRequest, SuspensionRequest},
         validate::{Fields, Input, text},
@@ -35,6 +30,7 @@ use crate::{
     store::{
         accounts::{ACCOUNTS_CURSOR, AccountRecord},
         admin::AdminTokenRecord,
+        credits::LedgerEntry,
     },
 };
 pub use permission::Operator;
@@ -55,86 +51,13 @@ impl Input for AccountsQuery {
     }
 }
 
-/// An account, as the operator sees it.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct AdminAccountBody {
-    /// Its id.
-    pub id: AccountId,
-    /// Its name.
-    pub name: String,
-    /// The first user's email, as entered; empty for a deleted account.
-    pub email: String,
-    /// What is owned.
-    pub balance: Credits,
-    /// What running work may cost at most.
-    pub held: Credits,
-    /// `balance - held`.
-    pub available: Credits,
-    /// What it was charged in all, less what was refunded.
-    pub spent: Credits,
-    /// Since when it is suspended; null where it is not.
-    #[schema(required, nullable)]
-    #[serde(serialize_with = "rfc3339")]
-    pub suspended_at: Option<DateTime<Utc>>,
-    /// Why it is suspended, where a reason was given.
-    #[schema(required, nullable)]
-    pub suspended_reason: Option<String>,
-    /// When it was deleted; null if it was not.
-    #[schema(required, nullable)]
-    #[serde(serialize_with = "rfc3339")]
-    pub deleted_at: Option<DateTime<Utc>>,
-    /// When the last prompt and file of a deleted account were removed; null until then.
-    #[schema(required, nullable)]
-    #[serde(serialize_with = "rfc3339")]
-    pub erased_at: Option<DateTime<Utc>>,
-    /// When it was made.
-    #[serde(serialize_with = "rfc3339")]
-    pub created_at: DateTime<Utc>,
-}
-
-impl From<AccountRecord> for AdminAccountBody {
-    fn from(account: AccountRecord) -> Self {
-        let available = account.available();
-        Self {
-            id: account.id,
-            name: account.name,
-            email: account.email,
-            balance: account.balance,
-            held: account.held,
-            available,
-            spent: account.spent,
-            suspended_at: account.suspended_at,
-            suspended_reason: account.suspended_reason,
-            deleted_at: account.deleted_at,
-            erased_at: account.erased_at,
-            created_at: account.created_at,
-        }
-    }
-}
-
-/// An admin token, without the token itself. Only the command line shows it.
-#[derive(Debug, Serialize)]
-pub struct AdminTokenBody {
-    pub id: AdminTokenId,
-    pub name: String,
-    /// When it was last used; may lag by 60 s.
-    #[serde(serialize_with = "rfc3339")]
-    pub last_used_at: Option<DateTime<Utc>>,
-    /// When it was revoked.
-    #[serde(serialize_with = "rfc3339")]
-    pub revoked_at: Option<DateTime<Utc>>,
-    /// When it was made.
-    #[serde(serialize_with = "rfc3339")]
-    pub created_at: DateTime<Utc>,
-}
-
 /// An admin token just made.
 #[derive(Serialize)]
 pub struct NewAdminTokenBody {
     /// The full token, once.
     pub token: String,
     #[serde(flatten)]
-    pub record: AdminTokenBody,
+    pub record: AdminTokenRecord,
 }
 
 impl NewAdminTokenBody {
@@ -142,19 +65,7 @@ impl NewAdminTokenBody {
     pub fn new(record: AdminTokenRecord, secret: &SecretString) -> Self {
         Self {
             token: secret.expose_secret().to_owned(),
-            record: record.into(),
-        }
-    }
-}
-
-impl From<AdminTokenRecord> for AdminTokenBody {
-    fn from(token: AdminTokenRecord) -> Self {
-        Self {
-            id: token.id,
-            name: token.name,
-            last_used_at: token.last_used_at,
-            revoked_at: token.revoked_at,
-            created_at: token.created_at,
+            record,
         }
     }
 }
@@ -162,7 +73,7 @@ impl From<AdminTokenRecord> for AdminTokenBody {
 /// List accounts
 #[utoipa::path(
     get, path = "/v1/admin/accounts", tag = "admin",
-    responses((status = 200, description = "A page of accounts, newest first", body = PageBody<AdminAccountBody>)),
+    responses((status = 200, description = "A page of accounts, newest first", body = PageBody<AccountRecord>)),
 )]
 pub async fn list(
     State(state): State<ApiState>,
@@ -172,7 +83,7 @@ pub async fn list(
 ) -> Result<Response, ApiError> {
     let AccountsQuery { email, page } = query.read()?;
     let found = state.service.accounts(email.as_deref(), &page).await?;
-    Ok(record::page(found, &uri, AdminAccountBody::from))
+    Ok(record::page(found, &uri, |account| account))
 }
 
 /// Make an account
@@ -180,33 +91,33 @@ pub async fn list(
 /// With its first user. An email that belongs to an account already is `not_allowed`.
 #[utoipa::path(
     post, path = "/v1/admin/accounts", tag = "admin",
-    responses((status = 201, description = "The account", body = AdminAccountBody)),
+    responses((status = 201, description = "The account", body = AccountRecord)),
 )]
 pub async fn create(
     State(state): State<ApiState>,
     operator: Operator,
     body: JsonBody<AccountRequest>,
-) -> Result<(StatusCode, Json<AdminAccountBody>), ApiError> {
+) -> Result<(StatusCode, Json<AccountRecord>), ApiError> {
     let request = body.read()?;
     let (id, _) = state.service.create_account(&request).await?;
     tracing::info!(%operator, account = %id, "an account was made");
     let account = state.service.account(id).await?;
-    Ok((StatusCode::CREATED, Json(account.into())))
+    Ok((StatusCode::CREATED, Json(account)))
 }
 
 /// Look up an account
 #[utoipa::path(
     get, path = "/v1/admin/accounts/{id}", tag = "admin",
     params(("id" = i64, Path, description = "The account's id")),
-    responses((status = 200, description = "The account", body = AdminAccountBody)),
+    responses((status = 200, description = "The account", body = AccountRecord)),
 )]
 pub async fn get(
     State(state): State<ApiState>,
     _operator: Operator,
     PathId(id): PathId<AccountId>,
     _query: NoQuery,
-) -> Result<Json<AdminAccountBody>, ApiError> {
-    Ok(Json(state.service.account(id).await?.into()))
+) -> Result<Json<AccountRecord>, ApiError> {
+    Ok(Json(state.service.account(id).await?))
 }
 
 /// Grant, correct or refund credits
@@ -219,8 +130,8 @@ pub async fn get(
     post, path = "/v1/admin/accounts/{id}/credits", tag = "admin",
     params(("id" = i64, Path, description = "The account's id")),
     responses(
-        (status = 201, description = "The entry in the ledger", body = LedgerEntryBody),
-        (status = 200, description = "The entry that this reference made before; nothing was moved again", body = LedgerEntryBody),
+        (status = 201, description = "The entry in the ledger", body = LedgerEntry),
+        (status = 200, description = "The entry that this reference made before; nothing was moved again", body = LedgerEntry),
     ),
 )]
 pub async fn move_credits(
@@ -243,7 +154,7 @@ pub async fn move_credits(
     } else {
         StatusCode::OK
     };
-    Ok((status, Json(LedgerEntryBody::from(done.entry))).into_response())
+    Ok((status, Json(done.entry)).into_response())
 }
 
 /// Suspend an account
@@ -253,21 +164,21 @@ pub async fn move_credits(
 #[utoipa::path(
     post, path = "/v1/admin/accounts/{id}/suspend", tag = "admin",
     params(("id" = i64, Path, description = "The account's id")),
-    responses((status = 200, description = "The suspended account", body = AdminAccountBody)),
+    responses((status = 200, description = "The suspended account", body = AccountRecord)),
 )]
 pub async fn suspend(
     State(state): State<ApiState>,
     operator: Operator,
     PathId(id): PathId<AccountId>,
     body: OptionalBody<SuspensionRequest>,
-) -> Result<Json<AdminAccountBody>, ApiError> {
+) -> Result<Json<AccountRecord>, ApiError> {
     let reason = body.read()?.reason;
     let account = state
         .service
         .set_suspended(id, true, reason.as_deref())
         .await?;
     tracing::info!(%operator, account = %id, "the account is suspended");
-    Ok(Json(account.into()))
+    Ok(Json(account))
 }
 
 /// Resume a suspended account
@@ -276,7 +187,7 @@ pub async fn suspend(
 #[utoipa::path(
     post, path = "/v1/admin/accounts/{id}/resume", tag = "admin",
     params(("id" = i64, Path, description = "The account's id")),
-    responses((status = 200, description = "The account", body = AdminAccountBody)),
+    responses((status = 200, description = "The account", body = AccountRecord)),
 )]
 pub async fn resume(
     State(state): State<ApiState>,
@@ -284,8 +195,8 @@ pub async fn resume(
     PathId(id): PathId<AccountId>,
     _query: NoQuery,
     _body: EmptyBody,
-) -> Result<Json<AdminAccountBody>, ApiError> {
+) -> Result<Json<AccountRecord>, ApiError> {
     let account = state.service.set_suspended(id, false, None).await?;
     tracing::info!(%operator, account = %id, "account resumed");
-    Ok(Json(account.into()))
+    Ok(Json(account))
 }

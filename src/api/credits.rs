@@ -1,7 +1,6 @@
 //! The account's balance and ledger.
 
 use axum::{Json, extract::State, response::Response};
-use chrono::{DateTime, Utc};
 use http::Uri;
 use serde::Serialize;
 use serde_json::json;
@@ -15,9 +14,8 @@ use super::{
 };
 use crate::{
     domain::{
-        clock::rfc3339,
         credits::Credits,
-        ids::{GenerationId, LedgerEntryId},
+        ids::GenerationId,
         page::PageRequest,
         validate::{FieldCode, Fields, Input, Parsed, generation_id, parsed},
     },
@@ -65,46 +63,6 @@ pub struct BalanceBody {
     pub available: Credits,
 }
 
-/// One movement of credits.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct LedgerEntryBody {
-    /// Its id; ascends within the account.
-    pub id: LedgerEntryId,
-    /// grant, hold, charge, release, adjustment or refund.
-    #[schema(example = "charge")]
-    pub kind: String,
-    /// The amount that was moved; negative only in adjustments.
-    pub amount: Credits,
-    /// The balance after it.
-    pub balance: Credits,
-    /// The credits on hold after it.
-    pub held: Credits,
-    /// The generation that it belongs to.
-    #[schema(required, nullable)]
-    pub generation: Option<GenerationId>,
-    /// The operator's note.
-    #[schema(required, nullable)]
-    pub reference: Option<String>,
-    /// When it was recorded.
-    #[serde(serialize_with = "rfc3339")]
-    pub created_at: DateTime<Utc>,
-}
-
-impl From<LedgerEntry> for LedgerEntryBody {
-    fn from(entry: LedgerEntry) -> Self {
-        Self {
-            id: entry.id,
-            kind: entry.kind,
-            amount: entry.amount,
-            balance: entry.balance,
-            held: entry.held,
-            generation: entry.generation,
-            reference: entry.reference,
-            created_at: entry.created_at,
-        }
-    }
-}
-
 /// Read the balance
 #[utoipa::path(
     get, path = "/v1/credits/balance", tag = "credits",
@@ -126,7 +84,7 @@ pub async fn balance(
 /// List the movements of credits
 #[utoipa::path(
     get, path = "/v1/credits/ledger", tag = "credits",
-    responses((status = 200, description = "A page of entries, newest first", body = PageBody<LedgerEntryBody>)),
+    responses((status = 200, description = "A page of entries, newest first", body = PageBody<LedgerEntry>)),
 )]
 pub async fn ledger(
     State(state): State<ApiState>,
@@ -143,5 +101,5 @@ pub async fn ledger(
         .service
         .ledger(&auth.caller, kind, generation, &page)
         .await?;
-    Ok(record::page(found, &uri, LedgerEntryBody::from))
+    Ok(record::page(found, &uri, |entry| entry))
 }

@@ -1,7 +1,6 @@
 //! Prompt templates: create, list, look up, replace, delete.
 
 use axum::{Json, extract::State, response::Response};
-use chrono::{DateTime, Utc};
 use http::{StatusCode, Uri};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -15,7 +14,6 @@ use super::{
 };
 use crate::{
     domain::{
-        clock::rfc3339,
         ids::TemplateId,
         page::PageOf,
         request::{TemplatePreview, TemplateText},
@@ -23,51 +21,10 @@ use crate::{
     store::templates::{TEMPLATES_CURSOR, TemplateRecord},
 };
 
-/// A prompt template.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct TemplateBody {
-    /// Its id.
-    pub id: TemplateId,
-    /// Its label.
-    pub name: String,
-    /// Counts from 1; each replacement adds 1.
-    pub version: i32,
-    /// The template of the prompt.
-    pub prompt: String,
-    /// The template of the system prompt.
-    #[schema(required, nullable)]
-    pub system_prompt: Option<String>,
-    /// The names that the two read, without `prompt`, sorted. Each must be given in
-    /// `template_variables`, but for those that the template asks for by `default` or `is
-    /// defined`.
-    pub variables: Vec<String>,
-    /// When the template was created.
-    #[serde(serialize_with = "rfc3339")]
-    pub created_at: DateTime<Utc>,
-    /// When this version was created.
-    #[serde(serialize_with = "rfc3339")]
-    pub updated_at: DateTime<Utc>,
-}
-
-impl From<TemplateRecord> for TemplateBody {
-    fn from(record: TemplateRecord) -> Self {
-        Self {
-            id: record.id,
-            name: record.name,
-            version: record.version,
-            prompt: record.prompt,
-            system_prompt: record.system_prompt,
-            variables: record.variables,
-            created_at: record.created_at,
-            updated_at: record.updated_at,
-        }
-    }
-}
-
 /// Create a prompt template
 #[utoipa::path(
     post, path = "/v1/templates", tag = "templates",
-    responses((status = 201, description = "The template", body = TemplateBody)),
+    responses((status = 201, description = "The template", body = TemplateRecord)),
 )]
 pub async fn create(
     State(state): State<ApiState>,
@@ -78,7 +35,7 @@ pub async fn create(
     let text = body.read()?;
     let service = &state.service;
     let made = service.create_template(&auth.caller, &text, form.as_ref());
-    let body = made.await?.map(TemplateBody::from);
+    let body = made.await?;
     Ok(record::created(body, StatusCode::CREATED))
 }
 
@@ -122,7 +79,7 @@ pub async fn preview(
 /// List prompt templates
 #[utoipa::path(
     get, path = "/v1/templates", tag = "templates",
-    responses((status = 200, description = "A page of templates, newest first", body = PageBody<TemplateBody>)),
+    responses((status = 200, description = "A page of templates, newest first", body = PageBody<TemplateRecord>)),
 )]
 pub async fn list(
     State(state): State<ApiState>,
@@ -132,22 +89,22 @@ pub async fn list(
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
     let found = state.service.templates(&auth.caller, &page).await?;
-    Ok(record::page(found, &uri, TemplateBody::from))
+    Ok(record::page(found, &uri, |template| template))
 }
 
 /// Look up a prompt template
 #[utoipa::path(
     get, path = "/v1/templates/{id}", tag = "templates",
     params(("id" = i64, Path, description = "The template's id")),
-    responses((status = 200, description = "The template", body = TemplateBody)),
+    responses((status = 200, description = "The template", body = TemplateRecord)),
 )]
 pub async fn get(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
     PathId(id): PathId<TemplateId>,
     _query: NoQuery,
-) -> Result<Json<TemplateBody>, ApiError> {
-    Ok(Json(state.service.template(&auth.caller, id).await?.into()))
+) -> Result<Json<TemplateRecord>, ApiError> {
+    Ok(Json(state.service.template(&auth.caller, id).await?))
 }
 
 /// Replace a prompt template
@@ -156,7 +113,7 @@ pub async fn get(
 #[utoipa::path(
     put, path = "/v1/templates/{id}", tag = "templates",
     params(("id" = i64, Path, description = "The template's id")),
-    responses((status = 200, description = "The new version", body = TemplateBody)),
+    responses((status = 200, description = "The new version", body = TemplateRecord)),
 )]
 pub async fn replace(
     State(state): State<ApiState>,
@@ -168,7 +125,7 @@ pub async fn replace(
     let text = body.read()?;
     let service = &state.service;
     let made = service.replace_template(&auth.caller, id, &text, form.as_ref());
-    let body = made.await?.map(TemplateBody::from);
+    let body = made.await?;
     Ok(record::created(body, StatusCode::OK))
 }
 

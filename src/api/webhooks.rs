@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State, response::Response};
-use chrono::{DateTime, Utc};
 use http::{StatusCode, Uri};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
@@ -18,11 +17,9 @@ use super::{
 };
 use crate::{
     domain::{
-        clock::rfc3339,
-        ids::{GenerationId, WebhookDeliveryId, WebhookId},
+        ids::{WebhookDeliveryId, WebhookId},
         page::PageOf,
         request::WebhookRequest,
-        webhook::{DeliveryStatus, WebhookEvent},
     },
     jobs::webhooks::RenderRecord,
     store::{
@@ -30,20 +27,6 @@ use crate::{
         webhooks::{WEBHOOKS_CURSOR, WebhookRecord},
     },
 };
-
-/// A webhook, without its secret.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct WebhookBody {
-    /// Its id.
-    pub id: WebhookId,
-    /// The URL that events are posted to.
-    pub url: String,
-    /// Which events.
-    pub events: Vec<WebhookEvent>,
-    /// When it was made.
-    #[serde(serialize_with = "rfc3339")]
-    pub created_at: DateTime<Utc>,
-}
 
 /// A webhook just made.
 #[derive(Serialize, ToSchema)]
@@ -53,80 +36,14 @@ pub struct NewWebhookBody {
     pub secret: String,
     /// The record.
     #[serde(flatten)]
-    pub record: WebhookBody,
-}
-
-/// One event on its way to one webhook.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct DeliveryBody {
-    /// Its id.
-    pub id: WebhookDeliveryId,
-    /// The event.
-    pub event: WebhookEvent,
-    /// The generation of the event.
-    #[schema(value_type = String, format = "uuid")]
-    pub generation: GenerationId,
-    /// The state of the delivery.
-    pub status: DeliveryStatus,
-    /// Attempts so far, one that is under way included.
-    pub attempts: i32,
-    /// The last status of the receiver; null if it did not answer.
-    #[schema(required, nullable)]
-    pub response_status: Option<u16>,
-    /// Why the last attempt failed.
-    #[schema(required, nullable)]
-    pub error: Option<String>,
-    /// When it is tried next; null unless pending.
-    #[schema(required, nullable)]
-    #[serde(serialize_with = "rfc3339")]
-    pub next_attempt_at: Option<DateTime<Utc>>,
-    /// When the last attempt began.
-    #[schema(required, nullable)]
-    #[serde(serialize_with = "rfc3339")]
-    pub last_attempt_at: Option<DateTime<Utc>>,
-    /// When the event happened.
-    #[serde(serialize_with = "rfc3339")]
-    pub created_at: DateTime<Utc>,
-    /// When it was last delivered.
-    #[schema(required, nullable)]
-    #[serde(serialize_with = "rfc3339")]
-    pub delivered_at: Option<DateTime<Utc>>,
-}
-
-impl From<WebhookRecord> for WebhookBody {
-    fn from(webhook: WebhookRecord) -> Self {
-        Self {
-            id: webhook.id,
-            url: webhook.url,
-            events: webhook.events,
-            created_at: webhook.created_at,
-        }
-    }
+    pub record: WebhookRecord,
 }
 
 impl NewWebhookBody {
     fn new(record: WebhookRecord, secret: &SecretString) -> Self {
         Self {
             secret: secret.expose_secret().to_owned(),
-            record: record.into(),
-        }
-    }
-}
-
-impl From<DeliveryRecord> for DeliveryBody {
-    fn from(delivery: DeliveryRecord) -> Self {
-        Self {
-            id: delivery.id,
-            event: delivery.event,
-            generation: delivery.generation,
-            status: delivery.status,
-            attempts: delivery.attempts,
-            response_status: delivery.response_status.and_then(|s| s.try_into().ok()),
-            error: delivery.error,
-            next_attempt_at: delivery.next_attempt_at,
-            last_attempt_at: delivery.last_attempt_at,
-            created_at: delivery.created_at,
-            delivered_at: delivery.delivered_at,
+            record,
         }
     }
 }
@@ -166,7 +83,7 @@ pub async fn create(
 /// List webhooks
 #[utoipa::path(
     get, path = "/v1/webhooks", tag = "webhooks",
-    responses((status = 200, description = "A page of webhooks, newest first", body = PageBody<WebhookBody>)),
+    responses((status = 200, description = "A page of webhooks, newest first", body = PageBody<WebhookRecord>)),
 )]
 pub async fn list(
     State(state): State<ApiState>,
@@ -176,22 +93,22 @@ pub async fn list(
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
     let found = state.service.webhooks(&auth.caller, &page).await?;
-    Ok(record::page(found, &uri, WebhookBody::from))
+    Ok(record::page(found, &uri, |webhook| webhook))
 }
 
 /// Look up a webhook
 #[utoipa::path(
     get, path = "/v1/webhooks/{id}", tag = "webhooks",
     params(("id" = i64, Path, description = "The webhook's id")),
-    responses((status = 200, description = "The webhook", body = WebhookBody)),
+    responses((status = 200, description = "The webhook", body = WebhookRecord)),
 )]
 pub async fn get(
     State(state): State<ApiState>,
     auth: Authorized<Manage>,
     PathId(id): PathId<WebhookId>,
     _query: NoQuery,
-) -> Result<Json<WebhookBody>, ApiError> {
-    Ok(Json(state.service.webhook(&auth.caller, id).await?.into()))
+) -> Result<Json<WebhookRecord>, ApiError> {
+    Ok(Json(state.service.webhook(&auth.caller, id).await?))
 }
 
 /// Delete a webhook
@@ -220,7 +137,7 @@ pub async fn delete(
     params(
         ("id" = i64, Path, description = "The webhook's id"),
     ),
-    responses((status = 200, description = "A page of deliveries, newest first", body = PageBody<DeliveryBody>)),
+    responses((status = 200, description = "A page of deliveries, newest first", body = PageBody<DeliveryRecord>)),
 )]
 pub async fn deliveries(
     State(state): State<ApiState>,
@@ -231,7 +148,7 @@ pub async fn deliveries(
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
     let found = state.service.deliveries(&auth.caller, id, &page).await?;
-    Ok(record::page(found, &uri, DeliveryBody::from))
+    Ok(record::page(found, &uri, |delivery| delivery))
 }
 
 /// Send a delivery again
@@ -244,7 +161,7 @@ pub async fn deliveries(
         ("id" = i64, Path, description = "The webhook's id"),
         ("delivery" = i64, Path, description = "The delivery's id"),
     ),
-    responses((status = 202, description = "The delivery, pending", body = DeliveryBody)),
+    responses((status = 202, description = "The delivery, pending", body = DeliveryRecord)),
 )]
 pub async fn redeliver(
     State(state): State<ApiState>,
@@ -252,8 +169,8 @@ pub async fn redeliver(
     PathIds(id, delivery): PathIds<WebhookId, WebhookDeliveryId>,
     _query: NoQuery,
     _body: EmptyBody,
-) -> Result<(StatusCode, Json<DeliveryBody>), ApiError> {
+) -> Result<(StatusCode, Json<DeliveryRecord>), ApiError> {
     let account = auth.caller.account_id;
     let found = state.service.redeliver(account, Some(id), delivery).await?;
-    Ok((StatusCode::ACCEPTED, Json(found.into())))
+    Ok((StatusCode::ACCEPTED, Json(found)))
 }

@@ -10,16 +10,22 @@ use crate::domain::{
     validate::{FieldCode, FieldError},
 };
 use chrono::TimeDelta;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 /// Default period of a report.
 const DEFAULT_DAYS: TimeDelta = TimeDelta::days(30);
 /// Maximum number of groups in a report.
 const MAX_GROUPS: usize = 10_000;
 
-#[derive(Debug, Clone)]
+/// A usage report.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = UsageBody)]
 pub struct UsageReport {
-    /// The groups, in ascending order.
-    pub rows: Vec<UsageRow>,
+    /// The groups, in ascending order of what they are grouped by; one group of everything
+    /// where no `group_by` was given.
+    pub data: Vec<UsageRow>,
+    /// Their sum.
     pub total: UsageTotals,
 }
 
@@ -59,7 +65,7 @@ impl Service {
         for row in &rows {
             total += row.totals;
         }
-        Ok(UsageReport { rows, total })
+        Ok(UsageReport { data: rows, total })
     }
 
     pub(super) async fn report_permit(&self, party: Party) -> Result<Permit<Party>, ServiceError> {

@@ -1,10 +1,14 @@
 //! Accounts and the people who log in to them.
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sqlx::{FromRow, QueryBuilder};
+
+use utoipa::ToSchema;
 
 use super::{Store, StoreError};
 use crate::domain::{
+    clock::rfc3339,
     credits::Credits,
     ids::{AccountId, UserId},
     page::{Cursor, Page, PageRequest},
@@ -40,31 +44,42 @@ pub struct UserRow {
     pub account_name: String,
 }
 
-/// The operator's view of an account.
-#[derive(Debug, Clone, FromRow)]
+/// An account, as the operator sees it.
+#[derive(Debug, Clone, FromRow, Serialize, ToSchema)]
+#[schema(as = AdminAccountBody)]
 pub struct AccountRecord {
+    /// Its id.
     pub id: AccountId,
+    /// Its name.
     pub name: String,
-    /// Its first user's email.
+    /// The first user's email, as entered; empty for a deleted account.
     pub email: String,
+    /// What is owned.
     pub balance: Credits,
-    /// The maximum cost of running work.
+    /// What running work may cost at most.
     pub held: Credits,
-    /// Charges minus refunds.
+    /// `balance - held`.
+    pub available: Credits,
+    /// What it was charged in all, less what was refunded.
     pub spent: Credits,
+    /// Since when it is suspended; null where it is not.
+    #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub suspended_at: Option<DateTime<Utc>>,
-    /// The operator's reason.
+    /// Why it is suspended, where a reason was given.
+    #[schema(required, nullable)]
     pub suspended_reason: Option<String>,
+    /// When it was deleted; null if it was not.
+    #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub deleted_at: Option<DateTime<Utc>>,
-    /// When the content of a deleted account was completely erased.
+    /// When the last prompt and file of a deleted account were removed; null until then.
+    #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub erased_at: Option<DateTime<Utc>>,
+    /// When it was made.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
-}
-
-impl AccountRecord {
-    pub fn available(&self) -> Credits {
-        self.balance.minus_or_zero(self.held)
-    }
 }
 
 /// Email and account of a token, for display.
@@ -156,7 +171,7 @@ impl Store {
             AccountRecord,
             r#"
             select id as "id: _", name, balance as "balance: _", held as "held: _",
-                   spent_by(a) as "spent!: _", suspended_at, suspended_reason, deleted_at,
+                   balance - held as "available!: _", spent_by(a) as "spent!: _", suspended_at, suspended_reason, deleted_at,
                    erased_at, created_at,
                    coalesce((select u.email from users u where u.account_id = a.id
                              order by u.id limit 1), '') as "email!"
@@ -177,7 +192,7 @@ impl Store {
         page: &PageRequest,
     ) -> Result<Page<AccountRecord>, StoreError> {
         let mut query = QueryBuilder::new(
-            "select id, name, balance, held, spent_by(a) as spent, suspended_at, suspended_reason, deleted_at, erased_at, created_at, \
+            "select id, name, balance, held, balance - held as available, spent_by(a) as spent, suspended_at, suspended_reason, deleted_at, erased_at, created_at, \
                     coalesce((select u.email from users u where u.account_id = a.id \
                               order by u.id limit 1), '') as email \
              from accounts a where true",

@@ -1,9 +1,11 @@
 //! Admin tokens: records, revocation, authentication.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use serde::Serialize;
 
 use super::{Store, StoreError};
 use crate::domain::{
+    clock::rfc3339,
     ids::AdminTokenId,
     rate::{DEFAULT_PER_MINUTE, Gcra, RateState, nanos},
     token::TokenDigest,
@@ -12,14 +14,19 @@ use crate::domain::{
 /// Maximum lag of `last_used_at`.
 const LAST_USED_LAG: TimeDelta = TimeDelta::seconds(60);
 
-/// A stored admin token.
-#[derive(Debug, Clone)]
+/// An admin token, without the token itself. Only the command line shows it.
+#[derive(Debug, Clone, Serialize)]
 pub struct AdminTokenRecord {
     pub id: AdminTokenId,
     pub name: String,
-    /// May lag by 60 s.
+    /// When it was last used; may lag by 60 s.
+    #[serde(serialize_with = "rfc3339")]
     pub last_used_at: Option<DateTime<Utc>>,
+    /// When it was revoked.
+    #[serde(serialize_with = "rfc3339")]
     pub revoked_at: Option<DateTime<Utc>>,
+    /// When it was made.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 

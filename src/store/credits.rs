@@ -1,10 +1,14 @@
 //! Balances and the ledger.
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sqlx::{FromRow, QueryBuilder};
+
+use utoipa::ToSchema;
 
 use super::{Store, StoreError};
 use crate::domain::{
+    clock::rfc3339,
     credits::Credits,
     ids::{AccountId, GenerationId, LedgerEntryId},
     page::{Cursor, Page, PageRequest},
@@ -31,17 +35,29 @@ impl Balance {
     }
 }
 
-#[derive(Debug, Clone, FromRow)]
+/// One movement of credits.
+#[derive(Debug, Clone, FromRow, Serialize, ToSchema)]
+#[schema(as = LedgerEntryBody)]
 pub struct LedgerEntry {
-    /// Ascends within an account.
+    /// Its id; ascends within the account.
     pub id: LedgerEntryId,
     /// grant, hold, charge, release, adjustment or refund.
+    #[schema(example = "charge")]
     pub kind: String,
+    /// The amount that was moved; negative only in adjustments.
     pub amount: Credits,
+    /// The balance after it.
     pub balance: Credits,
+    /// The credits on hold after it.
     pub held: Credits,
+    /// The generation that it belongs to.
+    #[schema(required, nullable)]
     pub generation: Option<GenerationId>,
+    /// The operator's note.
+    #[schema(required, nullable)]
     pub reference: Option<String>,
+    /// When it was recorded.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 

@@ -1,9 +1,12 @@
 //! The log of webhook deliveries and its purge. Attempts are in [`super::outbox`].
 
 use chrono::{DateTime, TimeDelta, Utc};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{Store, StoreError};
 use crate::domain::{
+    clock::rfc3339,
     ids::{AccountId, GenerationId, WebhookDeliveryId, WebhookId},
     page::{Cursor, Page, PageRequest},
     webhook::{DeliveryStatus, WebhookEvent},
@@ -17,22 +20,41 @@ const OVERDUE: TimeDelta = TimeDelta::days(7);
 /// The same for a delivery without an attempt, since this service may have been down.
 const NEVER_TRIED: TimeDelta = TimeDelta::days(30);
 
-/// A delivery of one event to one webhook.
-#[derive(Debug, Clone)]
+/// One event on its way to one webhook.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = DeliveryBody)]
 pub struct DeliveryRecord {
+    /// Its id.
     pub id: WebhookDeliveryId,
+    /// The event.
     pub event: WebhookEvent,
+    /// The generation of the event.
+    #[schema(value_type = String, format = "uuid")]
     pub generation: GenerationId,
+    /// The state of the delivery.
     pub status: DeliveryStatus,
-    /// Includes an attempt in progress.
+    /// Attempts so far, one that is under way included.
     pub attempts: i32,
-    /// The last HTTP status; `None` without an answer.
+    /// The last status of the receiver; null if it did not answer.
+    #[schema(required, nullable, value_type = Option<u16>)]
     pub response_status: Option<i32>,
+    /// Why the last attempt failed.
+    #[schema(required, nullable)]
     pub error: Option<String>,
-    /// `None` unless pending.
+    /// When it is tried next; null unless pending.
+    #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub next_attempt_at: Option<DateTime<Utc>>,
+    /// When the last attempt began.
+    #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub last_attempt_at: Option<DateTime<Utc>>,
+    /// When the event happened.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
+    /// When it was last delivered.
+    #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub delivered_at: Option<DateTime<Utc>>,
 }
 

@@ -5,6 +5,8 @@ mod presumed;
 mod replace;
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 pub use presented::AuthenticatedKey;
 pub(super) use presented::KeyReader;
@@ -13,6 +15,7 @@ pub use presumed::Presumed;
 use super::{Store, StoreError};
 use crate::domain::{
     ability::Abilities,
+    clock::rfc3339,
     credits::Credits,
     ids::{AccountId, ApiKeyId, SessionId},
     page::{Cursor, Page, PageRequest},
@@ -61,28 +64,44 @@ pub struct NewApiKey<'a> {
     pub now: DateTime<Utc>,
 }
 
-#[derive(Debug, Clone)]
+/// An API key, without the key itself.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = KeyBody)]
 pub struct ApiKeyRecord {
+    /// Its id.
     pub id: ApiKeyId,
+    /// Its label.
     pub name: String,
-    /// What it is recognised by.
+    /// First and last characters of the key.
+    #[schema(example = "svc_a1B2...9zYx")]
     pub key_hint: String,
-    /// What it may call.
+    /// The abilities of the key.
     pub abilities: Abilities,
-    /// Requests per minute; positive.
+    /// Requests per minute.
+    #[schema(value_type = u32)]
     pub rate_limit_per_minute: i32,
+    /// When it expires; null: never.
+    #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub expires_at: Option<DateTime<Utc>>,
-    /// What it may spend in each period.
+    /// The maximum that it may spend in each period; null: only the balance limits it.
+    #[schema(required, nullable)]
     pub spend_limit: Option<Credits>,
-    /// The period of the limit; `None`: for its lifetime.
+    /// The period of the limit, in UTC; null: the limit is for all time.
+    #[schema(required, nullable)]
     pub spend_period: Option<SpendPeriod>,
-    /// What it has spent in the present period: charged, and on hold for what still runs.
+    /// Its spending in the current period: charged credits, and holds of running work.
     pub spent: Credits,
     /// When it was last used; may lag by 60 s.
+    #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub last_used_at: Option<DateTime<Utc>>,
     /// When it was revoked.
+    #[schema(required, nullable)]
+    #[serde(serialize_with = "rfc3339")]
     pub revoked_at: Option<DateTime<Utc>>,
-    /// When it was made.
+    /// When it was created.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 

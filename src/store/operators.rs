@@ -1,28 +1,42 @@
 //! Reports for the operator over all accounts, and the users who are operators.
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{Store, StoreError, exactly_one};
 use crate::domain::{
+    clock::rfc3339,
     credits::Credits,
     generation::{ACCOUNT_REFUSED, FailureCode, Modality, Status},
     ids::{AccountId, GenerationId, UserId},
 };
 
-/// Outcomes of a model's last settled generations.
-#[derive(Debug)]
+/// How generations of a model ended.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ModelHealthBody)]
 pub struct ModelHealth {
-    pub modality: Modality,
+    #[serde(skip)]
     pub provider: String,
+    /// The model.
     pub model: String,
+    /// Modality.
+    #[serde(rename = "type")]
+    pub modality: Modality,
+    /// How many ended.
     pub generations: i64,
+    /// How many of them failed.
     pub failed: i64,
-    /// Failures of the provider, without refused content and cancels.
+    /// How many failed because of the provider: without refused content and cancellations.
     pub faults: i64,
-    /// Failures because the provider refused the operator's key or account.
+    /// How many failed because the provider refused the server's key or account: the operator must
+    /// act.
     pub account_errors: i64,
-    /// Seconds from start to end of completed ones; `None` without any.
+    /// Seconds from start to end of completed ones; null without any.
+    #[schema(required, nullable)]
     pub median_seconds: Option<f64>,
+    /// The 95th percentile of these durations.
+    #[schema(required, nullable)]
     pub p95_seconds: Option<f64>,
 }
 
@@ -38,18 +52,33 @@ pub struct ProviderErrors {
     pub last_at: DateTime<Utc>,
 }
 
-/// An unfinished generation, without its request.
-#[derive(Debug)]
+/// A generation that has not ended.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = UnfinishedBody)]
 pub struct UnfinishedJob {
+    /// Its uuid.
+    #[serde(rename = "uuid")]
     pub id: GenerationId,
+    /// Whose it is.
     pub account: AccountId,
+    /// Modality.
+    #[serde(rename = "type")]
     pub modality: Modality,
+    /// Provider.
     pub provider: String,
+    /// Model.
     pub model: String,
+    /// pending or processing.
     pub status: Status,
+    /// Submissions to the provider.
     pub attempts: i32,
+    /// 0 to 100, where the provider tells.
+    #[schema(required, nullable)]
     pub progress: Option<i16>,
+    /// What is on hold for it.
     pub held: Credits,
+    /// When it was made.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 

@@ -1,9 +1,12 @@
 //! Prompt templates and their versions.
 
 use chrono::{DateTime, Utc};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{Store, StoreError, exactly_one};
 use crate::domain::{
+    clock::rfc3339,
     ids::{AccountId, TemplateId},
     page::{Cursor, Page, PageRequest},
     request::TemplateText,
@@ -12,17 +15,30 @@ use crate::domain::{
 /// Prefix of the template list's cursors.
 pub const TEMPLATES_CURSOR: u8 = b't';
 
-/// A template in its newest version.
-#[derive(Debug, Clone)]
+/// A prompt template.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = TemplateBody)]
 pub struct TemplateRecord {
+    /// Its id.
     pub id: TemplateId,
-    /// From 1.
-    pub version: i32,
+    /// Its label.
     pub name: String,
+    /// Counts from 1; each replacement adds 1.
+    pub version: i32,
+    /// The template of the prompt.
     pub prompt: String,
+    /// The template of the system prompt.
+    #[schema(required, nullable)]
     pub system_prompt: Option<String>,
+    /// The names that the two read, without `prompt`, sorted. Each must be given in
+    /// `template_variables`, but for those that the template asks for by `default` or `is
+    /// defined`.
     pub variables: Vec<String>,
+    /// When the template was created.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
+    /// When this version was created.
+    #[serde(serialize_with = "rfc3339")]
     pub updated_at: DateTime<Utc>,
 }
 

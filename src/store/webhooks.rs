@@ -1,9 +1,12 @@
 //! Webhooks. Their deliveries are in [`super::deliveries`].
 
 use chrono::{DateTime, TimeDelta, Utc};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{Store, StoreError, exactly_one, generations::Credential};
 use crate::domain::{
+    clock::rfc3339,
     ids::{AccountId, WebhookId},
     page::{Cursor, Page, PageRequest},
     webhook::{MAX_PER_ACCOUNT, WebhookEvent},
@@ -35,12 +38,18 @@ pub enum WebhookMade {
     CredentialEnded,
 }
 
-/// A stored webhook, without its secret.
-#[derive(Debug, Clone)]
+/// A webhook, without its secret.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = WebhookBody)]
 pub struct WebhookRecord {
+    /// Its id.
     pub id: WebhookId,
+    /// The URL that events are posted to.
     pub url: String,
+    /// Which events.
     pub events: Vec<WebhookEvent>,
+    /// When it was made.
+    #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 

@@ -3,20 +3,19 @@
 use axum::{Json, extract::State};
 use http::StatusCode;
 
-use super::{AdminAccountBody, Operator};
+use super::Operator;
 use crate::{
     api::{
         ApiState,
-        api_keys::KeyBody,
         body::{EmptyBody, JsonBody},
         error::ApiError,
         extract::{NoQuery, PathId, PathIds},
-        webhooks::DeliveryBody,
     },
     domain::{
         ids::{AccountId, ApiKeyId, WebhookDeliveryId},
         request::{AccountUpdate, KeyRequest},
     },
+    store::{accounts::AccountRecord, deliveries::DeliveryRecord, keys::ApiKeyRecord},
 };
 
 /// Change an account's email or name
@@ -25,19 +24,19 @@ use crate::{
 #[utoipa::path(
     patch, path = "/v1/admin/accounts/{id}", tag = "admin",
     params(("id" = i64, Path, description = "The account's id")),
-    responses((status = 200, description = "The account", body = AdminAccountBody)),
+    responses((status = 200, description = "The account", body = AccountRecord)),
 )]
 pub async fn change(
     State(state): State<ApiState>,
     operator: Operator,
     PathId(id): PathId<AccountId>,
     body: JsonBody<AccountUpdate>,
-) -> Result<Json<AdminAccountBody>, ApiError> {
+) -> Result<Json<AccountRecord>, ApiError> {
     let change = body.read()?;
     // Before the change: a caller who hangs up must not leave it without a line.
     tracing::info!(%operator, account = %id, "changing an account");
     let account = state.service.update_account(id, &change).await?;
-    Ok(Json(account.into()))
+    Ok(Json(account))
 }
 
 /// Delete an account
@@ -50,17 +49,17 @@ pub async fn change(
 #[utoipa::path(
     delete, path = "/v1/admin/accounts/{id}", tag = "admin",
     params(("id" = i64, Path, description = "The account's id")),
-    responses((status = 200, description = "The deleted account", body = AdminAccountBody)),
+    responses((status = 200, description = "The deleted account", body = AccountRecord)),
 )]
 pub async fn delete(
     State(state): State<ApiState>,
     operator: Operator,
     PathId(id): PathId<AccountId>,
     _query: NoQuery,
-) -> Result<Json<AdminAccountBody>, ApiError> {
+) -> Result<Json<AccountRecord>, ApiError> {
     tracing::info!(%operator, account = %id, "deleting an account");
     let account = state.service.delete_account(id).await?;
-    Ok(Json(account.into()))
+    Ok(Json(account))
 }
 
 /// Replace an API key's name, abilities and limits
@@ -73,18 +72,18 @@ pub async fn delete(
         ("id" = i64, Path, description = "The account's id"),
         ("key" = i64, Path, description = "The key's id"),
     ),
-    responses((status = 200, description = "The key", body = KeyBody)),
+    responses((status = 200, description = "The key", body = ApiKeyRecord)),
 )]
 pub async fn replace_key(
     State(state): State<ApiState>,
     operator: Operator,
     PathIds(id, key): PathIds<AccountId, ApiKeyId>,
     body: JsonBody<KeyRequest>,
-) -> Result<Json<KeyBody>, ApiError> {
+) -> Result<Json<ApiKeyRecord>, ApiError> {
     let request = body.read_as(|request| state.service.key_violations(request))?;
     tracing::info!(%operator, account = %id, key = %key, "replacing a key");
     let record = state.service.replace_key(id, key, &request).await?;
-    Ok(Json(record.into()))
+    Ok(Json(record))
 }
 
 /// Revoke an API key of an account
@@ -97,17 +96,17 @@ pub async fn replace_key(
         ("id" = i64, Path, description = "The account's id"),
         ("key" = i64, Path, description = "The key's id"),
     ),
-    responses((status = 200, description = "The revoked key", body = KeyBody)),
+    responses((status = 200, description = "The revoked key", body = ApiKeyRecord)),
 )]
 pub async fn revoke_key(
     State(state): State<ApiState>,
     operator: Operator,
     PathIds(id, key): PathIds<AccountId, ApiKeyId>,
     _query: NoQuery,
-) -> Result<Json<KeyBody>, ApiError> {
+) -> Result<Json<ApiKeyRecord>, ApiError> {
     tracing::info!(%operator, account = %id, key = %key, "revoking a key");
     let record = state.service.revoke_key_of(id, key).await?;
-    Ok(Json(record.into()))
+    Ok(Json(record))
 }
 
 /// Resend a webhook delivery of an account
@@ -120,7 +119,7 @@ pub async fn revoke_key(
         ("id" = i64, Path, description = "The account's id"),
         ("delivery" = i64, Path, description = "The delivery's id"),
     ),
-    responses((status = 202, description = "The delivery, pending", body = DeliveryBody)),
+    responses((status = 202, description = "The delivery, pending", body = DeliveryRecord)),
 )]
 pub async fn redeliver(
     State(state): State<ApiState>,
@@ -128,8 +127,8 @@ pub async fn redeliver(
     PathIds(id, delivery): PathIds<AccountId, WebhookDeliveryId>,
     _query: NoQuery,
     _body: EmptyBody,
-) -> Result<(StatusCode, Json<DeliveryBody>), ApiError> {
+) -> Result<(StatusCode, Json<DeliveryRecord>), ApiError> {
     tracing::info!(%operator, account = %id, delivery = %delivery, "sending a webhook again");
     let found = state.service.redeliver(id, None, delivery).await?;
-    Ok((StatusCode::ACCEPTED, Json(found.into())))
+    Ok((StatusCode::ACCEPTED, Json(found)))
 }

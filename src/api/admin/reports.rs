@@ -16,8 +16,8 @@ use crate::{
     domain::{
         clock::rfc3339,
         credits::Credits,
-        generation::{FailureCode, Modality, Status},
-        ids::{AccountId, GenerationId},
+        generation::FailureCode,
+        ids::AccountId,
         validate::{FieldCode, Fields, Input, Parsed, parsed},
     },
     service::operators::{ProviderCalls, SpendingBy},
@@ -49,7 +49,7 @@ pub struct ProviderHealthBody {
     pub errors: Vec<ProviderErrorBody>,
     /// Outcomes of its generations, by model. All counts cover the last 5,000 generations of all
     /// providers and servers.
-    pub models: Vec<ModelHealthBody>,
+    pub models: Vec<ModelHealth>,
 }
 
 /// The state of a provider.
@@ -76,50 +76,11 @@ pub struct ProviderErrorBody {
     pub last_at: DateTime<Utc>,
 }
 
-/// How generations of a model ended.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ModelHealthBody {
-    /// The model.
-    pub model: String,
-    /// Modality.
-    pub r#type: Modality,
-    /// How many ended.
-    pub generations: i64,
-    /// How many of them failed.
-    pub failed: i64,
-    /// How many failed because of the provider: without refused content and cancellations.
-    pub faults: i64,
-    /// How many failed because the provider refused the server's key or account: the operator must
-    /// act.
-    pub account_errors: i64,
-    /// Seconds from start to end of completed ones; null without any.
-    #[schema(required, nullable)]
-    pub median_seconds: Option<f64>,
-    /// The 95th percentile of these durations.
-    #[schema(required, nullable)]
-    pub p95_seconds: Option<f64>,
-}
-
 /// All providers.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ProvidersHealthBody {
     /// Those of this server.
     pub data: Vec<ProviderHealthBody>,
-}
-
-impl From<ModelHealth> for ModelHealthBody {
-    fn from(model: ModelHealth) -> Self {
-        Self {
-            model: model.model,
-            r#type: model.modality,
-            generations: model.generations,
-            failed: model.failed,
-            faults: model.faults,
-            account_errors: model.account_errors,
-            median_seconds: model.median_seconds,
-            p95_seconds: model.p95_seconds,
-        }
-    }
 }
 
 impl ProviderErrorBody {
@@ -168,10 +129,10 @@ pub async fn providers(
     _query: NoQuery,
 ) -> Result<Json<ProvidersHealthBody>, ApiError> {
     let (calls, health, mut errors) = state.service.provider_health().await?;
-    let mut models: BTreeMap<String, Vec<ModelHealthBody>> = BTreeMap::new();
+    let mut models: BTreeMap<String, Vec<ModelHealth>> = BTreeMap::new();
     for model in health {
         let of = models.entry(model.provider.clone()).or_default();
-        of.push(model.into());
+        of.push(model);
     }
     let health = |calls: ProviderCalls| {
         let errors = errors.extract_if(.., |ended| ended.provider == calls.provider);
@@ -193,57 +154,13 @@ pub async fn providers(
     }))
 }
 
-/// A generation that has not ended.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct UnfinishedBody {
-    /// Its uuid.
-    pub uuid: GenerationId,
-    /// Whose it is.
-    pub account: AccountId,
-    /// Modality.
-    pub r#type: Modality,
-    /// Provider.
-    pub provider: String,
-    /// Model.
-    pub model: String,
-    /// pending or processing.
-    pub status: Status,
-    /// Submissions to the provider.
-    pub attempts: i32,
-    /// 0 to 100, where the provider tells.
-    #[schema(required, nullable)]
-    pub progress: Option<i16>,
-    /// What is on hold for it.
-    pub held: Credits,
-    /// When it was made.
-    #[serde(serialize_with = "rfc3339")]
-    pub created_at: DateTime<Utc>,
-}
-
 /// Unfinished generations.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UnfinishedListBody {
     /// The oldest 100.
-    pub data: Vec<UnfinishedBody>,
+    pub data: Vec<UnfinishedJob>,
     /// How many there are.
     pub total: i64,
-}
-
-impl From<UnfinishedJob> for UnfinishedBody {
-    fn from(job: UnfinishedJob) -> Self {
-        Self {
-            uuid: job.id,
-            account: job.account,
-            r#type: job.modality,
-            provider: job.provider,
-            model: job.model,
-            status: job.status,
-            attempts: job.attempts,
-            progress: job.progress,
-            held: job.held,
-            created_at: job.created_at,
-        }
-    }
 }
 
 /// List unfinished generations
@@ -258,8 +175,7 @@ pub async fn jobs(
     _operator: Operator,
     _query: NoQuery,
 ) -> Result<Json<UnfinishedListBody>, ApiError> {
-    let (jobs, total) = state.service.unfinished_jobs().await?;
-    let data = jobs.into_iter().map(Into::into).collect();
+    let (data, total) = state.service.unfinished_jobs().await?;
     Ok(Json(UnfinishedListBody { data, total }))
 }
 

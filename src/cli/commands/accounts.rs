@@ -7,7 +7,6 @@ use serde_json::json;
 
 use super::{all, explained, user, valid, with_app};
 use crate::{
-    api::AdminAccountBody,
     app::App,
     cli::{
         Failure,
@@ -21,6 +20,7 @@ use crate::{
         request::{AccountRequest, AccountUpdate, password_violations},
     },
     service::ServiceError,
+    store::accounts::AccountRecord,
 };
 
 pub(in crate::cli) async fn run(
@@ -130,7 +130,6 @@ async fn set_password(
 
 async fn list(app: &App, email: Option<&str>, output: Output) -> Result<(), Failure> {
     let accounts = all(async |page| Ok(app.service.accounts(email, &page).await?)).await?;
-    let accounts: Vec<_> = accounts.into_iter().map(AdminAccountBody::from).collect();
     let rows: Vec<_> = accounts
         .iter()
         .map(|a| {
@@ -164,14 +163,14 @@ async fn list(app: &App, email: Option<&str>, output: Output) -> Result<(), Fail
 }
 
 /// The account that is meant.
-async fn find(app: &App, who: &Who) -> Result<AdminAccountBody, Failure> {
+async fn find(app: &App, who: &Who) -> Result<AccountRecord, Failure> {
     let id = match (&who.email, who.id) {
         (Some(email), _) => user(app, email).await?.account_id,
         (None, id) => AccountId(id.unwrap_or_default()),
     };
     match app.service.account(id).await {
         Err(ServiceError::NotFound) => Err(format!("there is no account {id}").into()),
-        found => Ok(found?.into()),
+        found => Ok(found?),
     }
 }
 
@@ -217,7 +216,6 @@ async fn suspend(
         "is active"
     };
     let people = format!("Account {} of {} {done}.", account.id, account.email);
-    let account = AdminAccountBody::from(account);
     let mut script = json!(account);
     script["account_id"] = json!(account.id);
     script["suspended"] = json!(suspended);
@@ -232,7 +230,7 @@ async fn change(app: &App, args: AccountChange, output: Output) -> Result<(), Fa
         name: args.name,
     };
     let changed = app.service.update_account(account.id, &change).await;
-    let account = AdminAccountBody::from(changed.map_err(explained)?);
+    let account = changed.map_err(explained)?;
     let (id, email, name) = (account.id, &account.email, &account.name);
     let people = format!("Account {id} has the name {name:?} and the email {email}.");
     output.result(&people, &account)?;
@@ -254,7 +252,7 @@ async fn delete(app: &App, args: &Deletion, output: Output) -> Result<(), Failur
     let deleted = app.service.delete_account(id).await;
     deleted.map_err(explained)?;
     while app.service.erase_deleted().await? {}
-    let account = AdminAccountBody::from(app.service.account(id).await?);
+    let account = app.service.account(id).await?;
     let people = format!(
         "Account {id} was deleted. A server removes the results of running work when it ends, and \
          sets `erased_at` 15 minutes later at the earliest."

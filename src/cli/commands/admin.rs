@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{explained, with_app};
 use crate::{
-    api::{AdminTokenBody, NewAdminTokenBody},
+    api::NewAdminTokenBody,
     app::App,
     cli::{
         Failure,
@@ -45,7 +45,6 @@ async fn create(app: &App, name: &str, output: Output) -> Result<(), Failure> {
 
 async fn list(app: &App, output: Output) -> Result<(), Failure> {
     let tokens = app.service.admin_tokens().await?;
-    let tokens: Vec<_> = tokens.into_iter().map(AdminTokenBody::from).collect();
     let rows: Vec<_> = tokens
         .iter()
         .map(|t| {
@@ -73,6 +72,6 @@ async fn revoke(app: &App, id: AdminTokenId, output: Output) -> Result<(), Failu
         revoked => revoked?,
     };
     let people = format!("Admin token {id} is revoked.");
-    output.result(&people, &AdminTokenBody::from(record))?;
+    output.result(&people, &record)?;
     Ok(())
 }

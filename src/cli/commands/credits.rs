@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::{explained, user, valid, with_app};
 use crate::{
-    api::LedgerEntryBody,
     app::App,
     cli::{
         Failure,
@@ -113,9 +112,9 @@ async fn tell(
         &json!({
             "balance": standing.balance,
             "held": standing.held,
-            "available": standing.available(),
+            "available": standing.available,
             "moved": moved.moved,
-            "entry": LedgerEntryBody::from(moved.entry),
+            "entry": moved.entry,
         }),
     )?;
     Ok(())

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{all, explained, user, with_app};
 use crate::{
-    api::{KeyBody, NewKeyBody},
+    api::NewKeyBody,
     app::App,
     cli::{
         Failure,
@@ -16,6 +16,7 @@ use crate::{
     config::Config,
     domain::{ability::Abilities, ids::ApiKeyId, rate::DEFAULT_PER_MINUTE, request::KeyRequest},
     service::ServiceError,
+    store::keys::ApiKeyRecord,
 };
 
 pub(in crate::cli) async fn run(
@@ -56,7 +57,6 @@ async fn list(app: &App, email: &str, output: Output) -> Result<(), Failure> {
     let account = user(app, email).await?.account_id;
     let (store, now) = (app.service.store(), app.service.now());
     let keys = all(async |page| Ok(store.keys(account, &page, now).await?)).await?;
-    let keys: Vec<_> = keys.into_iter().map(KeyBody::from).collect();
     let rows: Vec<_> = keys
         .iter()
         .map(|k| {
@@ -96,7 +96,7 @@ async fn list(app: &App, email: &str, output: Output) -> Result<(), Failure> {
 }
 
 /// What a key may spend.
-fn limit(key: &KeyBody) -> String {
+fn limit(key: &ApiKeyRecord) -> String {
     match (key.spend_limit, key.spend_period) {
         (None, _) => "-".to_owned(),
         (Some(limit), None) => limit.to_string(),
@@ -114,6 +114,6 @@ async fn revoke(app: &App, key: &RevokedKey, output: Output) -> Result<(), Failu
         revoked => revoked?,
     };
     let people = format!("Key {} of {} is revoked.", record.id, key.email);
-    output.result(&people, &KeyBody::from(record))?;
+    output.result(&people, &record)?;
     Ok(())
 }

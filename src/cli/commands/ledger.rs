@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::{first, user, with_app};
 use crate::{
-    api::LedgerEntryBody,
     cli::{
         Failure,
         args::{Entries, LedgerCommand, Verify},
@@ -34,7 +33,6 @@ async fn show(config: &Config, asked: &Entries, output: Output) -> Result<ExitCo
         let store = app.service.store();
         let page = async |page| Ok(store.ledger(account, None, None, &page).await?);
         let (entries, more) = first(asked.limit.get(), page).await?;
-        let entries: Vec<_> = entries.into_iter().map(LedgerEntryBody::from).collect();
         let rows: Vec<_> = entries
             .iter()
             .map(|e| {

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use super::{all, explained, user, with_app};
 use crate::{
-    api::UsageBody,
     app::{App, AppError},
     cli::{
         Failure,
@@ -33,18 +32,18 @@ pub(in crate::cli) async fn run(
     };
     with_app(config, async |app| {
         let mut report = UsageReport {
-            rows: Vec::new(),
+            data: Vec::new(),
             total: UsageTotals::default(),
         };
         for account in accounts(&app, asked.email.as_deref()).await? {
             let one = app.service.usage(account, &request).await;
             let one = one.map_err(explained)?;
-            report.rows.extend(one.rows);
+            report.data.extend(one.data);
             report.total += one.total;
         }
-        report.rows = merged(report.rows);
+        report.data = merged(report.data);
         let people = people(&report);
-        output.result(&people, &UsageBody::from(report))?;
+        output.result(&people, &report)?;
         Ok(ExitCode::SUCCESS)
     })
     .await
@@ -95,7 +94,7 @@ fn people(report: &UsageReport) -> String {
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
     };
     let mut rows: Vec<_> = report
-        .rows
+        .data
         .iter()
         .map(|row| (name(row), row.totals))
         .filter(|(name, _)| !name.is_empty())
