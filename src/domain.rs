@@ -18,6 +18,7 @@ pub mod inputs;
 pub mod json;
 pub mod likeness;
 pub mod limiter;
+pub mod lock;
 pub(crate) mod named;
 pub mod page;
 pub mod party;

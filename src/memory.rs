@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -18,6 +18,7 @@ use tokio::{task_local, time::Instant};
 use crate::domain::{
     ids::AccountId,
     limiter::{Limiter, Permit},
+    lock::lock,
 };
 
 /// Between two log lines about one account.
@@ -237,10 +238,6 @@ pub fn release() {
     if let Some(current) = current() {
         current.shrink_to(0);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

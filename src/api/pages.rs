@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     io::{self, Read as _, Write as _},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use axum::{
@@ -18,6 +18,7 @@ use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde_json::json;
 
 use super::{ApiState, accept::weight, error::ApiError, extract::NoQuery};
+use crate::domain::lock::lock;
 
 /// GET /docs. Absolute paths, so that it needs no redirect to a slash, and nothing from another
 /// host.
@@ -175,8 +176,7 @@ fn unpacked(
     if weight(headers, &header::ACCEPT_ENCODING, "gzip") > 0.0 {
         return Ok(([vary, (header::CONTENT_ENCODING, "gzip")], gzip).into_response());
     }
-    let files = state.settings.unpacked.lock();
-    let mut files = files.unwrap_or_else(PoisonError::into_inner);
+    let mut files = lock(&state.settings.unpacked);
     if let Some(file) = files.get(name) {
         return Ok(([vary], file.clone()).into_response());
     }

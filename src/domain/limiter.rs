@@ -11,9 +11,10 @@ mod tests;
 
 use std::{
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
+use super::lock::lock;
 use queue::{State, Waiting};
 
 /// The permits in use, their bounds and the queue. Cheap to clone.
@@ -215,9 +216,4 @@ impl<K: Copy + Eq + Hash> Drop for Permit<K> {
 /// Half of a bound, at least 1.
 pub fn half(bound: usize) -> usize {
     (bound / 2).max(1)
-}
-
-/// No panic can happen while the state is half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,13 +3,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use tokio::sync::watch;
 
 use super::Runner;
-use crate::domain::ids::AccountId;
+use crate::domain::{ids::AccountId, lock::lock};
 
 /// The account, and the fingerprint of the request.
 type Key = (AccountId, [u8; 32]);
@@ -25,16 +25,10 @@ pub struct UndecidedAttempt {
     decided: watch::Sender<()>,
 }
 
-impl Attempts {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Vec<watch::Receiver<()>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Drop for UndecidedAttempt {
     fn drop(&mut self) {
         let own = self.decided.subscribe();
-        let mut attempts = self.attempts.lock();
+        let mut attempts = lock(&self.attempts.0);
         if let Some(undecided) = attempts.get_mut(&self.key) {
             undecided.retain(|other| !other.same_channel(&own));
             if undecided.is_empty() {
@@ -48,7 +42,7 @@ impl Runner {
     pub fn begin_attempt(&self, account: AccountId, fingerprint: [u8; 32]) -> UndecidedAttempt {
         let (decided, waiting) = watch::channel(());
         let (key, attempts) = ((account, fingerprint), self.0.attempts.clone());
-        attempts.lock().entry(key).or_default().push(waiting);
+        lock(&attempts.0).entry(key).or_default().push(waiting);
         UndecidedAttempt {
             key,
             attempts,
@@ -63,7 +57,7 @@ impl Runner {
         account: AccountId,
         fingerprint: [u8; 32],
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
-        let attempts = self.0.attempts.lock();
+        let attempts = lock(&self.0.attempts.0);
         let undecided = attempts.get(&(account, fingerprint))?.clone();
         Some(async move {
             for mut attempt in undecided {

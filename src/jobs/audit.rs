@@ -4,14 +4,14 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use chrono::{DateTime, TimeDelta};
 
 use crate::{
-    domain::{clock::SharedClock, ids::GenerationId},
+    domain::{clock::SharedClock, ids::GenerationId, lock::lock},
     observe::{AuditNumbers, Metrics},
     store::{
         Store, StoreError,
@@ -79,7 +79,7 @@ impl Auditor {
         let inner = &self.0;
         let (since, now) = (Instant::now(), inner.clock.now());
         let (after, suspects) = {
-            let memory = self.memory();
+            let memory = lock(&self.0.memory);
             (memory.after, memory.suspects.clone())
         };
         let overdue_before = now - GRACE;
@@ -100,7 +100,7 @@ impl Auditor {
                 return Err(error);
             }
         };
-        let checks = self.memory().take_in(&found, inner.clock.monotonic());
+        let checks = lock(&self.0.memory).take_in(&found, inner.clock.monotonic());
         let differences = checks
             .iter()
             .map(|(check, ids)| (*check, ids.len()))
@@ -119,7 +119,7 @@ impl Auditor {
 
     /// Logs a check whose findings have changed.
     fn log(&self, check: &'static str, ids: Vec<String>) {
-        let mut memory = self.memory();
+        let mut memory = lock(&self.0.memory);
         let logged = memory.logged.entry(check).or_default();
         if *logged == ids {
             return;
@@ -136,11 +136,6 @@ impl Auditor {
             );
         }
         *logged = ids;
-    }
-
-    fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
-        let memory = self.0.memory.lock();
-        memory.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

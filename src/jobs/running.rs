@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
@@ -11,7 +11,7 @@ use std::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{generation::Generation, ids::GenerationId};
+use crate::domain::{generation::Generation, ids::GenerationId, lock::lock};
 
 type Done = watch::Receiver<Option<Arc<Generation>>>;
 type Entries = Arc<Mutex<HashMap<GenerationId, Handle>>>;
@@ -178,8 +178,4 @@ impl Drop for RunningGuard {
             entries.remove(&self.id);
         }
     }
-}
-
-fn lock(entries: &Entries) -> MutexGuard<'_, HashMap<GenerationId, Handle>> {
-    entries.lock().unwrap_or_else(PoisonError::into_inner)
 }

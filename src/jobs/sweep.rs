@@ -1,16 +1,17 @@
 //! The sweep: recovers generations that no process works on. Startup and crash recovery share this
 //! path.
 
-use std::sync::{MutexGuard, PoisonError, atomic::Ordering};
+use std::sync::atomic::Ordering;
 
 use chrono::TimeDelta;
 
-use super::{Runner, peers::Peers};
+use super::Runner;
 use crate::{
     domain::{
         clock::ClockReading,
         generation::{Failure, FailureCode},
         ids::GenerationId,
+        lock::lock,
     },
     store::{
         StoreError,
@@ -43,11 +44,7 @@ impl Runner {
     /// Logs the clock skew when it has changed.
     fn log_skew(&self) {
         let ahead = self.0.clock.machine_ahead();
-        let mut logged = self
-            .0
-            .logged_skew
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut logged = lock(&self.0.logged_skew);
         if (ahead - *logged).abs() < LOGGED_SKEW {
             return;
         }
@@ -70,7 +67,7 @@ impl Runner {
         let step = self.sweep().await;
         if step.is_err() {
             // After a database outage every process looks silent.
-            self.peers().forget();
+            lock(&self.0.peers).forget();
         }
         step
     }
@@ -86,16 +83,12 @@ impl Runner {
         }
     }
 
-    fn peers(&self) -> MutexGuard<'_, Peers> {
-        self.0.peers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn sweep(&self) -> Result<u64, StoreError> {
         let store = &self.0.store;
         let (wakeups, now) = (&self.0.wakeups, self.0.clock.now());
         let found = store.survey(self.0.instance).await?;
         let silent = {
-            let mut peers = self.peers();
+            let mut peers = lock(&self.0.peers);
             if peers.anybody(&found.others) {
                 self.tell_of_peers();
             }

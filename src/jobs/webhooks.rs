@@ -10,7 +10,7 @@ mod permits;
 mod sender;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -31,6 +31,7 @@ use crate::{
         clock::{SharedClock, rfc3339},
         generation::Generation,
         ids::{WebhookDeliveryId, WebhookId},
+        lock::lock,
         webhook::{DeliveryStatus, WebhookEvent, retry_delay},
     },
     store::{
@@ -121,11 +122,7 @@ impl Dispatcher {
     /// Logs once that the outbox is unavailable, until it is available again.
     fn log_outage(&self, error: Option<&StoreError>) {
         let unavailable = error.is_some();
-        let mut known = self
-            .0
-            .unavailable
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0.unavailable);
         if let Some(error) = error.filter(|_| !*known) {
             let error = error as &dyn std::error::Error;
             tracing::warn!(error, "webhook deliveries cannot be taken");

@@ -2,13 +2,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::{
-    domain::{ids::AccountId, token::TokenDigest},
+    domain::{ids::AccountId, lock::lock, token::TokenDigest},
     store::keys::AuthenticatedKey,
 };
 
@@ -26,7 +26,7 @@ pub struct KeyCache(Mutex<Keys>);
 impl KeyCache {
     /// Adds a key whose request was let through.
     pub fn insert(&self, digest: TokenDigest, key: Arc<AuthenticatedKey>, now: DateTime<Utc>) {
-        let mut keys = self.lock();
+        let mut keys = lock(&self.0);
         if keys.len() >= MAX_KEYS {
             keys.retain(|_, (_, at)| is_fresh(*at, now));
         }
@@ -36,23 +36,19 @@ impl KeyCache {
     }
 
     pub fn remove(&self, digest: &TokenDigest) {
-        self.lock().remove(digest);
+        lock(&self.0).remove(digest);
     }
 
     /// Removes all keys of an account.
     pub fn remove_account(&self, account: AccountId) {
-        self.lock().retain(|_, (key, _)| key.account_id != account);
+        lock(&self.0).retain(|_, (key, _)| key.account_id != account);
     }
 
     pub fn get(&self, digest: &TokenDigest, now: DateTime<Utc>) -> Option<Arc<AuthenticatedKey>> {
-        let keys = self.lock();
+        let keys = lock(&self.0);
         let (key, at) = keys.get(digest)?;
         let is_alive = key.expires_at.is_none_or(|at| at > now);
         (is_fresh(*at, now) && is_alive).then(|| Arc::clone(key))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Keys> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

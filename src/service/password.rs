@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, LazyLock, Mutex},
 };
 
 use argon2::{
@@ -17,6 +17,7 @@ use super::ServiceError;
 use crate::{
     domain::{
         limiter::{Limiter, Permit},
+        lock::lock,
         party::{Address, Party},
     },
     resource::Refusals,
@@ -116,7 +117,7 @@ impl Hasher {
 
     /// Remembers a failed login of an address.
     pub(super) fn failed(&self, address: Address, now: DateTime<Utc>) {
-        let mut failures = self.failures();
+        let mut failures = lock(&self.failures);
         if failures.len() >= MAX_ADDRESSES {
             failures.retain(|_, (_, at)| *at + FAILURE_PERIOD > now);
         }
@@ -132,15 +133,11 @@ impl Hasher {
     }
 
     fn failures_of(&self, address: Address, now: DateTime<Utc>) -> u32 {
-        let failures = self.failures();
+        let failures = lock(&self.failures);
         let recent = failures
             .get(&address)
             .filter(|(_, at)| *at + FAILURE_PERIOD > now);
         recent.map_or(0, |(count, _)| *count)
-    }
-
-    fn failures(&self) -> MutexGuard<'_, Failures> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) async fn hash(

@@ -8,7 +8,7 @@
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -16,6 +16,8 @@ use tokio::{
     runtime::Handle,
     time::{Instant, sleep_until},
 };
+
+use crate::domain::lock::lock;
 
 /// Maximum items of one statement. More are not faster, and delay others.
 const MOST: usize = 64;
@@ -137,13 +139,13 @@ impl<W: Writer> Groups<W> {
     /// Queues an item. Its result is sent to its channel, and it is written even if its caller is
     /// gone.
     pub fn submit(&self, item: W::Item) {
-        self.state().waiting.push_back(item);
+        lock(&self.0.state).waiting.push_back(item);
         self.begin();
     }
 
     /// The same in a lane.
     pub fn submit_to_lane(&self, item: W::Item) {
-        self.state().leave_for_lane(item);
+        lock(&self.0.state).leave_for_lane(item);
         self.begin();
     }
 
@@ -154,7 +156,7 @@ impl<W: Writer> Groups<W> {
             return;
         };
         loop {
-            let next = self.state().next(self.0.bounds);
+            let next = lock(&self.0.state).next(self.0.bounds);
             let groups = self.clone();
             match next {
                 Some(Next::Statement) => runtime.spawn(groups.statement()),
@@ -162,18 +164,18 @@ impl<W: Writer> Groups<W> {
                 None => break,
             };
         }
-        if let Some(slow_at) = self.state().watch(self.0.bounds) {
+        if let Some(slow_at) = lock(&self.0.state).watch(self.0.bounds) {
             let groups = self.clone();
             runtime.spawn(async move {
                 sleep_until(slow_at).await;
-                groups.state().watched = false;
+                lock(&groups.0.state).watched = false;
                 groups.begin();
             });
         }
     }
 
     async fn statement(self) {
-        let (items, keys) = self.state().group();
+        let (items, keys) = lock(&self.0.state).group();
         let ended = Ended(&self, |state: &mut State<W::Item>| {
             state.statements -= 1;
             state.shared -= usize::from(keys.len() > 1);
@@ -185,7 +187,7 @@ impl<W: Writer> Groups<W> {
         // Remaining items may not have to wait for it.
         self.begin();
         for item in self.0.writer.together(items).await {
-            self.state().leave_for_lane(item);
+            lock(&self.0.state).leave_for_lane(item);
         }
         drop(ended);
     }
@@ -198,10 +200,6 @@ impl<W: Writer> Groups<W> {
         self.0.writer.in_lane(items).await;
         drop(ended);
     }
-
-    fn state(&self) -> MutexGuard<'_, State<W::Item>> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Frees the slot of an ended statement, also after a panic, and starts the next one.
@@ -209,7 +207,7 @@ struct Ended<'a, W: Writer, F: FnMut(&mut State<W::Item>)>(&'a Groups<W>, F);
 
 impl<W: Writer, F: FnMut(&mut State<W::Item>)> Drop for Ended<'_, W, F> {
     fn drop(&mut self) {
-        (self.1)(&mut self.0.state());
+        (self.1)(&mut lock(&self.0.0.state));
         self.0.begin();
     }
 }

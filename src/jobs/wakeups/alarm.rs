@@ -1,15 +1,11 @@
 //! An alarm with several times.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
 use chrono::{DateTime, Utc};
 use tokio::{sync::Notify, time::timeout};
 
-use crate::domain::clock::SharedClock;
+use crate::domain::{clock::SharedClock, lock::lock};
 
 /// Wakes a task at given times.
 #[derive(Debug, Default)]
@@ -25,7 +21,7 @@ impl Alarm {
     }
 
     pub fn ring_at(&self, at: DateTime<Utc>) {
-        let mut times = self.times();
+        let mut times = lock(&self.times);
         times.insert(at);
         if times.first() == Some(&at) {
             self.changed.notify_one();
@@ -41,7 +37,7 @@ impl Alarm {
 
     /// Returns the time until it rings; `None` if it rings now.
     fn wait(&self, now: DateTime<Utc>) -> Option<Duration> {
-        let mut times = self.times();
+        let mut times = lock(&self.times);
         let mut rings = false;
         while times.first().is_some_and(|at| *at <= now) {
             times.pop_first();
@@ -49,10 +45,6 @@ impl Alarm {
         }
         let rest = |at: &DateTime<Utc>| (*at - now).to_std().unwrap_or_default();
         (!rings).then(|| times.first().map_or(Duration::MAX, rest))
-    }
-
-    fn times(&self) -> MutexGuard<'_, BTreeSet<DateTime<Utc>>> {
-        self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,10 +3,12 @@
 use std::{
     collections::HashMap,
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use tokio::sync::Notify;
+
+use crate::domain::lock::lock;
 
 type All<K> = Arc<Mutex<HashMap<K, Vec<Arc<Notify>>>>>;
 
@@ -69,10 +71,6 @@ impl<K: Copy + Eq + Hash> Drop for Waiter<K> {
             }
         }
     }
-}
-
-fn lock<K>(all: &All<K>) -> MutexGuard<'_, HashMap<K, Vec<Arc<Notify>>>> {
-    all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

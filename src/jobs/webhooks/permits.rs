@@ -6,13 +6,14 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use crate::{
     domain::{
         ids::{AccountId, WebhookId},
         limiter::{Limiter, Permit},
+        lock::lock,
     },
     store::outbox::Queue,
 };
@@ -130,10 +131,6 @@ impl DeliveryPermit {
             unresponsive.remove(&self.webhook.key());
         }
     }
-}
-
-fn lock(webhooks: &Mutex<HashSet<WebhookId>>) -> MutexGuard<'_, HashSet<WebhookId>> {
-    webhooks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
     time::{Duration, Instant},
 };
 
@@ -12,7 +12,7 @@ use tokio::{sync::Notify, time::sleep};
 
 use super::wait_queue::{QueueKey, WaitQueue};
 use crate::{
-    domain::{credits::Credits, ids::AccountId},
+    domain::{credits::Credits, ids::AccountId, lock::lock},
     jobs::Waiter,
     service::{CreditsShort, Service, ServiceError, ShortOf, WaitPlace, auth::Caller},
     store::generations::Credential,
@@ -184,8 +184,4 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -186,7 +186,7 @@ async fn once_a_statement_is_slow_others_do_not_wait_for_it_but_its_keys_do() {
 async fn no_check_while_a_statement_is_about_to_start() {
     let mut stage = Stage::within(2, Duration::ZERO);
     stage.submit(&[('a', 1)]);
-    assert!(!stage.groups.state().watched);
+    assert!(!lock(&stage.groups.0.state).watched);
     assert_eq!(stage.ends().await, (false, vec![1]));
 }
 

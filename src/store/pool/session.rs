@@ -1,7 +1,7 @@
 //! Opens connections, and decides which idle ones may be used again.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -10,6 +10,7 @@ use sqlx::{Connection as _, PgConnection, raw_sql};
 use tokio::time::{Instant, timeout};
 
 use super::{super::Hosts, timed_out};
+use crate::domain::lock::lock;
 
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 pub const PROBE_LIMIT: Duration = Duration::from_secs(1);
@@ -72,21 +73,17 @@ struct Verdicts {
 impl Outages {
     /// Makes every idle connection be pinged before use, after one has failed.
     pub fn suspect_idle(&self) {
-        self.lock().suspect = Some(Instant::now());
+        lock(&self.0).suspect = Some(Instant::now());
     }
 
     /// Marks connections without an answer since then as dead.
     pub fn dead_since(&self, then: Instant) {
-        let mut verdicts = self.lock();
+        let mut verdicts = lock(&self.0);
         verdicts.dead = verdicts.dead.max(Some(then));
     }
 
     fn verdicts(&self) -> Verdicts {
-        *self.lock()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Verdicts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 }
 
