@@ -37,7 +37,7 @@ mod uploads;
 mod usage;
 mod webhooks;
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use axum::{Extension, Router, body::Bytes, middleware::from_fn_with_state, routing::get};
 use http::{HeaderName, HeaderValue, Method, Uri};
@@ -100,22 +100,24 @@ pub struct ApiState {
     settings: Arc<Settings>,
 }
 
+/// What was set, and what is made of it.
 struct Settings {
-    max_body_bytes: usize,
-    max_sdk_body_bytes: usize,
+    own: ApiSettings,
     /// For bodies above the smaller limit, while they are read and parsed.
     large_bodies: Resource,
     slow_bodies: Resource,
-    body_timeout: Duration,
-    trusted_proxies: Vec<Network>,
-    storage: MediaStore,
-    links: MediaLinks,
-    metrics: MetricsEndpoint,
-    memory: Memory,
     last_checks: health::LastChecks,
     /// Compressed.
     openapi: Bytes,
     unpacked: pages::Unpacked,
+}
+
+impl Deref for Settings {
+    type Target = ApiSettings;
+
+    fn deref(&self) -> &ApiSettings {
+        &self.own
+    }
 }
 
 impl ApiState {
@@ -297,13 +299,12 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
             router.routes(route.routes)
         });
     let (router, _) = router.split_for_parts();
+    let cors = cors(&settings.cors_origins);
     let metrics = settings.metrics.metrics().clone();
     let observer = Observer(metrics.clone());
     let state = ApiState {
         service,
         settings: Arc::new(Settings {
-            max_body_bytes: settings.max_body_bytes,
-            max_sdk_body_bytes: settings.max_sdk_body_bytes,
             large_bodies: Resource::new(
                 "large request bodies",
                 body::LARGE_BODIES.0,
@@ -316,15 +317,10 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
                 body::SLOW_BODIES.1,
                 settings.body_timeout,
             ),
-            body_timeout: settings.body_timeout,
-            trusted_proxies: settings.trusted_proxies,
-            storage: settings.storage,
-            links: settings.links,
-            metrics: settings.metrics,
-            memory: settings.memory,
             last_checks: health::LastChecks::default(),
             openapi: pages::gzip(&openapi()?.to_string()).map_err(serde_json::Error::io)?,
             unpacked: pages::Unpacked::default(),
+            own: settings,
         }),
     };
     let local_metrics = Router::new()
@@ -346,7 +342,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         // for every request.
         .layer((
             from_fn_with_state(metrics, metrics::measure),
-            option_layer(cors(&settings.cors_origins)),
+            option_layer(cors),
             from_fn_with_state(admission, admission::admit),
         ));
     Ok(Routers {
@@ -380,6 +376,32 @@ fn not_found(uri: &Uri, is_of_sdk: bool, sdk_paths: &[String]) -> ApiError {
     })
 }
 
+/// Headers that scripts of other origins may send; most are of the SDKs.
+const REQUEST_HEADERS: &str = "\
+    authorization content-type idempotency-key prefer x-request-id anthropic-beta \
+    anthropic-dangerous-direct-browser-access anthropic-version openai-beta openai-organization \
+    openai-project user-agent x-api-key x-stainless-arch x-stainless-async \
+    x-stainless-custom-poll-interval x-stainless-helper x-stainless-helper-method \
+    x-stainless-lang x-stainless-os x-stainless-package-version x-stainless-poll-helper \
+    x-stainless-raw-response x-stainless-read-timeout x-stainless-retry-count \
+    x-stainless-runtime x-stainless-runtime-version x-stainless-stream-helper \
+    x-stainless-timeout";
+/// Headers that these scripts may read.
+const EXPOSED_HEADERS: &str = "\
+    x-request-id x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset retry-after location \
+    link idempotent-replayed preference-applied request-id retry-after-ms \
+    anthropic-ratelimit-requests-limit anthropic-ratelimit-requests-remaining \
+    anthropic-ratelimit-requests-reset x-gensvc-generation x-gensvc-left-out x-gensvc-max-tokens \
+    x-ratelimit-limit-requests x-ratelimit-remaining-requests x-ratelimit-reset-requests \
+    x-should-retry";
+
+fn header_names(names: &'static str) -> Vec<HeaderName> {
+    names
+        .split_ascii_whitespace()
+        .map(HeaderName::from_static)
+        .collect()
+}
+
 fn cors(origins: &[String]) -> Option<CorsLayer> {
     if origins.is_empty() {
         return None;
@@ -389,61 +411,6 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
     } else {
         AllowOrigin::list(origins.iter().filter_map(|o| HeaderValue::from_str(o).ok()))
     };
-    let headers = [
-        "authorization",
-        "content-type",
-        "idempotency-key",
-        "prefer",
-        "x-request-id",
-        // Of the SDKs.
-        "anthropic-beta",
-        "anthropic-dangerous-direct-browser-access",
-        "anthropic-version",
-        "openai-beta",
-        "openai-organization",
-        "openai-project",
-        "user-agent",
-        "x-api-key",
-        "x-stainless-arch",
-        "x-stainless-async",
-        "x-stainless-custom-poll-interval",
-        "x-stainless-helper",
-        "x-stainless-helper-method",
-        "x-stainless-lang",
-        "x-stainless-os",
-        "x-stainless-package-version",
-        "x-stainless-poll-helper",
-        "x-stainless-raw-response",
-        "x-stainless-read-timeout",
-        "x-stainless-retry-count",
-        "x-stainless-runtime",
-        "x-stainless-runtime-version",
-        "x-stainless-stream-helper",
-        "x-stainless-timeout",
-    ];
-    let exposed = [
-        "x-request-id",
-        "x-ratelimit-limit",
-        "x-ratelimit-remaining",
-        "x-ratelimit-reset",
-        "retry-after",
-        "location",
-        "link",
-        "idempotent-replayed",
-        "preference-applied",
-        "request-id",
-        "retry-after-ms",
-        "anthropic-ratelimit-requests-limit",
-        "anthropic-ratelimit-requests-remaining",
-        "anthropic-ratelimit-requests-reset",
-        "x-gensvc-generation",
-        "x-gensvc-left-out",
-        "x-gensvc-max-tokens",
-        "x-ratelimit-limit-requests",
-        "x-ratelimit-remaining-requests",
-        "x-ratelimit-reset-requests",
-        "x-should-retry",
-    ];
     Some(
         CorsLayer::new()
             .allow_origin(origins)
@@ -454,7 +421,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
                 Method::PATCH,
                 Method::DELETE,
             ])
-            .allow_headers(headers.map(HeaderName::from_static))
-            .expose_headers(exposed.map(HeaderName::from_static)),
+            .allow_headers(header_names(REQUEST_HEADERS))
+            .expose_headers(header_names(EXPOSED_HEADERS)),
     )
 }
