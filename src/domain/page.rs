@@ -104,6 +104,11 @@ impl PageRequest {
             _ => None,
         }
     }
+
+    /// Builds the page of a list with numeric ids; the letter names the list.
+    pub fn numbered<T>(&self, list: u8, rows: Vec<T>, id: impl Fn(&T) -> i64) -> Page<T> {
+        Page::from_surplus(rows, self.per_page, |row| Cursor::Number(list, id(row)))
+    }
 }
 
 /// One page of rows, newest first.

@@ -11,7 +11,7 @@ use crate::domain::{
     clock::rfc3339,
     credits::Credits,
     ids::{AccountId, UserId},
-    page::{Cursor, Page, PageRequest},
+    page::{Page, PageRequest},
 };
 
 /// Prefix of the account list's cursors.
@@ -213,11 +213,7 @@ impl Store {
             .build_query_as()
             .fetch_all(self.requests.named("list accounts").long())
             .await?;
-        Ok(Page::from_surplus(
-            accounts,
-            page.per_page,
-            |account: &AccountRecord| Cursor::Number(ACCOUNTS_CURSOR, account.id.0),
-        ))
+        Ok(page.numbered(ACCOUNTS_CURSOR, accounts, |row| row.id.0))
     }
 
     /// Suspends or resumes an account. Repeating it changes nothing; a deleted account stays

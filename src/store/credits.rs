@@ -11,7 +11,7 @@ use crate::domain::{
     clock::rfc3339,
     credits::Credits,
     ids::{AccountId, GenerationId, LedgerEntryId},
-    page::{Cursor, Page, PageRequest},
+    page::{Page, PageRequest},
 };
 
 /// The kinds of entries. The index begins with the kind, so the newest are looked up by kind.
@@ -119,10 +119,6 @@ impl Store {
             .build_query_as()
             .fetch_all(self.requests.named("list ledger entries").long())
             .await?;
-        Ok(Page::from_surplus(
-            entries,
-            page.per_page,
-            |entry: &LedgerEntry| Cursor::Number(LEDGER_CURSOR, entry.id.0),
-        ))
+        Ok(page.numbered(LEDGER_CURSOR, entries, |row| row.id.0))
     }
 }

@@ -8,7 +8,7 @@ use super::{Store, StoreError};
 use crate::domain::{
     clock::rfc3339,
     ids::{AccountId, GenerationId, WebhookDeliveryId, WebhookId},
-    page::{Cursor, Page, PageRequest},
+    page::{Page, PageRequest},
     webhook::{DeliveryStatus, WebhookEvent},
 };
 
@@ -80,11 +80,7 @@ impl Store {
         )
         .fetch_all(self.requests.named("list deliveries").long())
         .await?;
-        Ok(Page::from_surplus(
-            rows,
-            page.per_page,
-            |delivery: &DeliveryRecord| Cursor::Number(DELIVERIES_CURSOR, delivery.id.0),
-        ))
+        Ok(page.numbered(DELIVERIES_CURSOR, rows, |row| row.id.0))
     }
 
     /// Makes a delivery due now, even after its end, and restarts its backoff. `None`: it or its

@@ -18,7 +18,7 @@ use crate::domain::{
     clock::rfc3339,
     credits::Credits,
     ids::{AccountId, ApiKeyId, SessionId},
-    page::{Cursor, Page, PageRequest},
+    page::{Page, PageRequest},
     spend::SpendPeriod,
     token::TokenDigest,
 };
@@ -207,11 +207,7 @@ impl Store {
         )
         .fetch_all(self.requests.named("list keys").long())
         .await?;
-        Ok(Page::from_surplus(
-            keys,
-            page.per_page,
-            |key: &ApiKeyRecord| Cursor::Number(KEYS_CURSOR, key.id.0),
-        ))
+        Ok(page.numbered(KEYS_CURSOR, keys, |row| row.id.0))
     }
 
     /// Revokes a key for good. A second time answers as the first.

@@ -8,7 +8,7 @@ use super::{Store, StoreError, exactly_one};
 use crate::domain::{
     clock::rfc3339,
     ids::{AccountId, TemplateId},
-    page::{Cursor, Page, PageRequest},
+    page::{Page, PageRequest},
     request::TemplateText,
 };
 
@@ -195,11 +195,7 @@ impl Store {
         )
         .fetch_all(self.requests.named("list templates").long())
         .await?;
-        Ok(Page::from_surplus(
-            rows,
-            page.per_page,
-            |row: &TemplateRecord| Cursor::Number(TEMPLATES_CURSOR, row.id.0),
-        ))
+        Ok(page.numbered(TEMPLATES_CURSOR, rows, |row| row.id.0))
     }
 
     /// Deletes a template and its versions. `false`: not found. Records of generations keep its id.

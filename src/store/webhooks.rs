@@ -8,7 +8,7 @@ use super::{Store, StoreError, exactly_one, generations::Credential};
 use crate::domain::{
     clock::rfc3339,
     ids::{AccountId, WebhookId},
-    page::{Cursor, Page, PageRequest},
+    page::{Page, PageRequest},
     webhook::{MAX_PER_ACCOUNT, WebhookEvent},
 };
 
@@ -152,11 +152,7 @@ impl Store {
         )
         .fetch_all(self.requests.named("list webhooks"))
         .await?;
-        Ok(Page::from_surplus(
-            rows,
-            page.per_page,
-            |webhook: &WebhookRecord| Cursor::Number(WEBHOOKS_CURSOR, webhook.id.0),
-        ))
+        Ok(page.numbered(WEBHOOKS_CURSOR, rows, |row| row.id.0))
     }
 
     /// Deletes a webhook and its secret; only an attempt in progress is still sent. Its row and its
