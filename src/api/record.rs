@@ -15,8 +15,10 @@ use super::links::MediaLinks;
 use crate::domain::{
     clock::rfc3339,
     credits::Credits,
-    generation::{FailureCode, FinishReason, Generation, Modality, Output, Status, Surface},
-    ids::{ApiKeyId, GenerationId, TemplateId},
+    generation::{
+        FailureCode, FinishReason, Generation, Modality, Output, Status, Surface, TemplateUse,
+    },
+    ids::{ApiKeyId, GenerationId},
     inputs::{INPUTS, InputOrigin},
     page::Page,
     pricing::Bill,
@@ -56,7 +58,7 @@ pub struct RecordMetadata {
     pub api_key_id: Option<ApiKeyId>,
     /// The template that was applied; null without one.
     #[schema(required, nullable)]
-    pub template: Option<RecordTemplate>,
+    pub template: Option<TemplateUse>,
     /// Submissions to the provider.
     pub attempts: i32,
     /// The provider's own id of the request, for its support.
@@ -72,15 +74,6 @@ pub struct RecordMetadata {
     pub pricing: Value,
     /// How many retries of an SDK were answered with it, at no charge of their own.
     pub joined: i32,
-}
-
-/// A template and the version of it that was used.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct RecordTemplate {
-    /// Its id.
-    pub id: TemplateId,
-    /// Its version.
-    pub version: i32,
 }
 
 /// A stored file.
@@ -329,10 +322,7 @@ impl GenerationRecord {
             .map(|(start, end)| end - start);
         let metadata = RecordMetadata {
             api_key_id: g.api_key_id,
-            template: g.template.map(|t| RecordTemplate {
-                id: t.id,
-                version: t.version,
-            }),
+            template: g.template,
             attempts: g.attempts,
             provider_request_id: g.provider_request_id.take(),
             finish_reason: g.finish_reason,

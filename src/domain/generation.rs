@@ -5,6 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 pub use super::conversation::FinishReason;
 use super::{
@@ -155,10 +156,13 @@ pub struct Output {
     pub seconds: Option<f64>,
 }
 
-/// The template that a prompt was rendered from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A template and the version of it that was used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = RecordTemplate)]
 pub struct TemplateUse {
+    /// Its id.
     pub id: TemplateId,
+    /// Its version.
     pub version: i32,
 }
 

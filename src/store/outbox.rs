@@ -32,7 +32,6 @@ pub struct Attempt {
     pub number: i32,
     /// Number of this attempt since the owner last requested the delivery.
     pub in_series: i32,
-    pub began_at: DateTime<Utc>,
     pub url: String,
     pub secret: SecretSlice<u8>,
 }
@@ -141,7 +140,6 @@ impl Store {
                 created_at: row.created_at,
                 number: row.attempts,
                 in_series: row.in_series,
-                began_at: now,
                 url: row.url,
                 secret: row.secret.into(),
             })

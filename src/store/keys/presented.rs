@@ -41,8 +41,6 @@ pub struct AuthenticatedKey {
     pub expires_at: Option<DateTime<Utc>>,
     /// Whether it has been revoked.
     pub revoked: bool,
-    /// Whether it has ended.
-    pub expired: bool,
     /// Whether its account is suspended.
     pub suspended: bool,
     /// What it may spend in each period.
@@ -225,7 +223,6 @@ impl KeyReader {
                 version: row.version,
                 expires_at: row.expires_at,
                 revoked: row.revoked,
-                expired: row.expires_at.is_some_and(|at| at <= now),
                 suspended: row.suspended,
                 spend_limit: row.spend_limit,
                 rate: None,
