@@ -82,14 +82,27 @@ pub struct UnfinishedJob {
     pub created_at: DateTime<Utc>,
 }
 
-/// Spending with a model, or of an account.
-#[derive(Debug)]
+/// What was spent with a model, or by an account.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SpendingRowBody)]
 pub struct Spending {
-    pub name: String,
-    /// A model's provider or an account's id.
-    pub of: String,
+    /// The provider of a model; null for accounts.
+    #[schema(required, nullable)]
+    pub provider: Option<String>,
+    /// The model; null for accounts.
+    #[schema(required, nullable)]
+    pub model: Option<String>,
+    /// The id of an account; null for models.
+    #[schema(required, nullable)]
+    pub account: Option<AccountId>,
+    /// The name of an account; null for models.
+    #[schema(required, nullable)]
+    pub name: Option<String>,
+    /// Generations that completed.
     pub completed: i64,
+    /// Generations that failed.
     pub failed: i64,
+    /// What was charged.
     pub charged: Credits,
 }
 
@@ -222,7 +235,8 @@ impl Store {
                 where settled >= (select upto from settled_cursors where name = 'usage')
                   and created_at >= $1 and created_at < $2
             )
-            select m.name, m.provider as of, sum(u.completed)::bigint as "completed!",
+            select m.provider as "provider?", m.name as "model?",
+                   null::bigint as "account?: AccountId", null::text as name, sum(u.completed)::bigint as "completed!",
                    sum(u.failed)::bigint as "failed!", sum(u.charged)::bigint as "charged!: Credits"
             from parts u join models m on m.id = u.model_id
             group by m.type, m.provider, m.name order by sum(u.charged) desc, m.provider, m.name
@@ -254,7 +268,8 @@ impl Store {
                 where settled >= (select upto from settled_cursors where name = 'usage')
                   and created_at >= $1 and created_at < $2
             )
-            select a.name, a.id::text as "of!", sum(u.completed)::bigint as "completed!",
+            select null::text as provider, null::text as model, a.id as "account?: AccountId",
+                   a.name as "name?", sum(u.completed)::bigint as "completed!",
                    sum(u.failed)::bigint as "failed!", sum(u.charged)::bigint as "charged!: Credits"
             from parts u join accounts a on a.id = u.account_id
             group by a.id, a.name order by sum(u.charged) desc, a.id limit $3

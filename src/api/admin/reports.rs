@@ -15,9 +15,7 @@ use crate::{
     },
     domain::{
         clock::rfc3339,
-        credits::Credits,
         generation::FailureCode,
-        ids::AccountId,
         validate::{FieldCode, Fields, Input, Parsed, parsed},
     },
     service::operators::{ProviderCalls, SpendingBy},
@@ -219,60 +217,11 @@ impl Input for SpendingQuery {
     }
 }
 
-/// What was spent with a model, or by an account.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct SpendingRowBody {
-    /// The provider of a model; null for accounts.
-    #[schema(required, nullable)]
-    pub provider: Option<String>,
-    /// The model; null for accounts.
-    #[schema(required, nullable)]
-    pub model: Option<String>,
-    /// The id of an account; null for models.
-    #[schema(required, nullable)]
-    pub account: Option<AccountId>,
-    /// The name of an account; null for models.
-    #[schema(required, nullable)]
-    pub name: Option<String>,
-    /// Generations that completed.
-    pub completed: i64,
-    /// Generations that failed.
-    pub failed: i64,
-    /// What was charged.
-    pub charged: Credits,
-}
-
 /// What was spent.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SpendingBody {
     /// The most expensive first; of accounts the first 100.
-    pub data: Vec<SpendingRowBody>,
-}
-
-fn row(by: SpendingBy, row: Spending) -> SpendingRowBody {
-    let Spending {
-        name,
-        of,
-        completed,
-        failed,
-        charged,
-    } = row;
-    let is_model = by == SpendingBy::Model;
-    let account = of.parse().ok().map(AccountId);
-    let (model, name) = if is_model {
-        (Some(name), None)
-    } else {
-        (None, Some(name))
-    };
-    SpendingRowBody {
-        provider: is_model.then_some(of),
-        model,
-        account: account.filter(|_| !is_model),
-        name,
-        completed,
-        failed,
-        charged,
-    }
+    pub data: Vec<Spending>,
 }
 
 /// Report what was spent
@@ -294,11 +243,8 @@ pub async fn usage(
         .or_else(|| last.checked_sub_days(Days::new(30)))
         .unwrap_or(last);
     let end = last.checked_add_days(Days::new(1)).unwrap_or(last);
-    let rows = state
-        .service
-        .spending(by, midnight(first), midnight(end))
-        .await?;
-    let data = rows.into_iter().map(|one| row(by, one)).collect();
+    let spending = state.service.spending(by, midnight(first), midnight(end));
+    let data = spending.await?;
     Ok(Json(SpendingBody { data }))
 }
 

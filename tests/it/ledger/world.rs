@@ -336,7 +336,6 @@ fn presumed(cast: &Cast, key: usize) -> Presumed {
         version: 0,
         expires_at: None,
         revoked: false,
-        expired: false,
         suspended: false,
         spend_limit: None,
         rate: Some(rate),
