@@ -76,7 +76,7 @@ fn abilities(form: &Form, problem: Option<&Problem>) -> Markup {
                 span { "Only these:" }
             }
             div.checks.below {
-                @for ability in Ability::ALL.into_iter().filter(|ability| *ability != Ability::All) {
+                @for ability in Ability::ALL.iter().copied().filter(|ability| *ability != Ability::All) {
                     label.check {
                         input type="checkbox" name="ability" value=(ability.as_str())
                             checked[ticked.contains(&ability.as_str())];

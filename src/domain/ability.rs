@@ -1,62 +1,31 @@
 //! Abilities: what a key may call.
 
-use std::fmt;
-
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::generation::Modality;
+use super::{generation::Modality, named::named_enum};
 
-/// An ability of an API key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
-pub enum Ability {
-    /// POST /v1/generate/text
-    #[serde(rename = "generate:text")]
-    GenerateText,
-    /// POST /v1/generate/image
-    #[serde(rename = "generate:image")]
-    GenerateImage,
-    /// POST /v1/generate/video
-    #[serde(rename = "generate:video")]
-    GenerateVideo,
-    /// POST /v1/generate/audio
-    #[serde(rename = "generate:audio")]
-    GenerateAudio,
-    /// Generation history and lookups
-    #[serde(rename = "read:history")]
-    ReadHistory,
-    /// Balance, usage and estimates
-    #[serde(rename = "read:credits")]
-    ReadCredits,
-    /// Everything, key management included
-    #[serde(rename = "*")]
-    All,
-}
+named_enum!(
+    /// An ability of an API key.
+    Ability {
+        /// POST /v1/generate/text
+        GenerateText = "generate:text",
+        /// POST /v1/generate/image
+        GenerateImage = "generate:image",
+        /// POST /v1/generate/video
+        GenerateVideo = "generate:video",
+        /// POST /v1/generate/audio
+        GenerateAudio = "generate:audio",
+        /// Generation history and lookups
+        ReadHistory = "read:history",
+        /// Balance, usage and estimates
+        ReadCredits = "read:credits",
+        /// Everything, key management included
+        All = "*",
+    }
+);
 
 impl Ability {
-    /// In the order of the API documentation.
-    pub const ALL: [Self; 7] = [
-        Self::GenerateText,
-        Self::GenerateImage,
-        Self::GenerateVideo,
-        Self::GenerateAudio,
-        Self::ReadHistory,
-        Self::ReadCredits,
-        Self::All,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::GenerateText => "generate:text",
-            Self::GenerateImage => "generate:image",
-            Self::GenerateVideo => "generate:video",
-            Self::GenerateAudio => "generate:audio",
-            Self::ReadHistory => "read:history",
-            Self::ReadCredits => "read:credits",
-            Self::All => "*",
-        }
-    }
-
     /// The ability that is required to create, cancel and delete generations of a type.
     pub const fn to_generate(modality: Modality) -> Self {
         match modality {
@@ -65,16 +34,6 @@ impl Ability {
             Modality::Video => Self::GenerateVideo,
             Modality::Audio => Self::GenerateAudio,
         }
-    }
-
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|a| a.as_str() == name)
-    }
-}
-
-impl fmt::Display for Ability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -169,6 +128,6 @@ mod tests {
         let one = Abilities::parse(&["generate:text"]).unwrap();
         assert!(one.grant(Ability::GenerateText));
         assert!(!one.grant(Ability::ReadHistory) && !one.grant(Ability::All));
-        assert!(Ability::ALL.into_iter().all(|a| Abilities::all().grant(a)));
+        assert!(Ability::ALL.iter().all(|&a| Abilities::all().grant(a)));
     }
 }
