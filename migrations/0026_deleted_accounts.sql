@@ -5,5 +5,5 @@ alter table accounts add column erased_at timestamptz;
 create index accounts_to_erase_idx on accounts (id)
     where deleted_at is not null and erased_at is null;
 
--- Incremented when the abilities or limits of a key change, so that a server that has cached the key notices the change.
+-- Grows with every change of a key, so that a server that has cached the key notices the change.
 alter table api_keys add column version integer not null default 0;

@@ -1,6 +1,6 @@
--- Pictures that callers send as inputs of generations. A file exists as long as its row. While the
--- file is written, `media_trash` has its `file_id`: the statement that inserts the row removes it,
--- and the statement that deletes the row adds it again.
+-- Pictures that callers send as inputs of generations. The file of a row exists as long as the row:
+-- it is written while `media_trash` has its `file_id`, which the statement that inserts the row
+-- removes; the statement that deletes the row puts it back.
 create table uploads (
     account_id bigint not null,
     -- Derived from the account and the bytes, so that the same bytes have the same id.
@@ -13,9 +13,9 @@ create table uploads (
     height integer not null,
     sha256 bytea not null,
     created_at timestamptz not null,
-    -- Time from which its owner cannot see it. In the past for a picture sent within a request.
+    -- When its owner no longer sees it. In the past for a picture that came within a request.
     expires_at timestamptz not null,
-    -- Until when accepted generations may still read the file.
+    -- Until when generations that were accepted may still read the file.
     kept_until timestamptz not null,
     constraint uploads_pkey primary key (account_id, id),
     constraint uploads_file_key unique (account_id, file_id),

@@ -114,8 +114,14 @@ impl Store {
         let mut found = Page::from_surplus(rows, page.per_page, |g: &Generation| {
             Cursor::Generation(g.id.0)
         });
-        if finished && filter.prompt.is_some() && found.next.is_none() {
-            found.next = self.searched_until(account, filter, page).await?;
+        if finished
+            && filter.prompt.is_some()
+            && found.next.is_none()
+            && let Some(last) = self.searched_until(account, filter, page).await?
+        {
+            // Running ones that are older come with a later page.
+            found.rows.retain(|g| g.id.0 >= last);
+            found.next = Some(Cursor::Generation(last));
         }
         Ok(found)
     }
@@ -126,7 +132,7 @@ impl Store {
         account: AccountId,
         filter: &HistoryFilter,
         page: &PageRequest,
-    ) -> Result<Option<Cursor>, StoreError> {
+    ) -> Result<Option<Uuid>, StoreError> {
         let mut query =
             QueryBuilder::new("select id from finished_generations where account_id = ");
         query.push_bind(account.0);
@@ -135,9 +141,8 @@ impl Store {
         query.push_bind(SEARCHED_ROWS - 1);
         let last = query
             .build_query_scalar()
-            .fetch_optional(self.requests.named("continue a search").long())
-            .await?;
-        Ok(last.map(Cursor::Generation))
+            .fetch_optional(self.requests.named("continue a search").long());
+        Ok(last.await?)
     }
 }
 

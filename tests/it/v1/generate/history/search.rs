@@ -7,11 +7,11 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{HISTORY, list, make, uuids};
 use crate::common::{Account, TestApp};
 
-/// More than one page of a search reads, all older than any other generation.
+/// More than one page of a search reads, each a millisecond newer than the last, from $2 on.
 const MANY: &str = "
     insert into finished_generations (id, account_id, model_id, price_id, prompt, parameters,
         attempts, estimated, charged, created_at, started_at, completed_at)
-    select (lpad(to_hex(n), 12, '0') || '70008000000000000000')::uuid, account_id, model_id,
+    select (lpad(to_hex($2 + n), 12, '0') || '70008000000000000000')::uuid, account_id, model_id,
            price_id, case n when 1 then 'the first needle' else 'hay' end, '{}', 1, 0, 0,
            created_at, started_at, completed_at
     from finished_generations, generate_series(1, 10005) n where account_id = $1";
@@ -72,6 +72,10 @@ async fn a_text_is_found_in_upper_and_lower_case(_: PgPoolOptions, options: PgCo
         )
         .await;
     assert_eq!(fields.fields()["prompt"], "too_long");
+    let nul = app
+        .get(&account.key, &format!("{HISTORY}?prompt=%00"))
+        .await;
+    assert_eq!(nul.status, 422);
     app.delete(&account.key, &format!("/v1/generate/{}", made[3]))
         .await
         .expect(204);
@@ -123,26 +127,44 @@ async fn a_search_respects_the_other_filters(_: PgPoolOptions, options: PgConnec
     }
 }
 
+/// `first`: the time in their ids, in milliseconds.
+async fn add_many(app: &TestApp, account: &Account, first: i64) {
+    let adding = sqlx::query(MANY).bind(account.id.0).bind(first);
+    let added = adding.execute(&app.pool).await.unwrap();
+    assert_eq!(added.rows_affected(), 10_005);
+}
+
 #[sqlx::test]
 async fn a_page_searches_a_bounded_number_of_rows(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("10").await;
     let last = make(&app, &account, "the last needle").await;
-    let many = sqlx::query(MANY)
-        .bind(account.id.0)
-        .execute(&app.pool)
-        .await;
-    assert_eq!(many.unwrap().rows_affected(), 10_005);
-    let newest = app
-        .get(&account.key, &format!("{HISTORY}?prompt=needle"))
-        .await;
+    add_many(&app, &account, 0).await;
+    let url = format!("{HISTORY}?prompt=needle");
+    let newest = app.get(&account.key, &url).await;
     assert_eq!(uuids(&newest), [last]);
     let older = app.get(&account.key, &newest.next_page()).await;
     assert_eq!(uuids(&older).len(), 1);
     assert_eq!(older.next_page(), "");
-    let nothing = app
-        .get(&account.key, &format!("{HISTORY}?prompt=elsewhere"))
-        .await;
+    let url = format!("{HISTORY}?prompt=elsewhere");
+    let nothing = app.get(&account.key, &url).await;
     assert!(uuids(&nothing).is_empty());
     assert!(nothing.next_page().contains("prompt=elsewhere"));
+}
+
+#[sqlx::test]
+async fn an_old_running_generation_is_found_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    make(&app, &account, "hay").await;
+    let video = json!({"prompt": "[[slow:60]] needle"});
+    let job = app.post(&account.key, "/v1/generate/video", &video).await;
+    let job = job.expect(202)["uuid"].as_str().unwrap().to_owned();
+    let year_2100 = 4_102_444_800_000;
+    add_many(&app, &account, year_2100).await;
+    let url = format!("{HISTORY}?prompt=needle");
+    let newest = app.get(&account.key, &url).await;
+    assert!(uuids(&newest).is_empty());
+    let older = uuids(&app.get(&account.key, &newest.next_page()).await);
+    assert!(older.len() == 2 && older.contains(&job), "{older:?}");
 }
