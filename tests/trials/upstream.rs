@@ -172,6 +172,9 @@ impl Shared {
         let Some(mark) = mark(&body) else {
             return Reply::json(400, &json!({"error": {"message": "no mark"}}));
         };
+        if path.ends_with("/count_tokens") || path.ends_with("/input_tokens") {
+            return self.count(mark, path);
+        }
         let call: Value = serde_json::from_str(&body).unwrap_or(Value::Null);
         let mood = self.submitted(mark, path);
         if let Some(reply) = mood.spoilt(path) {
@@ -199,23 +202,34 @@ impl Shared {
         mood.dress(reply)
     }
 
+    /// Counts the tokens of a request, which starts nothing.
+    fn count(&self, mark: &str, path: &str) -> Reply {
+        let mood = self.mood(&format!("count {mark}"), path);
+        let counted = Reply::json(200, &json!({"input_tokens": 20}));
+        mood.spoilt(path).unwrap_or_else(|| mood.dress(counted))
+    }
+
+    /// Draws a fault.
+    fn mood(&self, seed: &str, path: &str) -> Mood {
+        let mood = if self.calm.load(Ordering::Relaxed) {
+            Mood::calm()
+        } else {
+            Mood::draw(&mut self.args.rng(seed), path)
+        };
+        mood.name().inspect(|name| self.tally.fault(name));
+        mood
+    }
+
     /// Records a submission, and draws its fault.
     fn submitted(&self, mark: &str, path: &str) -> Mood {
         let mut log = self.log.lock().unwrap();
         let entry = log.entry(mark.to_owned()).or_default();
         entry.all += 1;
-        let mood = if self.calm.load(Ordering::Relaxed) {
-            Mood::calm()
-        } else {
-            Mood::draw(&mut self.args.rng(&format!("{mark} {}", entry.all)), path)
-        };
+        let mood = self.mood(&format!("{mark} {}", entry.all), path);
         if entry.started > 0 {
             entry.late += 1;
         }
         entry.started += u32::from(!mood.is_refusal());
-        if let Some(name) = mood.name() {
-            self.tally.fault(name);
-        }
         mood
     }
 

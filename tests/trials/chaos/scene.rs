@@ -48,10 +48,20 @@ impl Scene {
     pub async fn set(args: &Args) -> Arc<Self> {
         let current = process::current();
         let previous = args.previous.as_ref().unwrap_or(&current);
+        let searches = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/trials/chaos/searches.toml"
+        );
+        let searches = [("GENSVC_CONFIG", searches)];
         let plan = Plan {
             name: "chaos",
             programs: vec![current.clone(), previous.clone()],
-            settings: &[],
+            // The previous release may not have these settings.
+            settings: if args.previous.is_none() {
+                &searches
+            } else {
+                &[]
+            },
             standby: false,
             // Two accounts have plenty, and two run short.
             credits: &["1000000", "20000", "40", "15"],

@@ -12,6 +12,8 @@ use crate::wire::{Piece, Reply};
 const PAUSE: Duration = Duration::from_millis(40);
 /// How long a model thinks unseen before the text of a stream of an SDK.
 const THINKING: Duration = Duration::from_millis(400);
+/// The price of a web search in micro-credits.
+const SEARCH: i64 = 1_000_000;
 /// Tokens of unseen thinking.
 const THOUGHTS: i64 = 5;
 
@@ -35,6 +37,7 @@ pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Optio
     }
     let twice = mood == Mood::Twice;
     let anthropic = path.contains("/anthropic");
+    let searches = anthropic && call["tools"][0]["name"] == "web_search";
     let responses = path.ends_with("/responses");
     let names = if anthropic || responses {
         ["input_tokens", "output_tokens"]
@@ -42,6 +45,13 @@ pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Optio
         ["prompt_tokens", "completion_tokens"]
     };
     let mut usage = json!({names[0]: input_told, names[1]: output_told});
+    let mut content = Vec::new();
+    if searches {
+        due = due.map(|due| due + SEARCH);
+        usage["server_tool_use"] = json!({"web_search_requests": 1});
+        content.extend(search());
+    }
+    content.push(json!({"type": "text", "text": text}));
     let thinks = mark.starts_with("mk-sdk-") && call["stream"] == true;
     if thinks && !anthropic {
         let details = json!({"reasoning_tokens": THOUGHTS});
@@ -50,7 +60,7 @@ pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Optio
     }
     if call["stream"] == true {
         let mut events = if anthropic {
-            anthropic_events(&text, &usage)
+            anthropic_events(&content, &usage)
         } else if responses {
             response_events(&text, &usage)
         } else {
@@ -70,7 +80,7 @@ pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Optio
     }
     let whole = if anthropic {
         json!({"id": "msg_1", "type": "message", "role": "assistant", "model": call["model"],
-            "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "usage": usage})
+            "content": content, "stop_reason": "end_turn", "usage": usage})
     } else if responses {
         response(&text, &usage)
     } else {
@@ -138,29 +148,47 @@ fn response_events(text: &str, usage: &Value) -> Vec<String> {
     ]
 }
 
-fn anthropic_events(text: &str, usage: &Value) -> Vec<String> {
+/// The blocks of a web search.
+fn search() -> [Value; 2] {
+    let results = json!([{"type": "web_search_result", "url": "https://example.com", "title": "t",
+        "encrypted_content": "e", "page_age": null}]);
+    [
+        json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search",
+            "input": {"query": "it"}}),
+        json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": results}),
+    ]
+}
+
+fn anthropic_events(content: &[Value], usage: &Value) -> Vec<String> {
     let event = |value: Value| {
         let name = value["type"].as_str().unwrap_or_default();
         format!("event: {name}\ndata: {value}\n\n")
     };
-    let (first, second) = halves(text);
-    let delta = |text: &str| {
-        event(json!({"type": "content_block_delta", "index": 0,
-            "delta": {"type": "text_delta", "text": text}}))
-    };
-    vec![
-        event(
-            json!({"type": "message_start", "message": {"id": "msg_1", "type": "message",
+    let mut events = vec![event(
+        json!({"type": "message_start", "message": {"id": "msg_1", "type": "message",
             "role": "assistant", "model": "m", "content": [], "usage": usage}}),
-        ),
-        event(json!({"type": "content_block_start", "index": 0,
-            "content_block": {"type": "text", "text": ""}})),
-        delta(first),
-        delta(second),
-        event(json!({"type": "content_block_stop", "index": 0})),
+    )];
+    for (index, block) in content.iter().enumerate() {
+        let (mut start, mut pieces) = (block.clone(), Vec::new());
+        if let Some(text) = block["text"].as_str() {
+            start["text"] = json!("");
+            let (first, second) = halves(text);
+            pieces.extend([first, second]);
+        }
+        events.push(event(
+            json!({"type": "content_block_start", "index": index, "content_block": start}),
+        ));
+        events.extend(pieces.iter().map(|text| {
+            event(json!({"type": "content_block_delta", "index": index,
+                "delta": {"type": "text_delta", "text": text}}))
+        }));
+        events.push(event(json!({"type": "content_block_stop", "index": index})));
+    }
+    events.extend([
         event(
             json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}),
         ),
         event(json!({"type": "message_stop"})),
-    ]
+    ]);
+    events
 }

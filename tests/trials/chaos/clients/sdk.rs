@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, time::timeout};
@@ -19,11 +20,15 @@ const LOCK_MILLIS: u64 = 1_500;
 static LOCKS: Semaphore = Semaphore::const_new(10);
 
 /// The routes of SDKs, and a model for each.
-const ROUTES: [(&str, &str); 3] = [
-    ("/openai/v1/chat/completions", "openai/gpt-6-luna"),
-    ("/openai/v1/chat/completions", "anthropic/claude-haiku-5-5"),
-    ("/anthropic/v1/messages", "anthropic/claude-haiku-5-5"),
+const ROUTES: [(&str, &str); 4] = [
+    (CHAT, "openai/gpt-6-luna"),
+    (CHAT, "anthropic/claude-haiku-5-5"),
+    (MESSAGES, "anthropic/claude-haiku-5-5"),
+    (RESPONSES, "openai/gpt-6-luna"),
 ];
+const CHAT: &str = "/openai/v1/chat/completions";
+const MESSAGES: &str = "/anthropic/v1/messages";
+const RESPONSES: &str = "/openai/v1/responses";
 
 /// Sends requests until the scene is over.
 pub async fn run(scene: Arc<Scene>, http: Http, round: u32, n: u32) {
@@ -36,8 +41,7 @@ pub async fn run(scene: Arc<Scene>, http: Http, round: u32, n: u32) {
         let token = scene.accounts[account].key.clone();
         let mark = format!("mk-sdk-{round}-{n}-{made}-end");
         let (route, model) = ROUTES[rng.usize(0..ROUTES.len())];
-        let mut body = json!({"model": model, "max_tokens": rng.u32(50..500),
-            "messages": [{"role": "user", "content": format!("Say {mark}")}]});
+        let mut body = body(&mut rng, route, model, &format!("Say {mark}"));
         if rng.u32(0..3) == 0 {
             body["stream"] = json!(true);
             cancel(&scene, &http, &mut rng, route, &token, &body).await;
@@ -47,6 +51,37 @@ pub async fn run(scene: Arc<Scene>, http: Http, round: u32, n: u32) {
         }
         tokio::time::sleep(Duration::from_millis(rng.u64(5..80))).await;
     }
+}
+
+/// A request in the dialect of the route, some with a document, some with a web search.
+fn body(rng: &mut fastrand::Rng, route: &str, model: &str, text: &str) -> Value {
+    let kind = if route == RESPONSES {
+        "input_text"
+    } else {
+        "text"
+    };
+    let mut content = vec![json!({"type": kind, "text": text})];
+    if rng.u32(0..4) == 0 {
+        let pdf = BASE64_STANDARD.encode("%PDF-1.7\n");
+        let url = format!("data:application/pdf;base64,{pdf}");
+        content.push(match route {
+            CHAT => json!({"type": "file", "file": {"filename": "a.pdf", "file_data": url}}),
+            RESPONSES => json!({"type": "input_file", "filename": "a.pdf", "file_data": url}),
+            _ => json!({"type": "document", "source":
+                {"type": "base64", "media_type": "application/pdf", "data": pdf}}),
+        });
+    }
+    let message = json!([{"role": "user", "content": content}]);
+    let most = rng.u32(50..500);
+    let mut body = if route == RESPONSES {
+        json!({"model": model, "max_output_tokens": most, "input": message})
+    } else {
+        json!({"model": model, "max_tokens": most, "messages": message})
+    };
+    if route == MESSAGES && rng.u32(0..4) == 0 {
+        body["tools"] = json!([{"type": "web_search_20250305", "name": "web_search"}]);
+    }
+    body
 }
 
 /// Sends a request until it is answered; early attempts are given up soon and repeated at once.
