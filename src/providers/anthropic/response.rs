@@ -13,6 +13,7 @@ use super::{
         answer::{count, count_or_zero, merge_usage, object_arguments},
         exchange::{AnswerBuilder, TextParser},
         http::classify::ErrorInfo,
+        sequence::{Blocks, Sequence},
         sse::Event,
     },
     errors,
@@ -22,9 +23,17 @@ use crate::domain::{
     usage::TokenCounts,
 };
 
+const BLOCKS: Blocks = Blocks {
+    index: "index",
+    begin: "content_block_start",
+    end: "content_block_stop",
+    after: &["message_delta", "message_stop"],
+};
+
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
+    sequence: Sequence,
     stop: Option<Stop>,
     usage: Map<String, Value>,
     /// Whether a stream had its `message_stop`.
@@ -41,6 +50,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     fn new(answer: AnswerBuilder<'a>) -> Self {
         Self {
             answer,
+            sequence: Sequence::new(BLOCKS),
             stop: None,
             usage: Map::new(),
             stopped: false,
@@ -68,6 +78,27 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     fn event(&mut self, event: &Event) -> Result<bool, ProviderError> {
         let root = self.answer.json(event)?;
         self.check_error(&root)?;
+        let head = &self.answer.head;
+        let ready = self.sequence.push(event, root);
+        for root in ready.map_err(|error| head.with_context(error))? {
+            self.read(&root)?;
+        }
+        Ok(self.stopped)
+    }
+
+    fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError> {
+        if streamed && !self.stopped {
+            return Err(self.answer.head.failed("stream was cut"));
+        }
+        let Some(stop) = self.stop else {
+            return Err(self.answer.head.failed("answer without a stop reason"));
+        };
+        self.answer.finish(reported(&self.usage), stop)
+    }
+}
+
+impl ResponseParser<'_> {
+    fn read(&mut self, root: &Value) -> Result<(), ProviderError> {
         match root.get("type").and_then(Value::as_str) {
             Some("message_start") => {
                 self.start(root.get("message").unwrap_or(&Value::Null));
@@ -107,21 +138,9 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             Some(_) => {}
             None => return Err(self.answer.head.failed("event without a type")),
         }
-        Ok(self.stopped)
+        Ok(())
     }
 
-    fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError> {
-        if streamed && !self.stopped {
-            return Err(self.answer.head.failed("stream was cut"));
-        }
-        let Some(stop) = self.stop else {
-            return Err(self.answer.head.failed("answer without a stop reason"));
-        };
-        self.answer.finish(reported(&self.usage), stop)
-    }
-}
-
-impl ResponseParser<'_> {
     fn check_error(&self, root: &Value) -> Result<(), ProviderError> {
         let typed = root.get("type").and_then(Value::as_str) == Some("error");
         if typed || root.get("error").is_some_and(Value::is_object) {
@@ -188,8 +207,9 @@ impl ResponseParser<'_> {
                 let Some(input) = object_arguments(block.get("input")) else {
                     return Err(self.answer.head.failed("input is no object"));
                 };
+                let id = block.get("id").and_then(Value::as_str);
                 let call = ToolCall {
-                    id: self.string(block, "id")?,
+                    id: id.unwrap_or_default().to_owned(),
                     name: self.string(block, "name")?,
                     arguments: String::new(),
                     thought_signature: None,
@@ -295,7 +315,7 @@ fn counts(usage: &Map<String, Value>) -> TokenCounts {
         kept("ephemeral_5m_input_tokens"),
         kept("ephemeral_1h_input_tokens"),
     );
-    let sum = field("cache_creation_input_tokens");
+    let sum = field("cache_creation_input_tokens").filter(|sum| !sum.is_null());
     // Without the sum, its parts.
     let written = match sum {
         None => count_or_zero(short)

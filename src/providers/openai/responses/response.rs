@@ -13,6 +13,7 @@ use super::{
             answer::{arguments, count},
             exchange::{AnswerBuilder, TextParser},
             http::{TEXT_BODY_CAP, classify::ErrorInfo},
+            sequence::{Blocks, Sequence},
             sse::Event,
         },
         errors, usage,
@@ -24,9 +25,21 @@ use crate::domain::{
     usage::TokenCounts,
 };
 
+const ITEMS: Blocks = Blocks {
+    index: "output_index",
+    begin: "response.output_item.added",
+    end: "response.output_item.done",
+    after: &[
+        "response.completed",
+        "response.incomplete",
+        "response.failed",
+    ],
+};
+
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
+    sequence: Sequence,
     stops: StopFilter<'a>,
     stop: Option<Stop>,
     usage: TokenCounts,
@@ -38,9 +51,8 @@ pub struct ResponseParser<'a> {
     phase: Option<Delta>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct OpenItem {
-    index: Option<u64>,
     has_pieces: bool,
 }
 
@@ -53,6 +65,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         Self {
             stops: StopFilter::new(answer.stop_sequences()),
             answer,
+            sequence: Sequence::new(ITEMS),
             stop: None,
             usage: TokenCounts::default(),
             open: None,
@@ -74,46 +87,12 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             return Ok(true);
         }
         let root = self.answer.json(event)?;
-        let text = |name: &str| root.get(name).and_then(Value::as_str).unwrap_or_default();
-        let kind = root.get("type").and_then(Value::as_str);
-        match kind.or(event.name.as_deref()) {
-            Some("response.created" | "response.in_progress" | "response.queued") => {
-                self.identify(root.get("response").unwrap_or(&Value::Null));
-            }
-            Some("response.output_item.added") => self.begin(&root)?,
-            Some("response.output_item.done") => {
-                self.done(&root)?;
-            }
-            Some("response.output_text.delta") => {
-                self.piece(&root)?;
-                self.text(text("delta"))?;
-            }
-            Some("response.refusal.delta") => {
-                self.piece(&root)?;
-                self.refused(None)?;
-            }
-            Some("response.function_call_arguments.delta") => {
-                self.piece(&root)?;
-                self.push(Delta::Arguments(text("delta").to_owned()))?;
-            }
-            Some("response.reasoning_summary_text.delta" | "response.reasoning_text.delta") => {
-                self.think(&root, text("delta"))?;
-            }
-            Some("response.reasoning_summary_part.added") => {
-                if root.get("summary_index").and_then(Value::as_u64) > Some(0) {
-                    self.think(&root, "\n\n")?;
-                }
-            }
-            Some("response.completed" | "response.incomplete" | "response.failed") => {
-                self.last(root.get("response").unwrap_or(&Value::Null))?;
+        let head = &self.answer.head;
+        let ready = self.sequence.push(event, root);
+        for root in ready.map_err(|error| head.with_context(error))? {
+            if self.read(&root, event.name.as_deref())? {
                 return Ok(true);
             }
-            Some("error") => return Err(self.answer.error(&errors::error_info(Some(&root)))),
-            Some(_) => {}
-            None if errors::is_error(&root) => {
-                return Err(self.answer.error(&errors::error_info(Some(&root))));
-            }
-            None => return Err(self.answer.head.failed("event without a type")),
         }
         Ok(false)
     }
@@ -131,6 +110,52 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
 }
 
 impl ResponseParser<'_> {
+    /// Parses an event of this type or name. Returns whether it was the last.
+    fn read(&mut self, root: &Value, name: Option<&str>) -> Result<bool, ProviderError> {
+        let text = |name: &str| root.get(name).and_then(Value::as_str).unwrap_or_default();
+        let kind = root.get("type").and_then(Value::as_str);
+        match kind.or(name) {
+            Some("response.created" | "response.in_progress" | "response.queued") => {
+                self.identify(root.get("response").unwrap_or(&Value::Null));
+            }
+            Some("response.output_item.added") => self.begin(root)?,
+            Some("response.output_item.done") => {
+                self.done(root)?;
+            }
+            Some("response.output_text.delta") => {
+                self.piece();
+                self.text(text("delta"))?;
+            }
+            Some("response.refusal.delta") => {
+                self.piece();
+                self.refused(None)?;
+            }
+            Some("response.function_call_arguments.delta") => {
+                self.piece();
+                self.push(Delta::Arguments(text("delta").to_owned()))?;
+            }
+            Some("response.reasoning_summary_text.delta" | "response.reasoning_text.delta") => {
+                self.think(text("delta"))?;
+            }
+            Some("response.reasoning_summary_part.added") => {
+                if root.get("summary_index").and_then(Value::as_u64) > Some(0) {
+                    self.think("\n\n")?;
+                }
+            }
+            Some("response.completed" | "response.incomplete" | "response.failed") => {
+                self.last(root.get("response").unwrap_or(&Value::Null))?;
+                return Ok(true);
+            }
+            Some("error") => return Err(self.answer.error(&errors::error_info(Some(root)))),
+            Some(_) => {}
+            None if errors::is_error(root) => {
+                return Err(self.answer.error(&errors::error_info(Some(root))));
+            }
+            None => return Err(self.answer.head.failed("event without a type")),
+        }
+        Ok(false)
+    }
+
     fn identify(&mut self, response: &Value) {
         self.answer
             .identify(response.get("id"), response.get("model"));
@@ -141,9 +166,9 @@ impl ResponseParser<'_> {
         if errors::is_error(response) {
             return Err(self.answer.error(&errors::error_info(Some(response))));
         }
-        let Some(output) = response.get("output").and_then(Value::as_array) else {
-            return Err(self.answer.head.failed("response without an output"));
-        };
+        // Some servers leave out what the events had.
+        let output = response.get("output").and_then(Value::as_array);
+        let output = output.map_or(&[][..], Vec::as_slice);
         self.identify(response);
         let known = self.ended + usize::from(self.open.is_some());
         for item in output.iter().skip(known) {
@@ -179,13 +204,10 @@ impl ResponseParser<'_> {
 
     /// An item begins.
     fn begin(&mut self, root: &Value) -> Result<(), ProviderError> {
-        if self.open.is_some() {
-            return Err(self.answer.head.failed("items are mixed"));
+        // Some servers leave out the end of an item.
+        if self.open.replace(OpenItem::default()).is_some() {
+            self.ended += 1;
         }
-        self.open = Some(OpenItem {
-            index: root.get("output_index").and_then(Value::as_u64),
-            has_pieces: false,
-        });
         match root.get("item") {
             Some(item) if is_call(item) => self.call(item),
             item => {
@@ -202,18 +224,9 @@ impl ResponseParser<'_> {
     }
 
     /// A piece of the open item. Returns whether it is the first.
-    fn piece(&mut self, root: &Value) -> Result<bool, ProviderError> {
-        let index = root.get("output_index").and_then(Value::as_u64);
-        let open = self.open.get_or_insert(OpenItem {
-            index,
-            has_pieces: false,
-        });
-        if open.index != index {
-            return Err(self.answer.head.failed("items are mixed"));
-        }
-        let is_first = !open.has_pieces;
-        open.has_pieces = true;
-        Ok(is_first)
+    fn piece(&mut self) -> bool {
+        let open = self.open.get_or_insert_default();
+        !std::mem::replace(&mut open.has_pieces, true)
     }
 
     /// An item has ended: what came in pieces is not read again.
@@ -222,9 +235,6 @@ impl ResponseParser<'_> {
         let Some(open) = self.open.take() else {
             return self.item(item);
         };
-        if open.index != root.get("output_index").and_then(Value::as_u64) {
-            return Err(self.answer.head.failed("items are mixed"));
-        }
         self.ended += 1;
         match item.get("type").and_then(Value::as_str) {
             Some("message") if open.has_pieces => Ok(()),
@@ -294,12 +304,12 @@ impl ResponseParser<'_> {
         self.answer.text(&text)
     }
 
-    fn think(&mut self, root: &Value, text: &str) -> Result<(), ProviderError> {
+    fn think(&mut self, text: &str) -> Result<(), ProviderError> {
         // A caller of the same dialect gets the item whole, as it brings it back.
         if self.answer.is_passed() {
             return Ok(());
         }
-        if self.piece(root)? {
+        if self.piece() {
             self.push(Delta::Thinking(String::new()))?;
         }
         self.push(Delta::Thinking(text.to_owned()))

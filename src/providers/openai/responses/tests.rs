@@ -615,7 +615,7 @@ async fn mixed_items_are_a_failure() {
         let mut events = events();
         events[at]["output_index"] = json!(index);
         let error = ask(Reply::events(&events), true).await.result.unwrap_err();
-        assert_eq!(error.detail, "items are mixed");
+        assert_eq!(error.detail, "blocks are mixed");
     }
 }
 
