@@ -95,7 +95,7 @@ async fn send<'a, P: TextParser<'a>>(
         None => http.post_json(post).await?,
         Some(_) => http.open_stream(post).await?,
     };
-    let answer = answer.error_for_status(provider, P::error_info).await?;
+    let mut answer = answer.error_for_status(provider, P::error_info).await?;
     let has_one_call = call.conversation.get().tools.one_at_a_time;
     // No other submission follows.
     call.release();
@@ -111,8 +111,11 @@ async fn send<'a, P: TextParser<'a>>(
         early: None,
         has_one_call,
     });
-    if !answer.is_stream().unwrap_or(deltas.is_some()) {
-        let late = |_| ProviderError::new(ProviderErrorKind::Timeout, "no answer in time");
+    let late = |_| ProviderError::new(ProviderErrorKind::Timeout, "no answer in time");
+    if !timeout(bound, answer.is_stream(deltas.is_some()))
+        .await
+        .map_err(late)??
+    {
         let body = timeout(bound, answer.json(TEXT_BODY_CAP)).await;
         parser.whole(&body.map_err(late)??)?;
         return parser.end(false);
@@ -209,10 +212,11 @@ impl<'a> AnswerBuilder<'a> {
         self.parts.enter(choice);
     }
 
-    /// Begins a call, by the caller's name of the function; one without an id gets one.
+    /// Begins a call, by the caller's name of the function. One without an id, or with that of an
+    /// earlier call, gets a new one.
     pub fn call(&mut self, mut call: ToolCall) -> Result<(), ProviderError> {
         call.name = self.call.replaced_names.original(call.name);
-        if call.id.is_empty() {
+        if call.id.is_empty() || self.calls().any(|other| other.id == call.id) {
             let random = crate::domain::token::random::<12>().unwrap_or_default();
             let hex = random.map(|byte| format!("{byte:02x}"));
             call.id = format!("call_{}", hex.concat());

@@ -15,7 +15,7 @@ pub mod vendor_message;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt as _, stream};
 use reqwest::{
     Method, RequestBuilder, Response,
     header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue},
@@ -51,6 +51,9 @@ pub const SPEECH_CAP: usize = 100 << 20;
 pub const STREAM_CAP: usize = 64 << 20;
 /// A code and a sentence are read from an error response; anything longer is a gateway's page.
 const ERROR_BODY_CAP: usize = 64 << 10;
+/// The beginnings of the lines of an event stream, and the longest of them in bytes.
+const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
+const FIELDS_LENGTH: usize = 6;
 /// The longest gap in an open stream; keep-alives count as data. Generous, because a model may
 /// think before its first token and a local server may have to load the model.
 const STREAM_IDLE: Duration = Duration::from_mins(2);
@@ -179,6 +182,7 @@ async fn send(
     Ok(Answer {
         head,
         response,
+        begun: Vec::new(),
         idle: STREAM_IDLE,
     })
 }
@@ -188,6 +192,8 @@ async fn send(
 pub struct Answer {
     head: Head,
     response: Response,
+    /// The part of the body that was read.
+    begun: Vec<u8>,
     /// The longest gap of a stream.
     idle: Duration,
 }
@@ -197,13 +203,40 @@ impl Answer {
         &self.head
     }
 
-    /// Whether the content type is that of an event stream; `None` if it is neither that nor JSON.
-    pub fn is_stream(&self) -> Option<bool> {
+    /// The content type without its parameters, in lower case.
+    fn content_type(&self) -> Option<String> {
         let content_type = self.response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
-        let essence = content_type.split(';').next()?.trim().to_ascii_lowercase();
-        let is_json = essence == "application/json" || essence.ends_with("+json");
-        let is_stream = essence == "text/event-stream";
-        (is_stream || is_json).then_some(is_stream)
+        let essence = content_type.split(';').next()?;
+        Some(essence.trim().to_ascii_lowercase())
+    }
+
+    /// Whether the body is an event stream: by its content type, or by its beginning, since some
+    /// servers send another type or none. If neither says it, it is what was `requested`.
+    pub async fn is_stream(&mut self, requested: bool) -> Result<bool, ProviderError> {
+        let content_type = self.content_type().unwrap_or_default();
+        if content_type == "text/event-stream" {
+            return Ok(true);
+        }
+        // Some servers send empty lines while they work.
+        while self.begun.trim_ascii_start().len() < FIELDS_LENGTH
+            && self.begun.len() < ERROR_BODY_CAP
+        {
+            match self.next_chunk().await? {
+                Some(chunk) => self.begun.extend_from_slice(&chunk),
+                None => break,
+            }
+        }
+        let begun = self.begun.trim_ascii_start();
+        let is_json = content_type == "application/json"
+            || content_type.ends_with("+json")
+            || begun.starts_with(b"{");
+        let is_stream = FIELDS.iter().any(|field| begun.starts_with(field));
+        Ok(is_stream || requested && !is_json)
+    }
+
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
+        let chunk = self.response.chunk().await;
+        chunk.map_err(|error| self.head.with_context(classify::transport(&error)))
     }
 
     /// Fails on an error status, refined by what `error_info` reads in the body.
@@ -259,11 +292,17 @@ impl Answer {
         }
     }
 
-    /// The JSON of an error response, if it is JSON. Never fails: the status alone decides when a
+    /// The JSON of an error response, or its plain text. Never fails: the status alone decides when a
     /// gateway sends HTML, nothing, or too much.
     pub async fn error_json(mut self) -> (Head, Option<Value>) {
+        let is_text = self.content_type().is_some_and(|kind| kind == "text/plain");
+        let text = |body: &[u8]| {
+            let text = str::from_utf8(body).ok().map(str::trim);
+            let text = text.filter(|text| is_text && !text.starts_with('<'));
+            text.map(|text| Value::String(text.to_owned()))
+        };
         let body = match self.take_body(ERROR_BODY_CAP, None).await {
-            Ok((body, true)) => surrogates::parse_whole(&body).ok(),
+            Ok((body, true)) => surrogates::parse_whole(&body).ok().or_else(|| text(&body)),
             Ok((_, false)) | Err(_) => None,
         };
         (self.head, body)
@@ -271,7 +310,10 @@ impl Answer {
 
     /// The body as server-sent events of at most `event_cap` bytes.
     pub fn events(self, event_cap: usize) -> Events {
-        Events::new(chunks(self.response), self.idle, STREAM_CAP, event_cap)
+        let begun = (!self.begun.is_empty()).then(|| Ok(Bytes::from(self.begun)));
+        let begun = stream::iter(begun);
+        let chunks = begun.chain(chunks(self.response));
+        Events::new(chunks, self.idle, STREAM_CAP, event_cap)
     }
 
     /// The body, and what it has reserved: it is paid for, so it is kept whatever the budget says.
@@ -292,20 +334,20 @@ impl Answer {
         cap: usize,
         reserved: Option<&Reservation>,
     ) -> Result<(Vec<u8>, bool), ProviderError> {
-        let mut body = Vec::new();
-        loop {
-            match self.response.chunk().await {
-                Ok(Some(chunk)) if body.len() + chunk.len() > cap => return Ok((body, false)),
-                Ok(Some(chunk)) => {
-                    if let Some(reserved) = reserved {
-                        reserved.add(chunk.len());
-                    }
-                    body.extend_from_slice(&chunk);
-                }
-                Ok(None) => return Ok((body, true)),
-                Err(error) => return Err(self.head.with_context(classify::transport(&error))),
-            }
+        let mut body = std::mem::take(&mut self.begun);
+        if let Some(reserved) = reserved {
+            reserved.add(body.len());
         }
+        while let Some(chunk) = self.next_chunk().await? {
+            if body.len() + chunk.len() > cap {
+                return Ok((body, false));
+            }
+            if let Some(reserved) = reserved {
+                reserved.add(chunk.len());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok((body, true))
     }
 }
 

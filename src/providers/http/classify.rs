@@ -26,7 +26,7 @@ pub struct Head {
     pub status: u16,
     /// `x-request-id` or `request-id`.
     pub request_id: Option<String>,
-    /// `retry-after-ms` or `retry-after`.
+    /// `retry-after-ms` or `retry-after`, or of a 429 the reset of its limit.
     pub retry_after: Option<Duration>,
     /// `x-should-retry: false`, which takes precedence over the status in OpenAI's SDKs.
     pub must_not_repeat: bool,
@@ -55,7 +55,11 @@ impl Head {
             request_id: ["x-request-id", "request-id"]
                 .into_iter()
                 .find_map(|name| text(name).and_then(clean_id)),
-            retry_after: retry_after::from_headers(headers),
+            retry_after: retry_after::from_headers(headers).or_else(|| {
+                (status == 429)
+                    .then(|| retry_after::from_limits(headers))
+                    .flatten()
+            }),
             must_not_repeat: text("x-should-retry").is_some_and(|v| v.trim() == "false"),
         }
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use chrono::DateTime;
+use chrono::{DateTime, Utc};
 use reqwest::header::HeaderMap;
 
 /// Longer delays are ignored, which keeps later arithmetic on instants safe.
@@ -29,6 +29,44 @@ pub fn from_headers(headers: &HeaderMap) -> Option<Duration> {
     Some((then - now).to_std().unwrap_or_default().min(LONGEST))
 }
 
+/// The longest time until a used-up rate limit is reset: `x-ratelimit-reset-KIND` of OpenAI and others,
+/// `anthropic-ratelimit-KIND-reset`. For a 429 without another delay.
+pub fn from_limits(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let resets = headers.keys().filter_map(|name| {
+        let name = name.as_str();
+        let is_used_up = name.contains("ratelimit") && text(name) == Some("0");
+        let reset = is_used_up.then(|| name.replace("remaining", "reset"))?;
+        let reset = text(&reset).filter(|_| reset != name)?;
+        until(reset, text("date"))
+    });
+    resets.max()
+}
+
+/// A duration (`1m12s`, seconds), or a time, as a date or in Unix seconds or milliseconds, relative to
+/// the response's `Date`.
+fn until(reset: &str, date: Option<&str>) -> Option<Duration> {
+    /// The least number that is a time: the year 2001.
+    const TIMES: f64 = 1e9;
+    let now = || DateTime::parse_from_rfc2822(date?).ok();
+    let after = |time: DateTime<Utc>| {
+        let wait = time.signed_duration_since(now()?).to_std();
+        Some(wait.unwrap_or_default().min(LONGEST))
+    };
+    if let Ok(time) = DateTime::parse_from_rfc3339(reset) {
+        return after(time.to_utc());
+    }
+    match number(reset) {
+        Some(seconds) if seconds < TIMES => duration(seconds),
+        Some(_) => {
+            let time: i64 = reset.parse().ok()?;
+            let seconds = if reset.len() > 12 { time / 1_000 } else { time };
+            after(DateTime::from_timestamp(seconds, 0)?)
+        }
+        None => duration(units(reset)?),
+    }
+}
+
 /// A protobuf duration in JSON, `"34.4s"`.
 pub fn from_proto(text: &str) -> Option<Duration> {
     duration(number(text.strip_suffix('s')?)?)
@@ -46,7 +84,12 @@ const BEFORE: [&str; 4] = [
 pub fn from_sentence(text: &str) -> Option<Duration> {
     let text = text.to_lowercase();
     let mut after = BEFORE.iter().filter_map(|before| text.split_once(before));
-    let mut rest = after.next()?.1;
+    duration(units(after.next()?.1)?)
+}
+
+/// The seconds at the beginning of a text such as "1m30.5s" or "20 seconds.", in lower case.
+fn units(text: &str) -> Option<f64> {
+    let mut rest = text;
     let mut seconds = None;
     loop {
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
@@ -65,7 +108,7 @@ pub fn from_sentence(text: &str) -> Option<Duration> {
         seconds = Some(seconds.unwrap_or(0.0) + count * unit);
         rest = after.trim_start();
     }
-    duration(seconds?)
+    seconds
 }
 
 fn number(text: &str) -> Option<f64> {

@@ -50,7 +50,11 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
             .or(named)
             .map(str::to_owned)
             .or(number.map(|n| n.to_string())),
-        kind: code.and_then(kind).or(named.and_then(kind)),
+        // OpenRouter's moderation is a 403.
+        kind: (error.pointer("/metadata/flagged_input"))
+            .map(|_| ProviderErrorKind::ContentPolicy)
+            .or(code.and_then(kind))
+            .or(named.and_then(kind)),
         hint: code.and_then(hint).or(named.and_then(hint)).or(by_number),
         retry_after: None,
         vendor_message: VendorMessage::read(Some(root)),
@@ -61,7 +65,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
 fn kind(code: &str) -> Option<ProviderErrorKind> {
     let policy = matches!(
         code,
-        "invalid_prompt" | "moderation_blocked" | "content_filter"
+        "invalid_prompt" | "moderation_blocked" | "content_filter" | "data_inspection_failed"
     ) || code.contains("content_policy")
         || code.ends_with("_policy")
         || code.ends_with("policy_violation");

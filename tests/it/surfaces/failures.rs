@@ -270,6 +270,13 @@ async fn a_vendor_says_itself_what_is_wrong_with_the_input(
             enveloped(&long, &Value::Null),
             Some(&long[..500]),
         ),
+        (
+            MODELS[2],
+            400,
+            json!({"type": "error", "error": {"type": "invalid_request_error", "message":
+                "Your credit balance is too low to access the Anthropic API."}}),
+            None,
+        ),
         // About the operator.
         (
             LOCAL,
@@ -368,6 +375,41 @@ async fn a_vendor_says_when_to_come_again(_: PgPoolOptions, options: PgConnectOp
             "80",
         ),
         (MODELS[2], 529, &[("retry-after", "45")], json!({}), "45"),
+        // The limit that is used up.
+        (
+            LOCAL,
+            429,
+            &[
+                ("x-ratelimit-remaining-requests", "0"),
+                ("x-ratelimit-reset-requests", "1m12s"),
+                ("x-ratelimit-remaining-tokens", "100"),
+                ("x-ratelimit-reset-tokens", "5m0s"),
+            ],
+            limited("no"),
+            "72",
+        ),
+        (
+            LOCAL,
+            429,
+            &[
+                ("x-ratelimit-remaining", "0"),
+                ("x-ratelimit-reset", "1795176060000"),
+                date,
+            ],
+            limited("no"),
+            "40",
+        ),
+        (
+            MODELS[2],
+            429,
+            &[
+                ("anthropic-ratelimit-requests-remaining", "0"),
+                ("anthropic-ratelimit-requests-reset", "2026-11-20T12:01:00Z"),
+                date,
+            ],
+            json!({}),
+            "40",
+        ),
         (MODELS[3], 429, none, exhausted, "35"),
         (LOCAL, 500, &[("retry-after", "25")], limited("no"), "25"),
         (LOCAL, 429, none, limited("no"), "1"),

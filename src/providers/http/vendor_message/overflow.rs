@@ -15,7 +15,7 @@ const CODES: [&str; 4] = [
     "model_max_prompt_tokens_exceeded",
 ];
 /// Parts of messages, in lower case.
-const PHRASES: [&str; 25] = [
+const PHRASES: [&str; 27] = [
     "prompt is too long",
     "prompt too long",
     "input is too long",
@@ -41,6 +41,9 @@ const PHRASES: [&str; 25] = [
     "number of tokens in the prompt cannot exceed",
     "context length of only",
     "context length exceeded",
+    // Zhipu and Alibaba.
+    "prompt exceeds max length",
+    "range of input length should be",
 ];
 /// Words directly before a number that make it the maximum.
 const LIMITS: [&str; 11] = [
@@ -106,6 +109,12 @@ fn numbers(message: &str) -> (Option<u64>, Option<u64>) {
         return (None, None);
     };
     let maximum = found.remove(limit).1;
+    // vLLM says each number twice.
+    if found.len() > 2 {
+        found.sort_by_key(|(_, number)| *number);
+        found.dedup_by_key(|(_, number)| *number);
+        found.retain(|(_, number)| *number != maximum);
+    }
     let above = found.iter().map(|(_, number)| *number);
     let above = above.clone().find(|number| *number > maximum).or_else(|| {
         let sum = above.fold(0_u64, u64::saturating_add);
@@ -151,6 +160,13 @@ mod tests {
                  context length is 4096 tokens and your request has 100 input tokens (5000 > 4096 \
                  - 100).",
                 5_000,
+                4_096,
+            ),
+            (
+                "'max_tokens' or 'max_completion_tokens' is too large: 400. This model's maximum \
+                 context length is 4096 tokens and your request has 4000 input tokens (400 > 4096 \
+                 - 4000).",
+                4_400,
                 4_096,
             ),
             (

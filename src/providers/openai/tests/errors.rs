@@ -130,7 +130,8 @@ async fn enveloped_errors() {
 
 #[tokio::test]
 async fn other_bodies_and_none() {
-    use ProviderErrorKind::{Account, Failed, Overloaded, Rejected, Timeout};
+    use ProviderErrorKind::{Account, ContentPolicy, Failed, Overloaded, Rejected, Timeout};
+    let moderated = r#"{"error": {"code": 403, "metadata": {"flagged_input": "secret"}}}"#;
     let html = "<html>secret</html>";
     let flat =
         r#"{"object": "error", "message": "secret", "type": "rate_limited", "code": "1300"}"#;
@@ -138,6 +139,7 @@ async fn other_bodies_and_none() {
     for (status, body, kind, not_started, code) in [
         (402, "", Account, false, ""),
         (403, html, Account, false, ""),
+        (403, moderated, ContentPolicy, false, "403"),
         (405, "", Rejected, false, ""),
         (408, "", Timeout, false, ""),
         (413, html, Rejected, false, ""),
