@@ -124,7 +124,7 @@ impl<'a> PartBuffer<'a> {
     /// A call without arguments is one with none: no client parses an empty text.
     fn close(&mut self) {
         if let Some(Part::ToolCall(call)) = self.parts.last()
-            && call.arguments.is_empty()
+            && call.arguments.trim().is_empty()
         {
             // Two bytes more are no matter of the cap.
             let _within = self.add(Delta::Arguments("{}".to_owned()));
@@ -182,10 +182,18 @@ impl<'a> PartBuffer<'a> {
     }
 }
 
-/// A plausible count: a JSON integer from 0 to [`MAX_COUNT`]. Anything else is `None`, because an
-/// invalid `usage` must neither fail an answer nor make it free.
+/// A plausible count: an integer from 0 to [`MAX_COUNT`], which some servers write as `12.0`. Anything
+/// else is `None`, because an invalid `usage` must neither fail an answer nor make it free.
 pub fn count(value: Option<&Value>) -> Option<u64> {
-    value?.as_u64().filter(|&count| count <= MAX_COUNT)
+    let value = value?;
+    let whole = || {
+        let number = value.as_f64().filter(|number| number.fract() == 0.0)?;
+        number.to_string().parse().ok()
+    };
+    value
+        .as_u64()
+        .or_else(whole)
+        .filter(|&count| count <= MAX_COUNT)
 }
 
 /// Adds a later usage of the same response. Servers repeat usage in part, or end with zeros: null,

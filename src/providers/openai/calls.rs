@@ -118,6 +118,9 @@ impl Calls {
     ) -> Result<(), ProviderError> {
         let failed = |detail| answer.head.failed(detail);
         let piece = Piece::read(call).map_err(failed)?;
+        if self.repeats(&piece, answer) {
+            return Ok(());
+        }
         let at = match self.find(&piece).map_err(failed)? {
             Some(at) => at,
             None if self.known.len() == MAX_CALLS => return Err(failed("too many tool calls")),
@@ -141,6 +144,17 @@ impl Calls {
         let result = self.known.get_mut(at).map(|call| call.add(&piece));
         result.transpose().map_err(failed)?;
         self.deliver(answer)
+    }
+
+    /// Whether a server sends a whole call again, after its pieces.
+    fn repeats(&self, piece: &Piece<'_>, answer: &AnswerBuilder<'_>) -> bool {
+        let is_named = !piece.id.is_empty() && !piece.name.is_empty();
+        let is_known = |call: &Call| {
+            let is_complete = call.value.state == State::Complete;
+            is_complete && call.index == piece.index && call.id == piece.id
+        };
+        let is_equal = |call: &ToolCall| call.id == piece.id && call.arguments == piece.arguments;
+        is_named && self.known.iter().any(is_known) && answer.calls().any(is_equal)
     }
 
     /// Delivers the rest. Fails if a call has no name.
@@ -177,7 +191,9 @@ impl Calls {
         }
         let has_other_id = !id.is_empty() && !call.id.is_empty() && call.id != id;
         let is_repeated = call.name == name && !has_other_id;
+        let is_begun_empty = call.may_be_replaced() && !id.is_empty();
         let is_same = match call.value.state {
+            State::Complete if is_begun_empty => is_repeated,
             State::None => is_repeated,
             State::Complete => is_repeated && piece.arguments.trim().is_empty(),
             State::Open if is_repeated || has_other_id => is_repeated,
@@ -203,9 +219,9 @@ impl Calls {
             {
                 call.is_closed = call.value.state == State::Complete && !self.queue.is_empty();
                 if !call.is_closed {
-                    let is_named = !call.name.is_empty();
+                    let is_ready = !call.name.is_empty() && !call.may_be_replaced();
                     self.queue.push_front(Item::Call(at));
-                    return if is_named {
+                    return if is_ready {
                         self.deliver_item(Item::Call(at), answer)
                     } else {
                         Ok(())
@@ -229,8 +245,7 @@ impl Calls {
             }
             Item::Call(at) => at,
         };
-        let (before, rest) = self.known.split_at_mut(at);
-        let Some(call) = rest.first_mut() else {
+        let Some(call) = self.known.get_mut(at) else {
             return Ok(());
         };
         if call.name.is_empty() {
@@ -242,14 +257,8 @@ impl Calls {
             return answer.push(Delta::Arguments(arguments));
         }
         call.is_begun = true;
-        // An id that an earlier call has cannot name this one.
-        let is_taken = before.iter().any(|other| other.id == call.id);
         answer.call(ToolCall {
-            id: if is_taken {
-                String::new()
-            } else {
-                call.id.clone()
-            },
+            id: call.id.clone(),
             name: call.name.clone(),
             arguments,
             thought_signature: call.signature.take(),
@@ -258,7 +267,17 @@ impl Calls {
 }
 
 impl Call {
+    /// Whether its arguments are `{}` so far, with which some servers begin every call.
+    fn may_be_replaced(&self) -> bool {
+        self.pending == "{}"
+    }
+
     fn add(&mut self, piece: &Piece<'_>) -> Result<(), &'static str> {
+        if self.may_be_replaced() && !self.is_closed && !piece.arguments.trim().is_empty() {
+            self.pending.clear();
+            self.value = JsonValue::default();
+            self.is_repeated = false;
+        }
         if self.name.is_empty() {
             piece.name.clone_into(&mut self.name);
         } else {

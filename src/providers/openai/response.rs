@@ -130,14 +130,17 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
 /// breakdown: `error` (`OpenRouter`, Mistral), `insufficient_system_resource` (`DeepSeek`),
 /// `network_error` (Zhipu), `abort` (vLLM, `SGLang`), and whatever servers make up.
 fn stop_of(reason: &str) -> Option<Stop> {
-    Some(match reason {
+    // Proxies of Gemini and Cohere use capitals.
+    Some(match reason.to_ascii_lowercase().as_str() {
         // `eos`: Together. `eos_token`, `stop_sequence`: Text Generation Inference. `end_turn`: xAI.
-        "stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn" => Stop::Done,
+        // `complete`: Cohere.
+        "stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn" | "complete" => Stop::Done,
         // `model_length`: Mistral's full context. `model_context_window_exceeded`: Zhipu's.
         "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => Stop::Limit,
-        "tool_calls" | "function_call" => Stop::Tools,
-        // `sensitive`: Zhipu.
-        "content_filter" | "sensitive" => Stop::ContentFilter,
+        // `tool_use`, `refusal`: proxies of Anthropic.
+        "tool_calls" | "function_call" | "tool_use" => Stop::Tools,
+        // `sensitive`: Zhipu. `safety`, `recitation`: proxies of Gemini.
+        "content_filter" | "sensitive" | "refusal" | "safety" | "recitation" => Stop::ContentFilter,
         _ => return None,
     })
 }
@@ -205,18 +208,23 @@ impl ResponseParser<'_> {
         if errors::is_error(choice) {
             return Err(self.answer.error(&errors::error_info(Some(choice))));
         }
+        let member = |name: &str| choice.get(name).filter(|body| !body.is_null());
+        let body = match place {
+            Place::Message => member("message"),
+            // Some servers stream the whole message, or repeat it at the end.
+            Place::Delta => {
+                let whole = || member("message").filter(|_| !self.choices[at].is_begun);
+                member("delta").or_else(whole)
+            }
+        };
         match choice.get("finish_reason") {
             None | Some(Value::Null) => {}
             Some(Value::String(reason)) if reason.is_empty() => {}
             reason => self.finish(at, reason.and_then(Value::as_str))?,
         }
-        let body = match place {
-            Place::Message => choice.get("message"),
-            Place::Delta => choice.get("delta"),
-        };
         let body = match body {
             Some(Value::Object(body)) => body,
-            None | Some(Value::Null) if place == Place::Delta => return Ok(()),
+            None if place == Place::Delta => return Ok(()),
             _ => return Err(self.answer.head.failed("choice without a message")),
         };
         self.enter(u32::try_from(at).unwrap_or_default());
@@ -254,6 +262,9 @@ impl ResponseParser<'_> {
             Some(Value::Array(calls)) => {
                 for call in calls {
                     self.call(at, call, place)?;
+                }
+                if !calls.is_empty() {
+                    return Ok(());
                 }
             }
             Some(_) => return Err(self.answer.head.failed("tool calls are no array")),

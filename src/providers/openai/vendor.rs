@@ -48,6 +48,7 @@ const DIALOGUE: Dialogue = Dialogue {
 pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor {
         dialogue: Dialogue {
+            combined_schemas: false,
             // Other servers make longer ones themselves.
             ids: Spelling {
                 max_chars: 40,

@@ -18,14 +18,16 @@ const PATHS: [&str; 3] = [CHAT, RESPONSES, MESSAGES];
 const ACME: &str = "acme/acme-1";
 
 /// A server with all vendors and the compatible provider `acme`, whose prices are 100, cached 10, and
-/// 1,000 per million.
+/// 1,000 per million. `acme-2` is called by Responses.
 async fn acme(options: PgConnectOptions, upstream: &Upstream) -> (TestApp, Account) {
     let url = upstream.url();
+    let prices = "prices = { input_per_million = \"100\", cached_input_per_million = \"10\", \
+                  output_per_million = \"1000\" }";
     let file = format!(
         "[providers.acme]\nkind = \"openai_compatible\"\nbase_url = \"{url}/openai/v1\"\n\
-         [[providers.acme.models]]\nid = \"acme-1\"\ntype = \"text\"\n\
-         prices = {{ input_per_million = \"100\", cached_input_per_million = \"10\", \
-         output_per_million = \"1000\" }}\n"
+         [[providers.acme.models]]\nid = \"acme-1\"\ntype = \"text\"\ndefault = true\n{prices}\n\
+         [[providers.acme.models]]\nid = \"acme-2\"\ntype = \"text\"\n{prices}\n\
+         wire = {{ api = \"responses\" }}\n"
     );
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::now_v7().to_string());
     fs::write(&path, file).unwrap();

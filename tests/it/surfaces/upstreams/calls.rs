@@ -239,6 +239,37 @@ async fn pieces_are_given_to_their_calls(_: PgPoolOptions, options: PgConnectOpt
             ],
             vec![("g", "{\"a\":\"}\\\"{\"}"), ("f", a)],
         ),
+        // An empty object first.
+        (
+            vec![p(&zero, "1", "f", "{}"), p(&zero, "", "", a)],
+            vec![("f", a)],
+        ),
+        (
+            vec![
+                p(&zero, "1", "f", "{}"),
+                p(&zero, "1", "f", "{\"a\""),
+                p(&zero, "1", "f", ":1}"),
+                p(&one, "2", "g", "{}"),
+                p(&one, "", "", ""),
+                p(&one, "", "", b),
+            ],
+            vec![("f", a), ("g", b)],
+        ),
+        (
+            vec![p(&zero, "1", "f", "{}"), p(&one, "2", "g", "{}")],
+            vec![("f", "{}"), ("g", "{}")],
+        ),
+        // The whole call again at the end.
+        (
+            vec![
+                p(&zero, "1", "f", "{\"a\""),
+                p(&zero, "", "", ":1}"),
+                p(&zero, "1", "f", a),
+            ],
+            vec![("f", a)],
+        ),
+        // No arguments but white space.
+        (vec![p(&zero, "1", "f", " ")], vec![("f", " {}")]),
         // The name comes late.
         (
             vec![
@@ -365,6 +396,111 @@ async fn the_older_form_of_a_call_is_a_call(_: PgPoolOptions, options: PgConnect
             answer.text
         );
     }
+}
+
+#[sqlx::test]
+async fn a_call_in_two_forms_is_one_call(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = acme(options, &upstream).await;
+    let function = json!({"name": "f", "arguments": "{\"a\":1}"});
+    let call = json!({"id": "1", "type": "function", "function": function});
+    let older = json!({"role": "assistant", "content": null, "tool_calls": [call],
+        "function_call": function});
+    let body = with(request(CHAT, ACME, "x"), &tools(CHAT));
+    upstream.play(chat(vec![older.clone()], older, "tool_calls", counted()));
+    for body in both(&body) {
+        let (answer, _) = answered(&app, &account, CHAT, &body).await;
+        assert_eq!(calls(&answer), [("f".to_owned(), "{\"a\":1}".to_owned())]);
+    }
+    // A stream of a whole message, and one that repeats it.
+    let message = json!({"role": "assistant", "content": "Hi.", "tool_calls": [call]});
+    let whole = json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
+        "usage": counted()});
+    for events in [
+        vec![whole.clone()],
+        vec![
+            chunk(&json!({"content": "Hi.", "tool_calls": [call]}), None),
+            whole,
+        ],
+    ] {
+        upstream.reply(sse(&events));
+        for body in both(&body) {
+            let (answer, _) = answered(&app, &account, CHAT, &body).await;
+            assert_eq!(calls(&answer), [("f".to_owned(), "{\"a\":1}".to_owned())]);
+            assert_eq!(answer.text.matches("Hi.").count(), 1, "{}", answer.text);
+        }
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn blocks_that_alternate_are_put_in_order(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = acme(options, &upstream).await;
+    let block = |at: usize, name: &str| {
+        json!({"type": "content_block_start", "index": at,
+            "content_block": {"type": "tool_use", "id": "same", "name": name, "input": {}}})
+    };
+    let piece = |at: usize, json: &str| {
+        json!({"type": "content_block_delta", "index": at,
+            "delta": {"type": "input_json_delta", "partial_json": json}})
+    };
+    let end = |at: usize| json!({"type": "content_block_stop", "index": at});
+    let anthropic = [
+        json!({"type": "message_start", "message": {"id": "m", "model": "m",
+            "usage": {"input_tokens": 9, "output_tokens": 1}}}),
+        block(0, "f"),
+        block(1, "g"),
+        piece(0, "{\"a\""),
+        piece(1, "{\"a\""),
+        json!({"type": "ping"}),
+        piece(0, ":1}"),
+        piece(1, ":2}"),
+        end(1),
+        end(0),
+        json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"},
+            "usage": {"output_tokens": 5}}),
+        json!({"type": "message_stop"}),
+    ];
+    let item = |kind: &str, at: usize, name: &str, arguments: &str| {
+        json!({"type": format!("response.output_item.{kind}"), "output_index": at,
+            "item": {"type": "function_call", "id": format!("fc_{at}"), "call_id": "same",
+                "name": name, "arguments": arguments}})
+    };
+    let piece = |at: usize, json: &str| {
+        json!({"type": "response.function_call_arguments.delta", "output_index": at,
+            "delta": json})
+    };
+    let responses = [
+        json!({"type": "response.created", "response": {"id": "r"}}),
+        item("added", 0, "f", ""),
+        item("added", 1, "g", ""),
+        piece(1, "{\"a\""),
+        piece(0, "{\"a\""),
+        json!({"type": "response.in_progress", "response": {"id": "r"}}),
+        piece(1, ":2}"),
+        piece(0, ":1}"),
+        item("done", 1, "g", "{\"a\":2}"),
+        item("done", 0, "f", "{\"a\":1}"),
+        // Without the output, which the events had.
+        json!({"type": "response.completed", "response": {"id": "r", "status": "completed",
+            "usage": {"input_tokens": 9, "output_tokens": 5}}}),
+    ];
+    for (model, events) in [(MODELS[2], &anthropic[..]), ("acme/acme-2", &responses[..])] {
+        upstream.reply(sse(events));
+        for path in [CHAT, MESSAGES] {
+            let body = with(request(path, model, "x"), &tools(path));
+            let answer = app.post(&account.key, path, &both(&body)[1]).await;
+            let record = super::record(&app, &account, &answer).await;
+            assert_eq!(record["status"], "completed", "{}", answer.text);
+            if path == CHAT {
+                let expected = [("f", "{\"a\":1}"), ("g", "{\"a\":2}")];
+                let expected = expected.map(|(name, json)| (name.to_owned(), json.to_owned()));
+                assert_eq!(calls(&answer), expected, "{model}");
+            }
+        }
+    }
+    app.assert_settled().await;
 }
 
 #[sqlx::test]

@@ -41,7 +41,10 @@ fn other_form(request: &Recorded, content_type: fn(bool) -> &'static str) -> Rep
 async fn an_answer_is_read_by_its_content_type(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let (app, account) = acme(options, &upstream).await;
-    let types: [fn(bool) -> &'static str; 3] = [
+    let types: [fn(bool) -> &'static str; 5] = [
+        // Others, or the wrong one.
+        |_| "text/plain",
+        |_| "application/json",
         |streamed| {
             if streamed {
                 "text/event-stream"
@@ -310,6 +313,32 @@ async fn an_empty_answer_with_counted_output_is_charged(
                 .await;
             error(CHAT, &answer, 502, "provider_error");
         }
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn reasons_of_the_end_have_any_case(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = acme(options, &upstream).await;
+    for (reason, expected) in [
+        ("STOP", "stop"),
+        ("COMPLETE", "stop"),
+        ("MAX_TOKENS", "length"),
+        ("Length", "length"),
+        ("SAFETY", "content_filter"),
+        ("refusal", "content_filter"),
+    ] {
+        upstream.reply(sse(&[
+            chunk(&json!({"content": "Hello"}), None),
+            chunk(&json!({}), Some(reason)),
+            json!({"choices": [], "usage": counted()}),
+        ]));
+        let body = &both(&request(CHAT, ACME, "x"))[1];
+        let (answer, record) = answered(&app, &account, CHAT, body).await;
+        assert_eq!(record["status"], "completed", "{reason}");
+        let expected = format!("\"finish_reason\":\"{expected}\"");
+        assert!(answer.text.contains(&expected), "{reason} {}", answer.text);
     }
     app.assert_settled().await;
 }

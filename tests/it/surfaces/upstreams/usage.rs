@@ -109,6 +109,10 @@ async fn zeros_that_cannot_be_are_missing(_: PgPoolOptions, options: PgConnectOp
             json!({"prompt_tokens": 0, "completion_tokens": 5, "cached_tokens": 900}),
             (900, 900, 5, false),
         ),
+        (
+            json!({"prompt_tokens": 600.0, "completion_tokens": 5.0}),
+            (600, 0, 5, false),
+        ),
     ] {
         upstream.play(said("Hello there.", &usage));
         for body in both(&request(CHAT, ACME, &text)) {
@@ -123,6 +127,14 @@ async fn zeros_that_cannot_be_are_missing(_: PgPoolOptions, options: PgConnectOp
     upstream.reply(Reply::Status(200, message));
     let (_, record) = answered(&app, &account, MESSAGES, &request(MESSAGES, model, &text)).await;
     assert_eq!(tokens(&record), (500, 0, 3, true));
+    // A cache that was not used.
+    let message = json!({"id": "m", "type": "message", "model": "m", "stop_reason": "end_turn",
+        "content": [{"type": "text", "text": "Hello there."}],
+        "usage": {"input_tokens": 600, "output_tokens": 5, "cache_creation": null,
+            "cache_creation_input_tokens": null, "cache_read_input_tokens": null}});
+    upstream.reply(Reply::Status(200, message));
+    let (_, record) = answered(&app, &account, MESSAGES, &request(MESSAGES, model, &text)).await;
+    assert_eq!(tokens(&record), (600, 0, 5, false));
     app.assert_settled().await;
 }
 
