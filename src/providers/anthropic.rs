@@ -43,6 +43,7 @@ pub const ADAPTERS: Adapters = Adapters {
             free_arguments: false,
             blank_texts: false,
             alternating_roles: true,
+            combined_schemas: false,
             names: Spelling {
                 max_chars: 128,
                 ..WORDS

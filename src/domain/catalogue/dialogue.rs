@@ -1,6 +1,6 @@
 //! The features of dialogues that text models support.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::borrow::Cow;
 
 use super::{TextModel, text::NOT_TAKEN};
 use crate::domain::{
@@ -41,6 +41,8 @@ pub struct Dialogue {
     pub alternating_roles: bool,
     /// Instructions without any other message.
     pub instructions_only: bool,
+    /// `anyOf`, `oneOf`, `allOf` and `$ref` at the root of a schema of arguments.
+    pub combined_schemas: bool,
     pub names: Spelling,
     pub ids: Spelling,
     /// Maximum number of stop sequences.
@@ -82,6 +84,7 @@ impl Dialogue {
         blank_texts: true,
         alternating_roles: false,
         instructions_only: false,
+        combined_schemas: true,
         names: Spelling::ANY,
         ids: Spelling::ANY,
         max_stops: usize::MAX,
@@ -232,7 +235,9 @@ impl TextModel {
             errors.push(unsupported("messages", &message));
         }
         errors.extend(self.wrong_in_search(request));
-        if !can.instructions_only && !conversation.messages.iter().any(has_content) {
+        // A body that is passed is the vendor's to judge.
+        let has_enough = can.instructions_only && (own || conversation.system.is_some());
+        if !has_enough && !conversation.messages.iter().any(has_content) {
             let message = "must have a message of the user or the assistant that is not empty";
             errors.push(FieldError::new("messages", FieldCode::Required, message));
         }
@@ -341,7 +346,8 @@ impl TextModel {
     /// Returns the first error of the messages.
     fn wrong_in_messages(&self, messages: &[Message]) -> Option<&'static str> {
         let can = self.dialogue;
-        let mut calls = HashSet::new();
+        // The calls that have no result yet.
+        let mut open: Vec<&str> = Vec::new();
         for (part, role) in messages
             .iter()
             .flat_map(|message| message.parts.iter().map(|part| (part, message.role)))
@@ -353,13 +359,14 @@ impl TextModel {
                 );
             }
             match part {
-                Part::ToolCall(call) => {
-                    calls.insert(call.id.as_str());
-                }
+                Part::ToolCall(call) => open.push(&call.id),
                 Part::ToolResult(result) => {
-                    if !calls.contains(result.call_id.as_str()) {
-                        return Some("has the result of a call that is not there before it");
-                    }
+                    let Some(at) = open.iter().position(|id| *id == result.call_id) else {
+                        return Some(
+                            "has the result of a call that is not there before it, or has a result",
+                        );
+                    };
+                    open.swap_remove(at);
                     let image = |part: &Part| matches!(part, Part::Image(_) | Part::Document(_));
                     if !can.result_images && result.parts.iter().any(image) {
                         return Some(
@@ -371,7 +378,9 @@ impl TextModel {
                 _ => {}
             }
         }
-        None
+        // Not every server with Chat Completions minds.
+        let is_refused = !open.is_empty() && can.own != Some(Surface::OpenAiChat);
+        is_refused.then_some("has a call of a tool without its result")
     }
 
     /// Names the parts of a dialogue that change no answer and are not sent to the provider.

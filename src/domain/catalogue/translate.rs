@@ -33,14 +33,27 @@ impl TextModel {
                 self.complete_arguments(call);
             }
         }
-        complete_tools(conversation);
+        self.complete_tools(conversation);
         conversation.respell_ids(self.dialogue.ids);
         conversation.respell_names(self.dialogue.names)
     }
 
     fn translate_original(&self, request: &mut DialogueRequest) -> ReplacedNames {
         let (surface, conversation) = (request.surface, &mut request.conversation);
-        let are_completed = complete_tools(conversation);
+        let are_completed = self.complete_tools(conversation);
+        let is_blank = |part: &Part| matches!(part, Part::Text { text } if text.trim().is_empty());
+        let is_of_blanks = |part: &Part| match part {
+            Part::ToolResult(result) => result.parts.iter().any(is_blank),
+            part => is_blank(part),
+        };
+        let is_empty = |message: &Message| message.parts.is_empty();
+        let has_blanks = !self.dialogue.blank_texts
+            && (conversation.messages.iter().any(is_empty)
+                || conversation.parts().any(is_of_blanks));
+        let is_other =
+            |part: &Part| matches!(part, Part::ToolCall(call) if call.object().is_none());
+        let has_other_arguments =
+            !self.dialogue.free_arguments && conversation.parts().any(is_other);
         let names = conversation.respell_names(self.dialogue.names);
         let ids = self.dialogue.ids;
         let fits = conversation.parts().all(|part| match part {
@@ -49,6 +62,20 @@ impl TextModel {
         });
         let loses = |part: &Part| !self.takes_back(part);
         if let Some(original) = &mut request.original {
+            original.leave_out_nulls();
+            if has_blanks {
+                original.leave_out_blank_texts();
+            }
+            if has_other_arguments {
+                original.complete_inputs(|text| {
+                    let mut call = ToolCall {
+                        arguments: text,
+                        ..ToolCall::default()
+                    };
+                    self.complete_arguments(&mut call);
+                    serde_json::from_str(&call.arguments).unwrap_or_default()
+                });
+            }
             if surface == Surface::OpenAiResponses {
                 original.leave_out_own_ids();
                 if conversation.parts().any(loses) {
@@ -59,7 +86,7 @@ impl TextModel {
                 original.leave_out_empty_tools();
             }
             if are_completed {
-                original.complete_schemas(surface);
+                original.complete_schemas(surface, self.dialogue.combined_schemas);
             }
             if !names.is_empty() || !fits {
                 original.respell(surface, &names, ids);
@@ -88,8 +115,43 @@ impl TextModel {
         messages.retain(|message| !message.parts.is_empty());
     }
 
+    /// Returns whether a schema was incomplete, or null.
+    fn complete_tools(&self, conversation: &mut Conversation) -> bool {
+        let tools = &mut conversation.tools;
+        if tools.functions.is_empty() {
+            tools.choice = ToolChoice::Auto;
+            tools.one_at_a_time = false;
+        }
+        let mut changed = tools
+            .functions
+            .iter()
+            .any(|function| function.parameters.is_none());
+        for json in (tools.functions.iter_mut()).filter_map(|function| function.parameters.as_mut())
+        {
+            if let Value::Object(mut schema) = json.value()
+                && complete_schema(&mut schema, self.dialogue.combined_schemas)
+            {
+                *json = Json::from(&Value::Object(schema));
+                changed = true;
+            }
+        }
+        changed
+    }
+
     /// A model may have been cut off while it wrote them.
     fn complete_arguments(&self, call: &mut ToolCall) {
+        // Some clients encode them twice.
+        if call.arguments.starts_with('"')
+            && let Ok(arguments) = serde_json::from_str(&call.arguments)
+        {
+            let decoded = ToolCall {
+                arguments,
+                ..ToolCall::default()
+            };
+            if decoded.object().is_some() {
+                call.arguments = decoded.arguments;
+            }
+        }
         if call.arguments.trim().is_empty() {
             "{}".clone_into(&mut call.arguments);
         } else if !self.dialogue.free_arguments && call.object().is_none() {
@@ -102,11 +164,15 @@ impl TextModel {
 fn merge(messages: &mut Vec<Message>) {
     let mut merged: Vec<Message> = Vec::new();
     for message in messages.drain(..) {
-        match merged.last_mut() {
+        // Results follow their calls, instructions in between come after them.
+        let is_result = matches!(message.parts[..], [Part::ToolResult(_), ..]);
+        let is_before = |other: &Message| !is_result || other.role != Role::System;
+        let end = merged.iter().rposition(is_before).map_or(0, |at| at + 1);
+        match merged[..end].last_mut() {
             Some(last) if last.role == message.role && message.role != Role::System => {
                 last.parts.extend(message.parts);
             }
-            _ => merged.push(message),
+            _ => merged.insert(end, message),
         }
     }
     for message in &mut merged {
@@ -115,25 +181,6 @@ fn merge(messages: &mut Vec<Message>) {
             .sort_by_key(|part| message.role == Role::User && !matches!(part, Part::ToolResult(_)));
     }
     *messages = merged;
-}
-
-/// Returns whether a schema was incomplete.
-fn complete_tools(conversation: &mut Conversation) -> bool {
-    let tools = &mut conversation.tools;
-    if tools.functions.is_empty() {
-        tools.choice = ToolChoice::Auto;
-        tools.one_at_a_time = false;
-    }
-    let mut changed = false;
-    for json in (tools.functions.iter_mut()).filter_map(|function| function.parameters.as_mut()) {
-        if let Value::Object(mut schema) = json.value()
-            && complete_schema(&mut schema)
-        {
-            *json = Json::from(&Value::Object(schema));
-            changed = true;
-        }
-    }
-    changed
 }
 
 #[cfg(test)]

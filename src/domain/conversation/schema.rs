@@ -5,9 +5,13 @@ use serde_json::{Map, Value, json};
 /// Members of a schema whose values are data, not schemas.
 const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 
-/// Adds the members that vendors require to a schema of arguments. Returns whether any was missing.
-pub fn complete_schema(schema: &mut Map<String, Value>) -> bool {
-    let mut changed = false;
+/// Members that combine schemas.
+const COMBINING: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+
+/// Adds the members that vendors require to a schema of arguments, and unless they accept `combined`
+/// schemas at its root, makes one of these. Returns whether it changed.
+pub fn complete_schema(schema: &mut Map<String, Value>, combined: bool) -> bool {
+    let mut changed = !combined && flatten(schema);
     // Arguments are an object in any case.
     let is_object = |kind: &Value| {
         let mut kinds = kind.as_array().into_iter().flatten();
@@ -22,6 +26,86 @@ pub fn complete_schema(schema: &mut Map<String, Value>) -> bool {
         changed = true;
     }
     changed | complete_arrays(schema)
+}
+
+/// Puts the properties of schemas that the root combines into it. Of alternatives, those are required
+/// that all require. Returns whether there were any.
+fn flatten(schema: &mut Map<String, Value>) -> bool {
+    let root = Value::Object(schema.clone());
+    let resolved = |schema: &Value| {
+        let pointer = schema["$ref"].as_str().and_then(|to| to.strip_prefix('#'));
+        let target = pointer.and_then(|pointer| root.pointer(pointer));
+        target.unwrap_or(schema).clone()
+    };
+    let mut changed = false;
+    if let Value::Object(target) = resolved(&root)
+        && schema.shift_remove("$ref").is_some()
+    {
+        for (name, value) in target {
+            schema.entry(name).or_insert(value);
+        }
+        changed = true;
+    }
+    for name in COMBINING {
+        let Some(Value::Array(variants)) = schema.shift_remove(name) else {
+            continue;
+        };
+        changed = true;
+        let variants: Vec<Value> = variants.iter().map(resolved).collect();
+        // A property that differs has the same combination.
+        let mut properties: Map<String, Value> = Map::new();
+        for (of, property) in variants
+            .iter()
+            .filter_map(|v| v["properties"].as_object())
+            .flatten()
+        {
+            match properties.get_mut(of) {
+                None => {
+                    properties.insert(of.clone(), json!({ name: [property] }));
+                }
+                Some(Value::Object(known)) => {
+                    if let Some(Value::Array(known)) = known.get_mut(name)
+                        && !known.contains(property)
+                    {
+                        known.push(property.clone());
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        let own = schema.entry("properties").or_insert(Value::Null);
+        if own.is_null() {
+            *own = json!({});
+        }
+        for (of, mut combined) in properties {
+            if let Some([only]) = combined[name].as_array().map(Vec::as_slice) {
+                combined = only.clone();
+            }
+            if let Value::Object(own) = own {
+                own.entry(of).or_insert(combined);
+            }
+        }
+        let requires = |variant: &Value, name: &Value| {
+            let required = variant["required"].as_array();
+            required.is_some_and(|required| required.contains(name))
+        };
+        let mut required = schema.get("required").and_then(Value::as_array).cloned();
+        let names = variants
+            .iter()
+            .filter_map(|v| v["required"].as_array())
+            .flatten();
+        for of in names {
+            let is_needed = name == "allOf" || variants.iter().all(|variant| requires(variant, of));
+            let required = required.get_or_insert_default();
+            if is_needed && !required.contains(of) {
+                required.push(of.clone());
+            }
+        }
+        if let Some(required) = required.filter(|required| !required.is_empty()) {
+            schema.insert("required".to_owned(), required.into());
+        }
+    }
+    changed
 }
 
 /// Adds `items` to the arrays that lack it. Returns whether any did.
@@ -96,9 +180,45 @@ mod tests {
             let Value::Object(mut schema) = given.clone() else {
                 panic!("{given}");
             };
-            let changed = complete_schema(&mut schema);
+            let changed = complete_schema(&mut schema, true);
             let found = changed.then_some(Value::Object(schema));
             assert_eq!(found, expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn schemas_that_the_root_combines_become_one() {
+        let of = |kind: &str| json!({"properties": {"kind": {"const": kind}, kind: {}}, "required": ["kind", kind]});
+        let kinds = |name: &str| json!({ name: [{"const": "a"}, {"const": "b"}] });
+        for (given, expected) in [
+            (
+                json!({"anyOf": [of("a"), of("b")]}),
+                json!({"properties": {"kind": kinds("anyOf"), "a": {}, "b": {}}, "required": ["kind"]}),
+            ),
+            (
+                json!({"type": "object", "properties": {"x": {}}, "required": ["x"],
+                    "oneOf": [{"required": ["a"]}, {"$ref": "#/$defs/b"}], "$defs": {"b": of("b")}}),
+                json!({"type": "object", "properties": {"x": {}, "kind": {"const": "b"}, "b": {}},
+                    "required": ["x"], "$defs": {"b": of("b")}}),
+            ),
+            (
+                json!({"allOf": [of("a"), of("b")], "properties": null}),
+                json!({"properties": {"kind": kinds("allOf"), "a": {}, "b": {}},
+                    "required": ["kind", "a", "b"]}),
+            ),
+            (
+                json!({"$ref": "#/definitions/a", "definitions": {"a": of("a")}}),
+                json!({"definitions": {"a": of("a")}, "properties": {"kind": {"const": "a"}, "a": {}},
+                    "required": ["kind", "a"]}),
+            ),
+        ] {
+            let Value::Object(mut schema) = given.clone() else {
+                panic!("{given}");
+            };
+            assert!(complete_schema(&mut schema, false));
+            let mut expected = expected;
+            expected["type"] = json!("object");
+            assert_eq!(Value::Object(schema), expected, "{given}");
         }
     }
 }

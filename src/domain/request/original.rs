@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{
-    Value,
+    Value, json,
     value::{RawValue, to_raw_value},
 };
 
@@ -129,6 +129,82 @@ impl Original {
         });
     }
 
+    /// Removes members that are null, which vendors may refuse.
+    pub fn leave_out_nulls(&mut self) {
+        self.members.retain(|_, json| &json[..] != b"null");
+    }
+
+    /// Removes blank texts from the messages of a Messages body, and messages without anything else.
+    /// Messages of one role that follow each other then become one.
+    pub fn leave_out_blank_texts(&mut self) {
+        fn is_blank(block: &Value) -> bool {
+            let text = block["text"].as_str();
+            block["type"] == "text" && text.is_some_and(|text| text.trim().is_empty())
+        }
+        fn blocks(content: Value) -> Vec<Value> {
+            match content {
+                Value::Array(blocks) => blocks,
+                text => vec![json!({"type": "text", "text": text})],
+            }
+        }
+        let messages = self.members.get("messages");
+        let messages = messages.and_then(|json| serde_json::from_slice(json).ok());
+        let Some(Value::Array(messages)) = messages else {
+            return;
+        };
+        let mut kept: Vec<Value> = Vec::new();
+        let mut is_joined = false;
+        for mut message in messages {
+            let is_empty = match &mut message["content"] {
+                Value::String(text) => text.trim().is_empty(),
+                Value::Array(blocks) => {
+                    for block in blocks
+                        .iter_mut()
+                        .filter(|block| block["type"] == "tool_result")
+                    {
+                        if let Some(Value::Array(parts)) = block.get_mut("content") {
+                            parts.retain(|part| !is_blank(part));
+                        }
+                    }
+                    blocks.retain(|block| !is_blank(block));
+                    blocks.is_empty()
+                }
+                _ => false,
+            };
+            if is_empty {
+                is_joined = true;
+                continue;
+            }
+            match kept.last_mut() {
+                Some(last) if is_joined && last["role"] == message["role"] => {
+                    let before = blocks(last["content"].take());
+                    let after = blocks(message["content"].take());
+                    last["content"] = [before, after].concat().into();
+                }
+                _ => kept.push(message),
+            }
+            is_joined = false;
+        }
+        self.members.set("messages", &kept);
+    }
+
+    /// Makes objects of the inputs of earlier tool uses, as `object` makes them of a text.
+    pub fn complete_inputs(&mut self, object: impl Fn(String) -> Value) {
+        self.edit("messages", |messages| {
+            let blocks =
+                items(Some(messages)).flat_map(|message| items(message.get_mut("content")));
+            for block in blocks.filter(|block| block["type"] == "tool_use") {
+                let input = match block["input"].take() {
+                    Value::String(text) => object(text),
+                    Value::Null => json!({}),
+                    input @ Value::Object(_) => input,
+                    other => object(other.to_string()),
+                };
+                block["input"] = input;
+            }
+        });
+    }
+
     /// Removes an empty list of tools and the choice of one, which vendors refuse.
     pub fn leave_out_empty_tools(&mut self) {
         let tools = self.members.get("tools");
@@ -142,7 +218,7 @@ impl Original {
     }
 
     /// Adds the members that vendors require to the schemas of its tools.
-    pub fn complete_schemas(&mut self, surface: Surface) {
+    pub fn complete_schemas(&mut self, surface: Surface, combined: bool) {
         let schema = match surface {
             Surface::AnthropicMessages => "/input_schema",
             Surface::OpenAiResponses => "/parameters",
@@ -150,8 +226,14 @@ impl Original {
         };
         self.edit("tools", |tools| {
             for tool in items(Some(tools)) {
-                if let Some(Value::Object(schema)) = tool.pointer_mut(schema) {
-                    complete_schema(schema);
+                match tool.pointer_mut(schema) {
+                    Some(Value::Object(schema)) => {
+                        complete_schema(schema, combined);
+                    }
+                    Some(absent @ Value::Null) => {
+                        *absent = json!({"type": "object", "properties": {}});
+                    }
+                    _ => {}
                 }
             }
         });
@@ -306,11 +388,11 @@ mod tests {
         let chat =
             |schema: &Value| json!({"tools": [{"function": {"parameters": schema}}, {"x": 1}]});
         let mut given = original(&chat(&json!({})));
-        given.complete_schemas(Surface::OpenAiChat);
+        given.complete_schemas(Surface::OpenAiChat, false);
         assert_eq!(json(&given), chat(&empty));
         let messages = |schema: &Value| json!({"tools": [{"input_schema": schema, "x": [1]}]});
         let mut given = original(&messages(&json!({"type": "object"})));
-        given.complete_schemas(Surface::AnthropicMessages);
+        given.complete_schemas(Surface::AnthropicMessages, false);
         assert_eq!(json(&given), messages(&empty));
     }
 }

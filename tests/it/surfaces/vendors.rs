@@ -355,8 +355,14 @@ async fn nothing_empty_is_sent(_: PgPoolOptions, options: PgConnectOptions) {
             .iter()
             .map(|(role, content)| json!({"role": role, "content": content}))
             .collect();
+        // Anthropic joins messages of one role itself.
+        let passed = messages.len() < 4 || messages[1]["role"] != messages[2]["role"];
+        let passed = [MODELS[2]].into_iter().take(usize::from(passed));
         for path in [CHAT, MESSAGES] {
-            for model in others(path).into_iter().chain([MODELS[0]]) {
+            for model in (others(path).into_iter())
+                .chain([MODELS[0]])
+                .chain(passed.clone())
+            {
                 let body = with(ask(model, "x"), &json!({ "messages": messages }));
                 app.post(&account.key, path, &body).await.expect(200);
             }
@@ -376,9 +382,17 @@ async fn nothing_empty_is_sent(_: PgPoolOptions, options: PgConnectOptions) {
             app.post(&account.key, RESPONSES, &body).await.expect(200);
         }
     }
+    // All else of a body that is passed through stays.
+    let marked = json!({"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}});
+    let messages = json!([{"role": "user", "content": [text(" "), marked]},
+        {"role": "assistant", "content": ""}, {"role": "user", "content": "b"}]);
+    let body = with(ask(MODELS[2], "x"), &json!({ "messages": messages }));
+    let sent = sent(&app, &upstream, &account, MESSAGES, &body).await;
+    let joined = json!([{"role": "user", "content": [marked, text("b")]}]);
+    assert_eq!(sent["messages"], joined);
     // An empty result of a tool, and an empty text beside a call.
     for path in [CHAT, MESSAGES] {
-        for model in others(path) {
+        for model in others(path).into_iter().chain([MODELS[2]]) {
             let mut body = called(path, model, &[("c", "f", "{}")]);
             body["tools"] = json!([tool(path, "f", &json!({}))]);
             if path == CHAT {
@@ -407,6 +421,7 @@ async fn arguments_that_were_cut_off_go_on(_: PgPoolOptions, options: PgConnectO
         ("not json", json!({"_truncated": "not json"})),
         ("[1, 2]", json!({"_truncated": "[1, 2]"})),
         (r#""text""#, json!({"_truncated": r#""text""#})),
+        (r#""{\"a\":1}""#, json!({"a": 1})),
         ("", json!({})),
         (r#"{"a":{"b":[1"#, json!({"_truncated": r#"{"a":{"b":[1"#})),
         (r#"{"whole":1}"#, json!({"whole": 1})),
@@ -424,6 +439,91 @@ async fn arguments_that_were_cut_off_go_on(_: PgPoolOptions, options: PgConnectO
                 } else if model == MODELS[3] {
                     let call = &sent()["contents"][1]["parts"][0]["functionCall"];
                     assert_eq!(call["args"], expected);
+                }
+            }
+        }
+    }
+    // Messages has objects, but agents send back what they received.
+    for (input, expected) in [
+        (json!("{\"a\": \"b"), json!({"_truncated": "{\"a\": \"b"})),
+        (json!("{\"a\":1}"), json!({"a": 1})),
+        (json!([1]), json!({"_truncated": "[1]"})),
+        (json!(""), json!({})),
+        (Value::Null, json!({})),
+    ] {
+        for model in all() {
+            let mut body = called(MESSAGES, model, &[("c", "f", "{}")]);
+            body["tools"] = json!([tool(MESSAGES, "f", &json!({}))]);
+            body["messages"][1]["content"][0]["input"] = input.clone();
+            let sent = sent(&app, &upstream, &account, MESSAGES, &body).await;
+            if model == MODELS[2] {
+                assert_eq!(sent["messages"][1]["content"][0]["input"], expected);
+            } else if model == MODELS[3] {
+                let call = &sent["contents"][1]["parts"][0]["functionCall"];
+                assert_eq!(call["args"], expected);
+            }
+        }
+    }
+    app.assert_settled().await;
+}
+
+/// Each call has one result, and the results follow their calls.
+#[sqlx::test]
+async fn results_are_with_their_calls(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let calls = json!({"role": "assistant", "content": null, "tool_calls": [call("c"), call("d")]});
+    // Some agents name the function, too.
+    let result =
+        |id: &str| json!({"role": "tool", "tool_call_id": id, "name": "f", "content": "1"});
+    let said = |role: &str| json!({"role": role, "content": "x"});
+    let (user, system) = (said("user"), said("system"));
+    for (messages, message) in [
+        (
+            vec![calls.clone(), result("d"), result("c"), user.clone()],
+            None,
+        ),
+        (
+            vec![calls.clone(), result("c"), user.clone(), result("d")],
+            None,
+        ),
+        (vec![calls.clone(), system, result("c"), result("d")], None),
+        (
+            vec![calls.clone(), result("d"), user.clone()],
+            Some("has a call of a tool without its result"),
+        ),
+        (
+            vec![calls.clone()],
+            Some("has a call of a tool without its result"),
+        ),
+        (
+            vec![calls, result("c"), result("c"), result("d")],
+            Some("has the result of a call that is not there"),
+        ),
+        (
+            vec![result("c")],
+            Some("has the result of a call that is not there"),
+        ),
+    ] {
+        let messages = [vec![user.clone()], messages].concat();
+        let has_instructions = messages.iter().any(|message| message["role"] == "system");
+        for model in [MODELS[2], MODELS[3]] {
+            if model == MODELS[3] && has_instructions {
+                continue;
+            }
+            let more = json!({"messages": messages, "tools": [tool(CHAT, "f", &json!({}))]});
+            let body = with(ask(model, "x"), &more);
+            let answer = app.post(&account.key, CHAT, &body).await;
+            match message {
+                None => {
+                    answer.expect(200);
+                }
+                Some(expected) => {
+                    let refused = error(CHAT, &answer, 400, "unsupported_parameter");
+                    let message = refused["message"].as_str().unwrap();
+                    assert!(message.contains(expected), "{message}");
                 }
             }
         }
@@ -472,8 +572,30 @@ async fn schemas_are_completed(_: PgPoolOptions, options: PgConnectOptions) {
             }
         }
     }
+    // OpenAI and Anthropic take no alternatives at the root.
+    let of = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]});
+    let alternatives = json!({"anyOf": [of("a"), of("b")]});
+    for path in [CHAT, RESPONSES, MESSAGES] {
+        for model in all() {
+            let tools = json!({"tools": [tool(path, "f", &alternatives)]});
+            let sent = sent(
+                &app,
+                &upstream,
+                &account,
+                path,
+                &with(called(path, model, &[]), &tools),
+            )
+            .await;
+            let is_kept = sent["tools"].to_string().contains("anyOf");
+            assert_eq!(
+                is_kept,
+                [MODELS[3], LOCAL].contains(&model),
+                "{path} {model}"
+            );
+        }
+    }
     // A function without any.
-    for model in [MODELS[2], MODELS[3]] {
+    for model in all() {
         let tools = json!({"tools": [{"type": "function", "function": {"name": "f"}},
             {"type": "function", "function": {"name": "g", "parameters": null, "description": null}}]});
         sent(
@@ -574,6 +696,18 @@ async fn instructions_alone_are_refused_by_name(_: PgPoolOptions, options: PgCon
         let body = json!({"model": MODELS[2], "max_output_tokens": 64, "input": messages});
         let answer = app.post(&account.key, RESPONSES, &body).await;
         assert_eq!(error(RESPONSES, &answer, 400, "required")["param"], "input");
+    }
+    // Nothing at all.
+    for content in ["", " "] {
+        let nothing = json!([{"role": "user", "content": content}]);
+        for model in [MODELS[1], LOCAL, MODELS[3]] {
+            let body = with(ask(model, "x"), &json!({ "messages": nothing }));
+            let answer = app.post(&account.key, MESSAGES, &body).await;
+            error(MESSAGES, &answer, 400, "required");
+            let body = json!({"model": model, "max_output_tokens": 64, "input": nothing});
+            let answer = app.post(&account.key, RESPONSES, &body).await;
+            error(RESPONSES, &answer, 400, "required");
+        }
     }
     let body = with(ask(MODELS[2], "x"), &json!({ "messages": [system] }));
     error(

@@ -51,6 +51,10 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     fields.neutral("annotations", vec![json!([])]);
     // The package's helpers add this to an answer and send it back.
     fields.hints(&["parsed"]);
+    if fields.value("role") == Some(&json!("tool")) {
+        // That of the called function, which the id tells.
+        fields.hints(&["name"]);
+    }
     let thinking = thinking(fields);
     fields.unsupported(&["audio", "function_call"]);
     let role = role?;

@@ -1,6 +1,6 @@
 //! The messages of a dialogue, and their blocks.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Noted;
 use crate::domain::{
@@ -8,11 +8,11 @@ use crate::domain::{
         Document, DocumentSource, DocumentType, Image, ImageSource, Message, Part, Role, ToolCall,
         ToolResult,
     },
-    dialect::{
-        GEMINI, give_signatures, image_url, is_empty_list, needed, schema_of, without_images,
-    },
+    dialect::{GEMINI, give_signatures, image_url, is_empty_list, needed, without_images},
     named::named_enum,
-    validate::{FieldCode, Fields, List, Refusal, any_object, boolean, parsed, text, words},
+    validate::{
+        Field, FieldCode, Fields, Kind, List, Refusal, Schemas, boolean, parsed, text, words,
+    },
 };
 
 named_enum!(
@@ -120,6 +120,28 @@ pub(super) fn texts(fields: &Fields<'_>, name: &'static str) -> Option<Vec<Part>
 /// Blocks of Anthropic's searches, which the next turn sends back.
 const SEARCHES: [&str; 2] = ["server_tool_use", "web_search_tool_result"];
 
+/// The arguments of a tool use, as text. Agents send back what a limit cut off as it is.
+#[derive(Debug)]
+struct Input;
+
+impl Kind for Input {
+    type Value = String;
+
+    fn read(&self, value: &Value, _: Field<'_>) -> Option<String> {
+        Some(match value {
+            // An encoded object is decoded like the arguments of the other dialects.
+            Value::String(text) if serde_json::from_str::<Map<String, Value>>(text).is_err() => {
+                text.clone()
+            }
+            value => value.to_string(),
+        })
+    }
+
+    fn schema(&self, _: &mut Schemas) -> Value {
+        json!({"type": "object"})
+    }
+}
+
 fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
     let given = fields.value("type").and_then(Value::as_str);
     if given.is_some_and(|kind| SEARCHES.contains(&kind)) {
@@ -135,7 +157,7 @@ fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
     let id = fields.optional("id", "Of a tool use.", string().min(1));
     let name = fields.optional("name", "Of a tool use: the tool's.", string().min(1));
     let about = "Of a tool use: the arguments.";
-    let input = fields.optional("input", about, any_object());
+    let input = fields.optional("input", about, Input);
     let about = "Of a tool's result: the tool use that it is of.";
     let call_id = fields.optional("tool_use_id", about, string().min(1));
     let content = result(fields, noted);
@@ -155,9 +177,7 @@ fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
         BlockType::ToolUse => {
             let (id, name) = (needed(fields, "id", id), needed(fields, "name", name));
             Part::ToolCall(ToolCall {
-                arguments: schema_of(needed(fields, "input", input)?)
-                    .as_str()
-                    .to_owned(),
+                arguments: input.unwrap_or_default(),
                 id: id?,
                 name: name?,
                 thought_signature: None,
