@@ -1,8 +1,8 @@
 //! The order of the events of a stream whose blocks alternate.
 //!
 //! A block is one part of an answer, such as a text or a tool call. Vendors send one after the other,
-//! but servers that imitate them may send the pieces of several by turns, told apart by an index. A
-//! caller gets one part after the other.
+//! but servers that imitate them may interleave the events of several blocks, each with the index of
+//! its block. The caller gets one part after the other.
 
 use std::collections::BTreeSet;
 
@@ -125,7 +125,7 @@ mod tests {
             ("0a 0. 1a 1. end", "0a 0. 1a 1. end"),
             ("0a 1a end", "0a 1a end"),
             ("ping 0a ping 0. end", "ping 0a ping 0. end"),
-            // By turns.
+            // Interleaved.
             ("0a 1a 0b 1b 0. 1. end", "0a 0b 0. 1a 1b 1. end"),
             ("0a 1a 1. 0b 0. 2a 2. end", "0a 0b 0. 1a 1. 2a 2. end"),
             ("0a 1a 2a 0. 2b 1. 2. end", "0a 0. 1a 1. 2a 2b 2. end"),
