@@ -50,8 +50,10 @@ impl TextModel {
         let has_blanks = !self.dialogue.blank_texts
             && (conversation.messages.iter().any(is_empty)
                 || conversation.parts().any(is_of_blanks));
-        let is_other =
-            |part: &Part| matches!(part, Part::ToolCall(call) if call.object().is_none());
+        let is_other = |part: &Part| {
+            matches!(part, Part::ToolCall(call)
+                if call.arguments.trim().is_empty() || call.object().is_none())
+        };
         let has_other_arguments =
             !self.dialogue.free_arguments && conversation.parts().any(is_other);
         let names = conversation.respell_names(self.dialogue.names);
