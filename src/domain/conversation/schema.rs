@@ -85,24 +85,21 @@ fn flatten(schema: &mut Map<String, Value>) -> bool {
                 own.entry(of).or_insert(combined);
             }
         }
-        let requires = |variant: &Value, name: &Value| {
-            let required = variant["required"].as_array();
-            required.is_some_and(|required| required.contains(name))
+        let lists = |variant: &Value, name: &Value| {
+            let names = variant["required"].as_array();
+            names.is_some_and(|names| names.contains(name))
         };
-        let mut required = schema.get("required").and_then(Value::as_array).cloned();
-        let names = variants
-            .iter()
-            .filter_map(|v| v["required"].as_array())
-            .flatten();
-        for of in names {
-            let is_needed = name == "allOf" || variants.iter().all(|variant| requires(variant, of));
-            let required = required.get_or_insert_default();
-            if is_needed && !required.contains(of) {
-                required.push(of.clone());
+        let mut needed = schema.get("required").and_then(Value::as_array).cloned();
+        let names = variants.iter().filter_map(|v| v["required"].as_array());
+        for of in names.flatten() {
+            let is_needed = name == "allOf" || variants.iter().all(|variant| lists(variant, of));
+            let all = needed.get_or_insert_default();
+            if is_needed && !all.contains(of) {
+                all.push(of.clone());
             }
         }
-        if let Some(required) = required.filter(|required| !required.is_empty()) {
-            schema.insert("required".to_owned(), required.into());
+        if let Some(needed) = needed.filter(|needed| !needed.is_empty()) {
+            schema.insert("required".to_owned(), needed.into());
         }
     }
     changed
