@@ -1,12 +1,26 @@
 //! JSON schemas of arguments, with the members that vendors require.
 
+use std::mem::take;
+
 use serde_json::{Map, Value, json};
 
 /// Members of a schema whose values are data, not schemas.
 const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 
 /// Members that combine schemas.
-const COMBINING: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+const COMBINING: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
+
+/// Maximum number of schemas that one combines.
+const MAX_VARIANTS: usize = 100;
+/// Maximum nesting of schemas that others combine, references included.
+const MAX_DEPTH: usize = 8;
+/// Maximum memory of a schema that is flattened.
+const MAX_BYTES: usize = 1 << 20;
+/// Memory of copies: a multiple of the schema's own, and some for small ones.
+const MAX_COPIES: usize = 4;
+const SPARE_BYTES: usize = 64 << 10;
+/// Memory of one value.
+const VALUE_BYTES: usize = 72;
 
 /// Adds the members that vendors require to a schema of arguments, and unless they accept `combined`
 /// schemas at its root, makes one of these. Returns whether it changed.
@@ -28,81 +42,154 @@ pub fn complete_schema(schema: &mut Map<String, Value>, combined: bool) -> bool 
     changed | complete_arrays(schema)
 }
 
-/// Puts the properties of schemas that the root combines into it. Of alternatives, those are required
-/// that all require. Returns whether there were any.
+/// Replaces the schemas that the root combines by their properties. Of alternatives, those are required
+/// that all require. A schema that is too large or cannot be resolved stays as it is, and the vendor
+/// says what is wrong. Returns whether it changed.
 fn flatten(schema: &mut Map<String, Value>) -> bool {
-    let root = Value::Object(schema.clone());
-    let resolved = |schema: &Value| {
-        let pointer = schema["$ref"].as_str().and_then(|to| to.strip_prefix('#'));
-        let target = pointer.and_then(|pointer| root.pointer(pointer));
-        target.unwrap_or(schema).clone()
-    };
-    let mut changed = false;
-    if let Value::Object(target) = resolved(&root)
-        && schema.shift_remove("$ref").is_some()
-    {
-        for (name, value) in target {
-            schema.entry(name).or_insert(value);
-        }
-        changed = true;
+    let is_combined = |name: &&str| schema.contains_key(*name);
+    if !COMBINING.iter().any(is_combined) {
+        return false;
     }
-    for name in COMBINING {
-        let Some(Value::Array(variants)) = schema.shift_remove(name) else {
-            continue;
+    let root = Value::Object(take(schema));
+    let flat = Flattener::new(&root).and_then(|mut flattener| flattener.flat(&root, 0));
+    if let Value::Object(members) = root {
+        *schema = members;
+    }
+    let Some(flat) = flat else { return false };
+    schema.retain(|name, _| !COMBINING.contains(&name.as_str()));
+    for (name, value) in flat.others {
+        schema.entry(name).or_insert(value);
+    }
+    schema.insert("properties".to_owned(), flat.properties.into());
+    if !flat.required.is_empty() {
+        let names = flat.required.into_iter().map(|(name, _)| name);
+        schema.insert("required".to_owned(), names.collect());
+    }
+    true
+}
+
+/// A schema that combines no others.
+#[derive(Default)]
+struct Flat {
+    properties: Map<String, Value>,
+    /// The names, in order.
+    required: Map<String, Value>,
+    others: Map<String, Value>,
+}
+
+/// References may repeat a schema any number of times, so the memory of copies is limited.
+struct Flattener<'a> {
+    root: &'a Value,
+    /// Bytes that may still be copied.
+    left: usize,
+}
+
+impl<'a> Flattener<'a> {
+    /// `None` for a schema that is too large.
+    fn new(root: &'a Value) -> Option<Self> {
+        let left = MAX_BYTES;
+        let mut own = Self { root, left };
+        own.reserve(root)?;
+        own.left = SPARE_BYTES + MAX_COPIES * (MAX_BYTES - own.left);
+        Some(own)
+    }
+
+    fn reserve_bytes(&mut self, bytes: usize) -> Option<()> {
+        self.left = self.left.checked_sub(bytes)?;
+        Some(())
+    }
+
+    fn reserve(&mut self, value: &Value) -> Option<()> {
+        self.reserve_bytes(VALUE_BYTES)?;
+        match value {
+            Value::String(text) => self.reserve_bytes(text.len()),
+            Value::Array(items) => items.iter().try_for_each(|item| self.reserve(item)),
+            Value::Object(members) => members.iter().try_for_each(|(name, value)| {
+                self.reserve_bytes(name.len())?;
+                self.reserve(value)
+            }),
+            _ => Some(()),
+        }
+    }
+
+    fn flat(&mut self, schema: &Value, depth: usize) -> Option<Flat> {
+        self.reserve_bytes(VALUE_BYTES)?;
+        let mut flat = Flat::default();
+        let Some(schema) = schema.as_object().filter(|_| depth <= MAX_DEPTH) else {
+            // `true` has no properties.
+            return schema.is_boolean().then_some(flat);
         };
-        changed = true;
-        let variants: Vec<Value> = variants.iter().map(resolved).collect();
-        // A property that differs has the same combination.
-        let mut properties: Map<String, Value> = Map::new();
-        for (of, property) in variants
-            .iter()
-            .filter_map(|v| v["properties"].as_object())
-            .flatten()
-        {
-            match properties.get_mut(of) {
-                None => {
-                    properties.insert(of.clone(), json!({ name: [property] }));
+        for (name, value) in schema {
+            match (name.as_str(), value) {
+                ("$defs" | "definitions", _) => {}
+                (name, _) if COMBINING.contains(&name) => {}
+                ("properties", Value::Object(properties)) => {
+                    self.reserve(value)?;
+                    flat.properties.clone_from(properties);
                 }
-                Some(Value::Object(known)) => {
-                    if let Some(Value::Array(known)) = known.get_mut(name)
-                        && !known.contains(property)
-                    {
-                        known.push(property.clone());
+                ("required", Value::Array(names)) => {
+                    self.reserve(value)?;
+                    let names = names.iter().filter_map(Value::as_str);
+                    flat.required = names.map(|name| (name.to_owned(), Value::Null)).collect();
+                }
+                ("properties" | "required", Value::Null) => {}
+                ("properties" | "required", _) => return None,
+                _ => {
+                    self.reserve(value)?;
+                    flat.others.insert(name.clone(), value.clone());
+                }
+            }
+        }
+        for name in COMBINING {
+            let variants = match schema.get(name) {
+                None => continue,
+                Some(Value::String(to)) if name == "$ref" => {
+                    let target = self.root.pointer(to.strip_prefix('#')?)?;
+                    let mut target = self.flat(target, depth + 1)?;
+                    for (name, value) in take(&mut target.others) {
+                        flat.others.entry(name).or_insert(value);
                     }
+                    vec![target]
                 }
-                Some(_) => {}
+                Some(Value::Array(variants)) if variants.len() <= MAX_VARIANTS => {
+                    let variants = variants.iter().map(|variant| self.flat(variant, depth + 1));
+                    variants.collect::<Option<_>>()?
+                }
+                Some(_) => return None,
+            };
+            flat.add(name, variants);
+        }
+        Some(flat)
+    }
+}
+
+impl Flat {
+    fn add(&mut self, combining: &str, variants: Vec<Self>) {
+        let is_alternative = ["anyOf", "oneOf"].contains(&combining);
+        for name in variants.iter().flat_map(|variant| variant.required.keys()) {
+            let requires = |variant: &Self| variant.required.contains_key(name);
+            if !is_alternative || variants.iter().all(requires) {
+                self.required.insert(name.clone(), Value::Null);
             }
         }
-        let own = schema.entry("properties").or_insert(Value::Null);
-        if own.is_null() {
-            *own = json!({});
-        }
-        for (of, mut combined) in properties {
-            if let Some([only]) = combined[name].as_array().map(Vec::as_slice) {
-                combined = only.clone();
-            }
-            if let Value::Object(own) = own {
-                own.entry(of).or_insert(combined);
+        let mut different: Map<String, Value> = Map::new();
+        for (name, property) in variants.into_iter().flat_map(|variant| variant.properties) {
+            let known = different.entry(name).or_insert_with(|| json!([]));
+            if let Value::Array(known) = known
+                && !known.contains(&property)
+            {
+                known.push(property);
             }
         }
-        let lists = |variant: &Value, name: &Value| {
-            let names = variant["required"].as_array();
-            names.is_some_and(|names| names.contains(name))
-        };
-        let mut needed = schema.get("required").and_then(Value::as_array).cloned();
-        let names = variants.iter().filter_map(|v| v["required"].as_array());
-        for of in names.flatten() {
-            let is_needed = name == "allOf" || variants.iter().all(|variant| lists(variant, of));
-            let all = needed.get_or_insert_default();
-            if is_needed && !all.contains(of) {
-                all.push(of.clone());
-            }
-        }
-        if let Some(needed) = needed.filter(|needed| !needed.is_empty()) {
-            schema.insert("required".to_owned(), needed.into());
+        for (name, property) in different {
+            // A property that differs has the same combination.
+            let property = match property {
+                Value::Array(mut known) if known.len() == 1 => known.remove(0),
+                known => json!({ combining: known }),
+            };
+            self.properties.entry(name).or_insert(property);
         }
     }
-    changed
 }
 
 /// Adds `items` to the arrays that lack it. Returns whether any did.
@@ -208,6 +295,19 @@ mod tests {
                 json!({"definitions": {"a": of("a")}, "properties": {"kind": {"const": "a"}, "a": {}},
                     "required": ["kind", "a"]}),
             ),
+            // Combined by what is combined.
+            (
+                json!({"allOf": [{"properties": {"id": {}}}, {"anyOf": [of("a"), of("b")]}]}),
+                json!({"properties": {"id": {}, "kind": kinds("anyOf"), "a": {}, "b": {}},
+                    "required": ["kind"]}),
+            ),
+            (
+                json!({"$ref": "#/$defs/x", "$defs": {"x": {"$ref": "#/$defs/y"},
+                    "y": {"$ref": "#/$defs/a", "additionalProperties": false}, "a": of("a")}}),
+                json!({"properties": {"kind": {"const": "a"}, "a": {}}, "required": ["kind", "a"],
+                    "additionalProperties": false, "$defs": {"x": {"$ref": "#/$defs/y"},
+                    "y": {"$ref": "#/$defs/a", "additionalProperties": false}, "a": of("a")}}),
+            ),
         ] {
             let Value::Object(mut schema) = given.clone() else {
                 panic!("{given}");
@@ -216,6 +316,37 @@ mod tests {
             let mut expected = expected;
             expected["type"] = json!("object");
             assert_eq!(Value::Object(schema), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn schemas_that_cannot_be_flattened_stay() {
+        let many = |count: usize, variant: Value| vec![variant; count];
+        let big = json!({"properties": {"a": {"description": "x".repeat(100_000)}}});
+        let far = (0..3).map(|at| {
+            let next = json!({"$ref": format!("#/$defs/d{}", at + 1)});
+            (format!("d{at}"), json!({"anyOf": many(100, next)}))
+        });
+        let far: Map<String, Value> = far.chain([("d3".to_owned(), json!({}))]).collect();
+        for given in [
+            json!({"$ref": "https://example.org/schema"}),
+            json!({"$ref": "#/$defs/none", "$defs": {}}),
+            json!({"$ref": "#"}),
+            json!({"anyOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}}),
+            json!({"anyOf": many(101, json!({"properties": {"a": {}}}))}),
+            json!({"anyOf": many(100, json!({"$ref": "#/$defs/b"})), "$defs": {"b": big}}),
+            json!({"anyOf": many(20, big)}),
+            json!({"$ref": "#/$defs/d0", "$defs": far}),
+        ] {
+            let Value::Object(members) = given.clone() else {
+                panic!("{given}");
+            };
+            let mut schema = members.clone();
+            complete_schema(&mut schema, false);
+            let mut expected = members;
+            expected.insert("type".to_owned(), json!("object"));
+            expected.insert("properties".to_owned(), json!({}));
+            assert!(schema == expected, "{:.200}", given.to_string());
         }
     }
 }
