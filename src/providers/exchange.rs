@@ -172,6 +172,17 @@ impl<'a> AnswerBuilder<'a> {
         surrogates::parse(&event.data).map_err(|_| self.head.failed("event is not JSON"))
     }
 
+    /// As [`Self::json`], with the event's name as its `type` if that is missing.
+    pub fn typed_json(&self, event: &Event) -> Result<Value, ProviderError> {
+        let mut root = self.json(event)?;
+        if let (Some(name), Value::Object(members)) = (&event.name, &mut root)
+            && members.get("type").is_none_or(Value::is_null)
+        {
+            members.insert("type".to_owned(), name.as_str().into());
+        }
+        Ok(root)
+    }
+
     /// An error inside a 200.
     pub fn error(&self, error_info: &ErrorInfo) -> ProviderError {
         classify::from_error_in_body(self.provider, &self.head, error_info)

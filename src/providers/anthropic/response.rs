@@ -25,9 +25,15 @@ use crate::domain::{
 
 const BLOCKS: Blocks = Blocks {
     index: "index",
+    ids: &[],
     begin: "content_block_start",
     end: "content_block_stop",
     after: &["message_delta", "message_stop"],
+    ends_are_whole: false,
+    is_ended_by_next: |begin| {
+        let kind = begin.pointer("/content_block/type");
+        kind.is_some_and(|kind| kind == "text" || kind == "thinking")
+    },
 };
 
 #[derive(Debug)]
@@ -76,7 +82,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     }
 
     fn event(&mut self, event: &Event) -> Result<bool, ProviderError> {
-        let root = self.answer.json(event)?;
+        let root = self.answer.typed_json(event)?;
         self.check_error(&root)?;
         let head = &self.answer.head;
         let ready = self.sequence.push(event, root);
@@ -130,7 +136,10 @@ impl ResponseParser<'_> {
                     ..all
                 }));
             }
-            Some("content_block_stop") => self.close()?,
+            Some("content_block_stop") => {
+                self.is_opaque = false;
+                self.close()?;
+            }
             Some("message_stop") => {
                 self.close()?;
                 self.stopped = true;

@@ -27,6 +27,7 @@ use crate::domain::{
 
 const ITEMS: Blocks = Blocks {
     index: "output_index",
+    ids: &["/item_id", "/item/id"],
     begin: "response.output_item.added",
     end: "response.output_item.done",
     after: &[
@@ -34,6 +35,8 @@ const ITEMS: Blocks = Blocks {
         "response.incomplete",
         "response.failed",
     ],
+    ends_are_whole: true,
+    is_ended_by_next: |_| false,
 };
 
 #[derive(Debug)]
@@ -86,11 +89,11 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         if event.data.trim() == "[DONE]" {
             return Ok(true);
         }
-        let root = self.answer.json(event)?;
+        let root = self.answer.typed_json(event)?;
         let head = &self.answer.head;
         let ready = self.sequence.push(event, root);
         for root in ready.map_err(|error| head.with_context(error))? {
-            if self.read(&root, event.name.as_deref())? {
+            if self.read(&root)? {
                 return Ok(true);
             }
         }
@@ -110,11 +113,10 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
 }
 
 impl ResponseParser<'_> {
-    /// Parses an event of this type or name. Returns whether it was the last.
-    fn read(&mut self, root: &Value, name: Option<&str>) -> Result<bool, ProviderError> {
+    /// Parses an event. Returns whether it was the last.
+    fn read(&mut self, root: &Value) -> Result<bool, ProviderError> {
         let text = |name: &str| root.get(name).and_then(Value::as_str).unwrap_or_default();
-        let kind = root.get("type").and_then(Value::as_str);
-        match kind.or(name) {
+        match root.get("type").and_then(Value::as_str) {
             Some("response.created" | "response.in_progress" | "response.queued") => {
                 self.identify(root.get("response").unwrap_or(&Value::Null));
             }
@@ -166,11 +168,14 @@ impl ResponseParser<'_> {
         if errors::is_error(response) {
             return Err(self.answer.error(&errors::error_info(Some(response))));
         }
-        // Some servers leave out what the events had.
-        let output = response.get("output").and_then(Value::as_array);
-        let output = output.map_or(&[][..], Vec::as_slice);
-        self.identify(response);
         let known = self.ended + usize::from(self.open.is_some());
+        let output = match response.get("output").and_then(Value::as_array) {
+            Some(output) => output.as_slice(),
+            // Some servers leave out what the events had.
+            None if known > 0 => &[],
+            None => return Err(self.answer.head.failed("response without an output")),
+        };
+        self.identify(response);
         for item in output.iter().skip(known) {
             self.item(item)?;
         }
@@ -204,8 +209,12 @@ impl ResponseParser<'_> {
 
     /// An item begins.
     fn begin(&mut self, root: &Value) -> Result<(), ProviderError> {
-        // Some servers leave out the end of an item.
         if self.open.replace(OpenItem::default()).is_some() {
+            // Some servers leave out the end of an item. Without an index or an id, its pieces could
+            // still follow.
+            if root.get("output_index").is_none() && root.pointer("/item/id").is_none() {
+                return Err(self.answer.head.failed("items are mixed"));
+            }
             self.ended += 1;
         }
         match root.get("item") {

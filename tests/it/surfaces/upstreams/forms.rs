@@ -318,6 +318,24 @@ async fn an_empty_answer_with_counted_output_is_charged(
 }
 
 #[sqlx::test]
+async fn a_response_without_an_output_fails(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = acme(options, &upstream).await;
+    let response = json!({"id": "r", "status": "completed", "output": null, "output_text": "Hi",
+        "usage": {"input_tokens": 9, "output_tokens": 5}});
+    let completed = json!({"type": "response.completed", "response": response});
+    for reply in [Reply::Status(200, response), sse(&[completed])] {
+        upstream.reply(reply);
+        for body in both(&request(CHAT, "acme/acme-2", "x")) {
+            let answer = app.post(&account.key, CHAT, &body).await;
+            error(CHAT, &answer, 502, "provider_error");
+        }
+    }
+    assert_eq!(app.balance(&account).await.0, "100");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn reasons_of_the_end_have_any_case(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let (app, account) = acme(options, &upstream).await;
