@@ -151,7 +151,8 @@ impl Calls {
         let is_named = !piece.id.is_empty() && !piece.name.is_empty();
         let is_known = |call: &Call| {
             let is_complete = call.value.state == State::Complete;
-            is_complete && call.index == piece.index && call.id == piece.id
+            let is_same = call.index == piece.index && call.id == piece.id;
+            is_complete && is_same && call.name == piece.name
         };
         let is_equal = |call: &ToolCall| call.id == piece.id && call.arguments == piece.arguments;
         is_named && self.known.iter().any(is_known) && answer.calls().any(is_equal)

@@ -268,6 +268,11 @@ async fn pieces_are_given_to_their_calls(_: PgPoolOptions, options: PgConnectOpt
             ],
             vec![("f", a)],
         ),
+        // Another function with the same index, id and arguments.
+        (
+            vec![p(&zero, "1", "f", a), p(&zero, "1", "g", a)],
+            vec![("f", a), ("g", a)],
+        ),
         // No arguments but white space.
         (vec![p(&zero, "1", "f", " ")], vec![("f", " {}")]),
         // The name comes late.
@@ -469,7 +474,7 @@ async fn blocks_that_alternate_are_put_in_order(_: PgPoolOptions, options: PgCon
     };
     let piece = |at: usize, json: &str| {
         json!({"type": "response.function_call_arguments.delta", "output_index": at,
-            "delta": json})
+            "item_id": format!("fc_{at}"), "delta": json})
     };
     let responses = [
         json!({"type": "response.created", "response": {"id": "r"}}),
@@ -486,8 +491,28 @@ async fn blocks_that_alternate_are_put_in_order(_: PgPoolOptions, options: PgCon
         json!({"type": "response.completed", "response": {"id": "r", "status": "completed",
             "usage": {"input_tokens": 9, "output_tokens": 5}}}),
     ];
-    for (model, events) in [(MODELS[2], &anthropic[..]), ("acme/acme-2", &responses[..])] {
-        upstream.reply(sse(events));
+    let mut by_ids = responses.clone();
+    for event in &mut by_ids {
+        event.as_object_mut().unwrap().remove("output_index");
+    }
+    // The type in the name of the event only.
+    let by_name = |events: &[Value]| {
+        let texts = events.iter().map(|event| {
+            let mut event = event.clone();
+            let name = event.as_object_mut().unwrap().remove("type").unwrap();
+            format!("event: {}\ndata: {event}\n\n", name.as_str().unwrap())
+        });
+        Reply::Raw(200, "text/event-stream", texts.collect())
+    };
+    let acme_2 = "acme/acme-2";
+    for (model, reply) in [
+        (MODELS[2], sse(&anthropic)),
+        (MODELS[2], by_name(&anthropic)),
+        (acme_2, sse(&responses)),
+        (acme_2, by_name(&responses)),
+        (acme_2, sse(&by_ids)),
+    ] {
+        upstream.reply(reply);
         for path in [CHAT, MESSAGES] {
             let body = with(request(path, model, "x"), &tools(path));
             let answer = app.post(&account.key, path, &both(&body)[1]).await;
@@ -499,6 +524,68 @@ async fn blocks_that_alternate_are_put_in_order(_: PgPoolOptions, options: PgCon
                 assert_eq!(calls(&answer), expected, "{model}");
             }
         }
+    }
+    // Items that cannot be distinguished.
+    for event in &mut by_ids {
+        event.as_object_mut().unwrap().remove("item_id");
+        if let Some(item) = event.get_mut("item") {
+            item.as_object_mut().unwrap().remove("id");
+        }
+    }
+    upstream.reply(sse(&by_ids));
+    let body = with(request(CHAT, acme_2, "x"), &tools(CHAT));
+    let answer = app.post(&account.key, CHAT, &both(&body)[1]).await;
+    let record = super::record(&app, &account, &answer).await;
+    assert_eq!(record["status"], "failed", "{}", answer.text);
+    assert_eq!(record["credits"]["charged"], "0");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn ends_of_blocks_may_be_missing_or_repeated(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = acme(options, &upstream).await;
+    let begin = |at: usize, block: Value| json!({"type": "content_block_start", "index": at, "content_block": block});
+    let piece = |at: usize, delta: Value| json!({"type": "content_block_delta", "index": at, "delta": delta});
+    let end = |at: usize| json!({"type": "content_block_stop", "index": at});
+    let head = json!({"type": "message_start", "message": {"id": "m", "model": "m",
+        "usage": {"input_tokens": 9, "output_tokens": 1}}});
+    let text = [
+        begin(0, json!({"type": "text", "text": ""})),
+        piece(0, json!({"type": "text_delta", "text": "Hi."})),
+    ];
+    let call = begin(
+        1,
+        json!({"type": "tool_use", "id": "1", "name": "f", "input": {}}),
+    );
+    let arguments = piece(
+        1,
+        json!({"type": "input_json_delta", "partial_json": "{\"a\":1}"}),
+    );
+    let last = [
+        json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"},
+            "usage": {"output_tokens": 5}}),
+        json!({"type": "message_stop"}),
+    ];
+    for middle in [
+        vec![call.clone(), arguments.clone(), end(1)],
+        vec![call.clone(), arguments.clone()],
+        vec![
+            end(0),
+            call.clone(),
+            end(0),
+            arguments.clone(),
+            end(1),
+            end(1),
+        ],
+        vec![call, end(0), arguments, end(1)],
+    ] {
+        let events = [&[head.clone()], &text[..], &middle[..], &last[..]].concat();
+        upstream.reply(sse(&events));
+        let body = with(request(CHAT, MODELS[2], "x"), &tools(CHAT));
+        let (answer, _) = answered(&app, &account, CHAT, &both(&body)[1]).await;
+        assert_eq!(calls(&answer), [("f".to_owned(), "{\"a\":1}".to_owned())]);
+        assert_eq!(answer.text.matches("Hi.").count(), 1, "{}", answer.text);
     }
     app.assert_settled().await;
 }
