@@ -23,7 +23,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let vendor_message = VendorMessage::read(root);
     // An account without funds is reported as a 400 without a code.
     let message = vendor_message.text.as_deref().unwrap_or_default();
-    let has_no_funds = message.contains("credit balance is too low");
+    let has_no_funds = message.starts_with("Your credit balance is too low");
     ErrorInfo {
         kind: (code.and_then(kind))
             .or(kind_name.and_then(kind))

@@ -277,6 +277,13 @@ async fn a_vendor_says_itself_what_is_wrong_with_the_input(
                 "Your credit balance is too low to access the Anthropic API."}}),
             None,
         ),
+        (
+            MODELS[2],
+            400,
+            json!({"type": "error", "error": {"type": "invalid_request_error", "message":
+                "messages.0: 'Your credit balance is too low' is odd"}}),
+            Some("messages.0: 'Your credit balance is too low' is odd"),
+        ),
         // About the operator.
         (
             LOCAL,
