@@ -1,6 +1,6 @@
 //! The features of dialogues that text models support.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use super::{TextModel, text::NOT_TAKEN};
 use crate::domain::{
@@ -346,41 +346,61 @@ impl TextModel {
     /// Returns the first error of the messages.
     fn wrong_in_messages(&self, messages: &[Message]) -> Option<&'static str> {
         let can = self.dialogue;
-        // The calls that have no result yet.
-        let mut open: Vec<&str> = Vec::new();
-        for (part, role) in messages
-            .iter()
-            .flat_map(|message| message.parts.iter().map(|part| (part, message.role)))
-        {
-            if role == Role::System && !can.late_instructions {
-                return Some(
-                    "has instructions after the first message, which this model does not support; \
-                     put them first",
-                );
-            }
-            match part {
-                Part::ToolCall(call) => open.push(&call.id),
-                Part::ToolResult(result) => {
-                    let Some(at) = open.iter().position(|id| *id == result.call_id) else {
-                        return Some(
-                            "has the result of a call that is not there before it, or has a result",
-                        );
-                    };
-                    open.swap_remove(at);
-                    let image = |part: &Part| matches!(part, Part::Image(_) | Part::Document(_));
-                    if !can.result_images && result.parts.iter().any(image) {
-                        return Some(
-                            "has an image or a document in the result of a tool, which this model \
-                             does not support",
-                        );
-                    }
+        let without_result = Some("has a call of a tool without its result");
+        // Not every server with Chat Completions minds.
+        let is_strict = can.own != Some(Surface::OpenAiChat);
+        // How many calls with an id have no result yet, and how many have none of all.
+        let mut calls: HashMap<&str, usize> = HashMap::new();
+        let mut open = 0_usize;
+        let mut last_role = None;
+        for message in messages {
+            let role = message.role;
+            if can.alternating_roles && has_content(message) {
+                let is_next = last_role.replace(role).is_some_and(|last| last != role);
+                if is_next && role == Role::Assistant && open > 0 {
+                    return without_result;
                 }
-                _ => {}
+            }
+            for part in &message.parts {
+                if role == Role::System && !can.late_instructions {
+                    return Some(
+                        "has instructions after the first message, which this model does not support; \
+                     put them first",
+                    );
+                }
+                match part {
+                    Part::ToolCall(call) => {
+                        open += 1;
+                        *calls.entry(&call.id).or_default() += 1;
+                    }
+                    Part::ToolResult(result) => {
+                        match calls.get_mut(result.call_id.as_str()) {
+                            Some(count) if *count > 0 => {
+                                open -= 1;
+                                *count -= 1;
+                            }
+                            Some(_) if !is_strict => {}
+                            _ => {
+                                return Some(
+                                    "has the result of a call that is not there before it, or has a \
+                                 result",
+                                );
+                            }
+                        }
+                        let image =
+                            |part: &Part| matches!(part, Part::Image(_) | Part::Document(_));
+                        if !can.result_images && result.parts.iter().any(image) {
+                            return Some(
+                                "has an image or a document in the result of a tool, which this model \
+                             does not support",
+                            );
+                        }
+                    }
+                    _ => {}
+                }
             }
         }
-        // Not every server with Chat Completions minds.
-        let is_refused = !open.is_empty() && can.own != Some(Surface::OpenAiChat);
-        is_refused.then_some("has a call of a tool without its result")
+        without_result.filter(|_| is_strict && open > 0)
     }
 
     /// Names the parts of a dialogue that change no answer and are not sent to the provider.

@@ -479,7 +479,8 @@ async fn results_are_with_their_calls(_: PgPoolOptions, options: PgConnectOption
     let result =
         |id: &str| json!({"role": "tool", "tool_call_id": id, "name": "f", "content": "1"});
     let said = |role: &str| json!({"role": role, "content": "x"});
-    let (user, system) = (said("user"), said("system"));
+    let (user, system, assistant) = (said("user"), said("system"), said("assistant"));
+    let twice = vec![calls.clone(), result("c"), result("c"), result("d")];
     for (messages, message) in [
         (
             vec![calls.clone(), result("d"), result("c"), user.clone()],
@@ -491,6 +492,25 @@ async fn results_are_with_their_calls(_: PgPoolOptions, options: PgConnectOption
         ),
         (vec![calls.clone(), system, result("c"), result("d")], None),
         (
+            vec![calls.clone(), assistant.clone(), result("c"), result("d")],
+            None,
+        ),
+        // An answer before the result.
+        (
+            vec![
+                calls.clone(),
+                user.clone(),
+                assistant.clone(),
+                result("c"),
+                result("d"),
+            ],
+            Some("has a call of a tool without its result"),
+        ),
+        (
+            vec![calls.clone(), result("c"), assistant, result("d")],
+            Some("has a call of a tool without its result"),
+        ),
+        (
             vec![calls.clone(), result("d"), user.clone()],
             Some("has a call of a tool without its result"),
         ),
@@ -499,7 +519,7 @@ async fn results_are_with_their_calls(_: PgPoolOptions, options: PgConnectOption
             Some("has a call of a tool without its result"),
         ),
         (
-            vec![calls, result("c"), result("c"), result("d")],
+            twice.clone(),
             Some("has the result of a call that is not there"),
         ),
         (
@@ -528,6 +548,19 @@ async fn results_are_with_their_calls(_: PgPoolOptions, options: PgConnectOption
             }
         }
     }
+    // Chat servers judge a second result themselves.
+    let messages = [vec![user], twice].concat();
+    let more = json!({"messages": messages, "tools": [tool(CHAT, "f", &json!({}))]});
+    let body = with(ask(LOCAL, "x"), &more);
+    app.post(&account.key, CHAT, &body).await.expect(200);
+    let messages = json!([
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "1"},
+            {"type": "tool_result", "tool_use_id": "c", "content": "2"}]}]);
+    let more = json!({"messages": messages, "tools": [tool(MESSAGES, "f", &json!({}))]});
+    let body = with(ask(LOCAL, "x"), &more);
+    app.post(&account.key, MESSAGES, &body).await.expect(200);
     app.assert_settled().await;
 }
 
