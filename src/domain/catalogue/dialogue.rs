@@ -349,7 +349,7 @@ impl TextModel {
         let without_result = Some("has a call of a tool without its result");
         // Not every server with Chat Completions minds.
         let is_strict = can.own != Some(Surface::OpenAiChat);
-        // How many calls with an id have no result yet, and how many have none of all.
+        // The calls that have no result yet, by id and in all.
         let mut calls: HashMap<&str, usize> = HashMap::new();
         let mut open = 0_usize;
         let mut last_role = None;
@@ -361,13 +361,13 @@ impl TextModel {
                     return without_result;
                 }
             }
-            for part in &message.parts {
-                if role == Role::System && !can.late_instructions {
-                    return Some(
-                        "has instructions after the first message, which this model does not support; \
+            if role == Role::System && !can.late_instructions && !message.parts.is_empty() {
+                return Some(
+                    "has instructions after the first message, which this model does not support; \
                      put them first",
-                    );
-                }
+                );
+            }
+            for part in &message.parts {
                 match part {
                     Part::ToolCall(call) => {
                         open += 1;
@@ -383,7 +383,7 @@ impl TextModel {
                             _ => {
                                 return Some(
                                     "has the result of a call that is not there before it, or has a \
-                                 result",
+                                     result",
                                 );
                             }
                         }
@@ -392,7 +392,7 @@ impl TextModel {
                         if !can.result_images && result.parts.iter().any(image) {
                             return Some(
                                 "has an image or a document in the result of a tool, which this model \
-                             does not support",
+                                 does not support",
                             );
                         }
                     }
