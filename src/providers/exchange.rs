@@ -2,6 +2,8 @@
 //!
 //! A vendor's wire format is its request and a [`TextParser`]. Here: everything else.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -110,6 +112,7 @@ async fn send<'a, P: TextParser<'a>>(
         model_noted: false,
         early: None,
         has_one_call,
+        call_ids: HashSet::new(),
     });
     let late = |_| ProviderError::new(ProviderErrorKind::Timeout, "no answer in time");
     if !timeout(bound, answer.is_stream(deltas.is_some()))
@@ -160,6 +163,8 @@ pub struct AnswerBuilder<'a> {
     early: Option<Stop>,
     /// Whether the caller takes at most one tool call.
     has_one_call: bool,
+    /// Those of the calls so far.
+    call_ids: HashSet<String>,
 }
 
 impl<'a> AnswerBuilder<'a> {
@@ -227,7 +232,7 @@ impl<'a> AnswerBuilder<'a> {
     /// earlier call, gets a new one.
     pub fn call(&mut self, mut call: ToolCall) -> Result<(), ProviderError> {
         call.name = self.call.replaced_names.original(call.name);
-        if call.id.is_empty() || self.calls().any(|other| other.id == call.id) {
+        if call.id.is_empty() || !self.call_ids.insert(call.id.clone()) {
             let random = crate::domain::token::random::<12>().unwrap_or_default();
             let hex = random.map(|byte| format!("{byte:02x}"));
             call.id = format!("call_{}", hex.concat());

@@ -5,7 +5,7 @@
 //! its block. The caller gets one part after the other.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::HashMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
@@ -14,8 +14,10 @@ use serde_json::Value;
 use super::{ProviderError, answer::TEXT_CAP, sse::Event};
 use crate::memory::{self, Reservation};
 
-/// Memory of an event that waits, for each byte of its text.
-const EVENT_MEMORY: usize = 8;
+/// The most blocks of an answer.
+const MAX_BLOCKS: usize = 10_000;
+/// Memory of an event that waits: a part for each event, and a part for each byte of its text.
+const EVENT_MEMORY: (usize, usize) = (512, 8);
 
 /// How a vendor's events name a block and its end.
 #[derive(Debug)]
@@ -26,180 +28,198 @@ pub struct Blocks {
     pub ids: &'static [&'static str],
     /// The type of the first event of a block.
     pub begin: &'static str,
+    /// How the types of the pieces of a block end.
+    pub piece: &'static str,
     /// The type of the last event of a block.
     pub end: &'static str,
+    /// The member of the last event that has the whole block, so that it may be the only event.
+    pub whole: Option<&'static str>,
     /// The types of the events after the last block.
     pub after: &'static [&'static str],
-    /// Whether the last event has the whole block, so that it may be the only one.
-    pub ends_are_whole: bool,
-    /// Whether a block with this first event ends where the next one begins, for servers that leave
-    /// out its end.
-    pub is_ended_by_next: fn(&Value) -> bool,
+    /// Whether a block with this first event is a text, whose pieces need no beginning.
+    pub is_text: fn(&Value) -> bool,
 }
 
 #[derive(Debug)]
 pub struct Sequence {
     blocks: Blocks,
-    /// Blocks by the hashes of their ids.
-    ids: BTreeMap<u64, u64>,
-    /// The block that has begun and not ended.
-    open: Option<u64>,
-    /// Whether the next block ends the open one.
-    is_ended_by_next: bool,
-    ended: BTreeSet<u64>,
-    /// Events of other blocks.
-    waiting: Vec<(u64, Value)>,
-    /// Their size.
+    /// The last block of each name.
+    names: HashMap<Name, usize>,
+    /// In the order in which they began.
+    begun: Vec<Block>,
+    /// How many of them were passed on as a whole: the next one is passed on as it comes.
+    passed: usize,
+    /// The size of the events that wait.
     bytes: usize,
     reserved: Option<Reservation>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Name {
+    Index(u64),
+    Id(String),
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    is_text: bool,
+    has_ended: bool,
+    /// The hash of the whole block in its last event.
+    whole: Option<u64>,
+    waiting: Vec<Value>,
 }
 
 impl Sequence {
     pub fn new(blocks: Blocks) -> Self {
         Self {
             blocks,
-            ids: BTreeMap::new(),
-            open: None,
-            is_ended_by_next: false,
-            ended: BTreeSet::new(),
-            waiting: Vec::new(),
+            names: HashMap::new(),
+            begun: Vec::new(),
+            passed: 0,
             bytes: 0,
             reserved: memory::reservation(),
         }
     }
 
-    /// Adds an event, whose parsed data is `root`, and returns those that come next. Fails on a piece
-    /// of a block that has ended, and on one of an unknown block while others wait.
+    /// Adds an event, whose parsed data is `root`, and returns those that come next. Fails if the
+    /// block of a piece cannot be told.
     pub fn push(&mut self, event: &Event, root: Value) -> Result<Vec<Value>, ProviderError> {
-        let (begins, ends) = (self.begins(&root), Self::is(&root, self.blocks.end));
-        let Some(block) = self.block_of(&root) else {
-            let kind = root.get("type").and_then(Value::as_str);
-            let mut ready = Vec::new();
-            if kind.is_some_and(|kind| self.blocks.after.contains(&kind)) {
-                self.open = None;
-                self.release(true, &mut ready);
-            } else if begins || ends || root.get("delta").is_some() {
-                if !self.waiting.is_empty() {
-                    return Err(ProviderError::failed("blocks are mixed"));
-                }
-                if let Some(block) = self.open.take_if(|_| ends) {
-                    self.ended.insert(block);
-                }
-            }
+        let kind = root.get("type").and_then(Value::as_str).unwrap_or_default();
+        let (begins, ends) = (kind == self.blocks.begin, kind == self.blocks.end);
+        if self.blocks.after.contains(&kind) {
+            let mut ready = self.pass_on(self.begun.len());
             ready.push(root);
             return Ok(ready);
+        }
+        let is_piece = kind.ends_with(self.blocks.piece);
+        let names = self.names_of(&root);
+        let known = if !names.is_empty() {
+            names.iter().find_map(|name| self.names.get(name)).copied()
+        } else if begins || ends || is_piece {
+            self.last()?
+        } else {
+            None
         };
-        if self.ended.contains(&block) && !begins {
-            if ends && !self.blocks.ends_are_whole {
-                return Ok(Vec::new());
+        let known = known.and_then(|at| Some((at, self.begun.get(at)?)));
+        let at = match known {
+            Some((_, block)) if begins => {
+                if !block.has_ended && self.blocks.whole.is_some() {
+                    return Err(mixed());
+                }
+                self.begin(names, (self.blocks.is_text)(&root))?
             }
-            let is_whole = self.open.is_none() && ends;
-            if !is_whole {
-                return Err(ProviderError::failed("blocks are mixed"));
-            }
+            Some((at, block)) if !block.has_ended => at,
+            Some((_, block)) if is_piece && block.is_text => self.begin(names, true)?,
+            None if begins => self.begin(names, (self.blocks.is_text)(&root))?,
+            Some((_, block)) if ends && self.is_repeated(block, &root) => return Ok(Vec::new()),
+            _ if ends && self.blocks.whole.is_some() => self.begin(names, false)?,
+            None if is_piece && self.passed == self.begun.len() => self.begin(names, false)?,
+            _ if is_piece => return Err(mixed()),
+            _ => return Ok(vec![root]),
+        };
+        if ends && let Some(block) = self.begun.get_mut(at) {
+            block.has_ended = true;
+            block.whole = self.blocks.whole.map(|name| hash_of(&root[name]));
         }
-        if begins && self.blocks.ends_are_whole && self.is_open(block) {
-            return Err(ProviderError::failed("blocks are mixed"));
-        }
-        if begins && self.is_ended_by_next {
-            self.open = None;
-        }
-        if *self.open.get_or_insert(block) != block {
-            self.wait(block, event, root)?;
-            return Ok(Vec::new());
+        if at > self.passed {
+            self.wait(at, event, root)?;
+            return Ok(self.pass_on(self.passed));
         }
         let mut ready = vec![root];
-        self.note(block, &ready);
-        self.release(false, &mut ready);
+        ready.extend(self.pass_on(self.passed));
         Ok(ready)
     }
 
-    fn is(root: &Value, kind: &str) -> bool {
-        root.get("type").and_then(Value::as_str) == Some(kind)
-    }
-
-    fn begins(&self, root: &Value) -> bool {
-        Self::is(root, self.blocks.begin)
-    }
-
-    /// The block of an event: its index, or the one that began with its id.
-    fn block_of(&mut self, root: &Value) -> Option<u64> {
+    /// The index and the id of the block of an event.
+    fn names_of(&self, root: &Value) -> Vec<Name> {
         let index = root.get(self.blocks.index).and_then(Value::as_u64);
-        let mut ids = self.blocks.ids.iter();
-        let id = ids.find_map(|path| root.pointer(path)?.as_str());
-        let Some(id) = id.filter(|id| !id.is_empty()) else {
-            return index;
-        };
-        let mut hasher = DefaultHasher::new();
-        id.hash(&mut hasher);
-        let id = hasher.finish();
-        if self.begins(root) {
-            self.ids.insert(id, index.unwrap_or(id));
+        let ids = self.blocks.ids.iter();
+        let id = ids.filter_map(|path| root.pointer(path)?.as_str());
+        let id = id.filter(|id| !id.is_empty()).map(str::to_owned).next();
+        let names = index.map(Name::Index).into_iter();
+        names.chain(id.map(Name::Id)).collect()
+    }
+
+    /// The block of an event without a name: the last one. Fails where it may be of another.
+    fn last(&self) -> Result<Option<usize>, ProviderError> {
+        if self.begun.len() > self.passed + 1 {
+            return Err(mixed());
         }
-        index.or_else(|| self.ids.get(&id).copied())
+        Ok(self.begun.len().checked_sub(1))
     }
 
-    /// Whether a block has begun and not ended, with what waits.
-    fn is_open(&self, block: u64) -> bool {
-        let last = self.waiting.iter().rfind(|(other, _)| *other == block);
-        last.map_or(self.open == Some(block), |(_, root)| {
-            !Self::is(root, self.blocks.end)
-        })
+    /// Whether a last event says nothing new.
+    fn is_repeated(&self, block: &Block, root: &Value) -> bool {
+        let whole = self.blocks.whole.map(|name| hash_of(&root[name]));
+        block.whole == whole
     }
 
-    fn wait(&mut self, block: u64, event: &Event, root: Value) -> Result<(), ProviderError> {
+    /// Begins a block. Some servers leave out the end of the one before.
+    fn begin(&mut self, names: Vec<Name>, is_text: bool) -> Result<usize, ProviderError> {
+        let at = self.begun.len();
+        if at == MAX_BLOCKS {
+            return Err(ProviderError::failed("too many blocks"));
+        }
+        if let Some(block) = self.begun.last_mut() {
+            block.has_ended |= block.is_text || names.is_empty();
+        }
+        for name in names {
+            let before = self.names.insert(name, at);
+            if let Some(block) = before.and_then(|at| self.begun.get_mut(at)) {
+                block.has_ended = true;
+            }
+        }
+        self.begun.push(Block {
+            is_text,
+            ..Block::default()
+        });
+        Ok(at)
+    }
+
+    fn wait(&mut self, at: usize, event: &Event, root: Value) -> Result<(), ProviderError> {
         self.bytes += event.data.len();
         if self.bytes > TEXT_CAP {
-            return Err(ProviderError::failed("text over the cap"));
+            return Err(ProviderError::over_limit("text over the cap"));
         }
         if let Some(reserved) = &self.reserved {
-            reserved.add(EVENT_MEMORY * event.data.len());
+            let (each, byte) = EVENT_MEMORY;
+            reserved.add(each + byte * event.data.len());
         }
-        self.waiting.push((block, root));
+        if let Some(block) = self.begun.get_mut(at) {
+            block.waiting.push(root);
+        }
         Ok(())
     }
 
-    /// Notes which block is open after these events of a block, unless it has ended with the last.
-    fn note(&mut self, block: u64, ready: &[Value]) {
-        let has_ended = ready
-            .last()
-            .is_some_and(|root| Self::is(root, self.blocks.end));
-        let begin = ready.iter().rfind(|root| self.begins(root));
-        let is_same = self.open == Some(block);
-        self.is_ended_by_next = match begin {
-            Some(begin) => (self.blocks.is_ended_by_next)(begin),
-            None => self.is_ended_by_next && is_same,
-        };
-        self.open = (!has_ended).then_some(block);
-        if has_ended {
-            self.is_ended_by_next = false;
-            self.ended.insert(block);
-        } else {
-            self.ended.remove(&block);
-        }
-    }
-
-    /// Moves what waits to `ready`, up to a block that has not ended unless it is `all`.
-    fn release(&mut self, all: bool, ready: &mut Vec<Value>) {
-        loop {
-            let has_next = || self.waiting.iter().any(|(_, root)| self.begins(root));
-            let is_closed = all || self.open.is_none() || self.is_ended_by_next && has_next();
-            let Some(&(block, _)) = self.waiting.first().filter(|_| is_closed) else {
+    /// Returns what waits of the first `most` blocks, and of those after blocks that have ended.
+    fn pass_on(&mut self, most: usize) -> Vec<Value> {
+        let mut ready = Vec::new();
+        while let Some(block) = self.begun.get_mut(self.passed) {
+            ready.append(&mut block.waiting);
+            block.has_ended |= self.passed < most;
+            if !block.has_ended {
                 break;
-            };
-            let of_block = self.waiting.extract_if(.., |(other, _)| *other == block);
-            let events: Vec<Value> = of_block.map(|(_, root)| root).collect();
-            self.open = None;
-            self.note(block, &events);
-            ready.extend(events);
+            }
+            self.passed += 1;
         }
-        if self.waiting.is_empty() {
+        if self.passed + 1 >= self.begun.len() {
             self.bytes = 0;
             if let Some(reserved) = &self.reserved {
                 reserved.shrink_to(0);
             }
         }
+        ready
     }
+}
+
+fn mixed() -> ProviderError {
+    ProviderError::failed("blocks are mixed")
+}
+
+fn hash_of(whole: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    whole.to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -212,10 +232,11 @@ mod tests {
         index: "at",
         ids: &["/id"],
         begin: "a",
+        piece: "b",
         end: ".",
+        whole: Some("whole"),
         after: &[],
-        ends_are_whole: true,
-        is_ended_by_next: |begin| begin["text"] == true,
+        is_text: |begin| begin["text"] == true,
     };
 
     #[test]
@@ -231,7 +252,7 @@ mod tests {
             ("0a 1a 2a 0. 2b 1. 2. end", "0a 0. 1a 1. 2a 2b 2. end"),
             ("1a 0a 1b ping 0b end", "1a 1b ping 0a 0b end"),
             // One index for two blocks.
-            ("0a 0. 0a 0. 0. end", "0a 0. 0a 0. 0. end"),
+            ("0a 0. 0a 0. 0. end", "0a 0. 0a 0. end"),
             ("0a 1a 0. 0a 1. 0. end", "0a 0. 1a 1. 0a 0. end"),
             // By ids.
             ("xa ya xb yb x. y. end", "xa xb x. ya yb y. end"),
@@ -246,7 +267,8 @@ mod tests {
             ("0a xa xb xa end", "0a"),
             // A piece of a block that has ended.
             ("0a 0. 1a 0b end", "0a 0. 1a"),
-            ("0a 0. 1a 0. end", "0a 0. 1a"),
+            // An end that is repeated.
+            ("0a 0. 1a 0. end", "0a 0. 1a end"),
         ] {
             let mut sequence = Sequence::new(Blocks {
                 after: &["end"],
@@ -259,7 +281,7 @@ mod tests {
                         let begin = kind.replace('t', "a");
                         json!({"at": at.parse::<u64>().unwrap(), "type": begin, "text": kind == "t"})
                     }
-                    (id, kind) if kind.len() == 1 => json!({"id": id, "type": kind, "delta": ""}),
+                    (id, kind) if kind.len() == 1 => json!({"id": id, "type": kind}),
                     _ => json!({ "type": word }),
                 };
                 let event = Event {
@@ -284,9 +306,22 @@ mod tests {
     }
 
     #[test]
+    fn whole_blocks_need_no_beginning() {
+        let event = Event {
+            name: None,
+            data: String::new(),
+        };
+        let mut sequence = Sequence::new(BLOCKS);
+        for (whole, count) in [("x", 1), ("x", 0), ("y", 1)] {
+            let ready = sequence.push(&event, json!({"at": 0, "type": ".", "whole": whole}));
+            assert_eq!(ready.unwrap().len(), count, "{whole}");
+        }
+    }
+
+    #[test]
     fn ends_without_content_may_be_repeated() {
         let mut sequence = Sequence::new(Blocks {
-            ends_are_whole: false,
+            whole: None,
             ..BLOCKS
         });
         let event = Event {

@@ -165,16 +165,23 @@ impl TextModel {
 /// Makes one message of those of one role that follow each other, with results of tools first.
 fn merge(messages: &mut Vec<Message>) {
     let mut merged: Vec<Message> = Vec::new();
+    // The end of the last turn: only instructions follow it.
+    let mut turn = 0;
     for message in messages.drain(..) {
         // Results follow their calls, instructions in between come after them.
         let is_result = matches!(message.parts[..], [Part::ToolResult(_), ..]);
-        let is_before = |other: &Message| !is_result || other.role != Role::System;
-        let end = merged.iter().rposition(is_before).map_or(0, |at| at + 1);
+        let end = if is_result { turn } else { merged.len() };
+        let is_instruction = message.role == Role::System;
         match merged[..end].last_mut() {
-            Some(last) if last.role == message.role && message.role != Role::System => {
+            Some(last) if last.role == message.role && !is_instruction => {
                 last.parts.extend(message.parts);
             }
-            _ => merged.insert(end, message),
+            _ => {
+                merged.insert(end, message);
+                if !is_instruction {
+                    turn = end + 1;
+                }
+            }
         }
     }
     for message in &mut merged {

@@ -10,6 +10,9 @@ const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 /// Members that combine schemas.
 const COMBINING: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
 
+/// Members that the root of a schema must not have either, where it must not combine schemas.
+const REMOVED: [&str; 2] = ["enum", "not"];
+
 /// Maximum number of schemas that one combines.
 const MAX_VARIANTS: usize = 100;
 /// Maximum nesting of schemas that others combine, references included.
@@ -43,29 +46,50 @@ pub fn complete_schema(schema: &mut Map<String, Value>, combined: bool) -> bool 
 }
 
 /// Replaces the schemas that the root combines by their properties. Of alternatives, those are required
-/// that all require. A schema that is too large or cannot be resolved stays as it is, and the vendor
+/// that all require. A schema that is too large or whose references get lost stays as it is, and the vendor
 /// says what is wrong. Returns whether it changed.
 fn flatten(schema: &mut Map<String, Value>) -> bool {
     let is_combined = |name: &&str| schema.contains_key(*name);
-    if !COMBINING.iter().any(is_combined) {
+    if !COMBINING.iter().chain(&REMOVED).any(is_combined) {
         return false;
     }
     let root = Value::Object(take(schema));
     let flat = Flattener::new(&root).and_then(|mut flattener| flattener.flat(&root, 0));
-    if let Value::Object(members) = root {
+    let mut flattened = flat.map(|flat| {
+        let mut members = flat.others;
+        members.retain(|name, _| !REMOVED.contains(&name.as_str()));
+        for name in ["$defs", "definitions"] {
+            if let Some(schemas) = root.get(name) {
+                members.insert(name.to_owned(), schemas.clone());
+            }
+        }
+        members.insert("properties".to_owned(), flat.properties.into());
+        if !flat.required.is_empty() {
+            let names = flat.required.into_iter().map(|(name, _)| name);
+            members.insert("required".to_owned(), names.collect());
+        }
+        Value::Object(members)
+    });
+    // References to what is gone.
+    flattened.take_if(|flattened| !resolves(flattened, flattened));
+    let is_changed = flattened.is_some();
+    if let Value::Object(members) = flattened.unwrap_or(root) {
         *schema = members;
     }
-    let Some(flat) = flat else { return false };
-    schema.retain(|name, _| !COMBINING.contains(&name.as_str()));
-    for (name, value) in flat.others {
-        schema.entry(name).or_insert(value);
+    is_changed
+}
+
+/// Whether all references within `value` are to parts of `root`.
+fn resolves(root: &Value, value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().all(|item| resolves(root, item)),
+        Value::Object(members) => members.iter().all(|(name, value)| {
+            let path = value.as_str().filter(|_| name == "$ref");
+            let path = path.and_then(|to| to.strip_prefix('#'));
+            path.is_none_or(|path| root.pointer(path).is_some()) && resolves(root, value)
+        }),
+        _ => true,
     }
-    schema.insert("properties".to_owned(), flat.properties.into());
-    if !flat.required.is_empty() {
-        let names = flat.required.into_iter().map(|(name, _)| name);
-        schema.insert("required".to_owned(), names.collect());
-    }
-    true
 }
 
 /// A schema that combines no others.
@@ -295,6 +319,10 @@ mod tests {
                 json!({"definitions": {"a": of("a")}, "properties": {"kind": {"const": "a"}, "a": {}},
                     "required": ["kind", "a"]}),
             ),
+            (
+                json!({"properties": {"x": {}}, "not": {"required": ["y"]}, "enum": [{}]}),
+                json!({"properties": {"x": {}}}),
+            ),
             // Combined by what is combined.
             (
                 json!({"allOf": [{"properties": {"id": {}}}, {"anyOf": [of("a"), of("b")]}]}),
@@ -332,6 +360,9 @@ mod tests {
             json!({"$ref": "https://example.org/schema"}),
             json!({"$ref": "#/$defs/none", "$defs": {}}),
             json!({"$ref": "#"}),
+            json!({"anyOf": [{"properties": {"a": {}}},
+                {"properties": {"b": {"$ref": "#/anyOf/0/properties/a"}}}]}),
+            json!({"anyOf": [{"$defs": {"a": {}}, "properties": {"a": {"$ref": "#/anyOf/0/$defs/a"}}}]}),
             json!({"anyOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}}),
             json!({"anyOf": many(101, json!({"properties": {"a": {}}}))}),
             json!({"anyOf": many(100, json!({"$ref": "#/$defs/b"})), "$defs": {"b": big}}),

@@ -47,6 +47,8 @@ struct Block<'a> {
     content: Option<&'a RawValue>,
     #[serde(borrow)]
     cache_control: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
 }
 
 /// A message whose content may have changed.
@@ -71,9 +73,10 @@ impl<'a> Edited<'a> {
         })
     }
 
-    fn blocks(&self) -> Vec<Cow<'a, RawValue>> {
-        if let Some(blocks) = &self.content {
-            return blocks.clone();
+    /// Its blocks, which it has no longer.
+    fn take_blocks(&mut self) -> Vec<Cow<'a, RawValue>> {
+        if let Some(blocks) = self.content.take() {
+            return blocks;
         }
         let Some(content) = self.before else {
             return Vec::new();
@@ -125,6 +128,31 @@ fn without_blanks(content: &RawValue) -> Option<Vec<Cow<'_, RawValue>>> {
         kept.push((raw, block.cache_control.is_none() && !is_thinking));
     }
     is_changed.then(|| kept.into_iter().map(|(block, _)| block).collect())
+}
+
+/// The blocks of a content with objects as the inputs of tool uses; `None` if all are objects.
+fn with_objects<'a>(
+    content: &'a RawValue,
+    object: &impl Fn(String) -> Value,
+) -> Option<Vec<Cow<'a, RawValue>>> {
+    let blocks: Vec<&RawValue> = serde_json::from_str(content.get()).ok()?;
+    let mut is_changed = false;
+    let blocks = blocks.into_iter().map(|raw| {
+        let block: Block<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
+        let input = block.input.map_or("null", RawValue::get);
+        if block.kind.as_deref() != Some("tool_use") || input.starts_with('{') {
+            return Cow::Borrowed(raw);
+        }
+        is_changed = true;
+        let input = match serde_json::from_str(input) {
+            Ok(Value::String(text)) => object(text),
+            Ok(Value::Null) => json!({}),
+            _ => object(input.to_owned()),
+        };
+        Cow::Owned(with_member(raw, "input", &input))
+    });
+    let blocks = blocks.collect();
+    is_changed.then_some(blocks)
 }
 
 /// An object with another value of this member.
@@ -238,9 +266,21 @@ impl Original {
         self.members.retain(|_, json| &json[..] != b"null");
     }
 
-    /// Removes blank texts from the messages of a Messages body, and messages without anything else.
-    /// Messages of one role that follow each other then become one.
+    /// Removes blank texts from the instructions and the messages of a Messages body, and messages
+    /// without anything else. Messages of one role that follow each other then become one.
     pub fn leave_out_blank_texts(&mut self) {
+        let system = self.members.get("system").cloned().unwrap_or_default();
+        if let Ok(content) = serde_json::from_slice::<&RawValue>(&system) {
+            let text = serde_json::from_str::<Cow<'_, str>>(content.get());
+            match without_blanks(content) {
+                Some(blocks) if blocks.is_empty() => self.members.remove("system"),
+                Some(blocks) => self.members.set("system", &blocks),
+                None if text.is_ok_and(|text| text.trim().is_empty()) => {
+                    self.members.remove("system");
+                }
+                None => {}
+            }
+        }
         let messages = self.members.get("messages").cloned().unwrap_or_default();
         let Ok(messages) = serde_json::from_slice::<Vec<&RawValue>>(&messages) else {
             return;
@@ -250,7 +290,7 @@ impl Original {
         let mut is_joined = false;
         for raw in messages {
             let read: Block<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
-            let message = Edited {
+            let mut message = Edited {
                 raw,
                 role: read.role,
                 content: read.content.and_then(without_blanks),
@@ -262,7 +302,8 @@ impl Original {
             }
             match kept.last_mut() {
                 Some(last) if is_joined && last.role == message.role => {
-                    let blocks = [last.blocks(), message.blocks()].concat();
+                    let mut blocks = last.take_blocks();
+                    blocks.append(&mut message.take_blocks());
                     last.content = Some(blocks);
                 }
                 _ => kept.push(message),
@@ -282,19 +323,20 @@ impl Original {
 
     /// Makes objects of the inputs of earlier tool uses, as `object` makes them of a text.
     pub fn complete_inputs(&mut self, object: impl Fn(String) -> Value) {
-        self.edit("messages", |messages| {
-            let blocks =
-                items(Some(messages)).flat_map(|message| items(message.get_mut("content")));
-            for block in blocks.filter(|block| block["type"] == "tool_use") {
-                let input = match block["input"].take() {
-                    Value::String(text) => object(text),
-                    Value::Null => json!({}),
-                    input @ Value::Object(_) => input,
-                    other => object(other.to_string()),
-                };
-                block["input"] = input;
+        let messages = self.members.get("messages").cloned().unwrap_or_default();
+        let Ok(messages) = serde_json::from_slice::<Vec<&RawValue>>(&messages) else {
+            return;
+        };
+        let messages = messages.into_iter().map(|raw| {
+            let read: Block<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
+            let blocks = read.content.and_then(|c| with_objects(c, &object));
+            match blocks {
+                Some(blocks) => Cow::Owned(with_member(raw, "content", &blocks)),
+                None => Cow::Borrowed(raw),
             }
         });
+        let messages: Vec<Cow<'_, RawValue>> = messages.collect();
+        self.members.set("messages", &messages);
     }
 
     /// Removes an empty list of tools and the choice of one, which vendors refuse.
@@ -420,6 +462,22 @@ mod tests {
         }];
         let names = conversation.respell_names(IDS);
         (names, conversation.tools.functions[0].name.clone())
+    }
+
+    #[test]
+    fn inputs_become_objects_and_others_keep_their_numbers() {
+        const NUMBER: &str = "123456789012345678901234567890";
+        let content = format!(
+            r#"[{{"type":"tool_use","input":{{"n":{NUMBER}}}}},{{"type":"tool_use","input":"x"}}]"#
+        );
+        let body = format!(r#"{{"messages":[{{"role":"assistant","content":{content}}}]}}"#);
+        let mut given = Original {
+            members: Members::parse(&Bytes::from(body.clone())).unwrap(),
+            ..Original::default()
+        };
+        given.complete_inputs(|text| json!({ "text": text }));
+        let expected = body.replace("\"x\"", "{\"text\":\"x\"}");
+        assert_eq!(serde_json::to_string(&given.members).unwrap(), expected);
     }
 
     #[test]

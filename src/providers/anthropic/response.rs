@@ -27,10 +27,11 @@ const BLOCKS: Blocks = Blocks {
     index: "index",
     ids: &[],
     begin: "content_block_start",
+    piece: "content_block_delta",
     end: "content_block_stop",
-    after: &["message_delta", "message_stop"],
-    ends_are_whole: false,
-    is_ended_by_next: |begin| {
+    whole: None,
+    after: &["message_stop"],
+    is_text: |begin| {
         let kind = begin.pointer("/content_block/type");
         kind.is_some_and(|kind| kind == "text" || kind == "thinking")
     },
@@ -172,7 +173,7 @@ impl ResponseParser<'_> {
             None | Some(Value::Null) => return Ok(()),
             reason => reason.and_then(Value::as_str).unwrap_or_default(),
         };
-        let stop = match reason {
+        let stop = match &*reason.to_ascii_lowercase() {
             "end_turn" => Stop::Done,
             "pause_turn" => Stop::Paused,
             "max_tokens" | "model_context_window_exceeded" => Stop::Limit,

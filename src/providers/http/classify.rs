@@ -26,8 +26,10 @@ pub struct Head {
     pub status: u16,
     /// `x-request-id` or `request-id`.
     pub request_id: Option<String>,
-    /// `retry-after-ms` or `retry-after`, or of a 429 the reset of its limit.
+    /// `retry-after-ms` or `retry-after`.
     pub retry_after: Option<Duration>,
+    /// When the limit that a 429 is about is reset.
+    pub resets_after: Option<Duration>,
     /// `x-should-retry: false`, which takes precedence over the status in OpenAI's SDKs.
     pub must_not_repeat: bool,
 }
@@ -55,11 +57,8 @@ impl Head {
             request_id: ["x-request-id", "request-id"]
                 .into_iter()
                 .find_map(|name| text(name).and_then(clean_id)),
-            retry_after: retry_after::from_headers(headers).or_else(|| {
-                (status == 429)
-                    .then(|| retry_after::from_limits(headers))
-                    .flatten()
-            }),
+            retry_after: retry_after::from_headers(headers),
+            resets_after: retry_after::from_limits(headers).filter(|_| status == 429),
             must_not_repeat: text("x-should-retry").is_some_and(|v| v.trim() == "false"),
         }
     }
@@ -161,7 +160,7 @@ fn finish(
         error_info.retry_after,
         message.retry_after,
     ];
-    error.retry_after = waits.into_iter().flatten().max();
+    error.retry_after = waits.into_iter().flatten().max().or(head.resets_after);
     error
 }
 

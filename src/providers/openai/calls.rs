@@ -270,7 +270,7 @@ impl Calls {
 impl Call {
     /// Whether its arguments are `{}` so far, with which some servers begin every call.
     fn may_be_replaced(&self) -> bool {
-        self.pending == "{}"
+        !self.is_begun && self.pending == "{}"
     }
 
     fn add(&mut self, piece: &Piece<'_>) -> Result<(), &'static str> {

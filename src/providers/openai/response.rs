@@ -138,7 +138,7 @@ fn stop_of(reason: &str) -> Option<Stop> {
         // `model_length`: Mistral's full context. `model_context_window_exceeded`: Zhipu's.
         "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => Stop::Limit,
         // `tool_use`, `refusal`: proxies of Anthropic.
-        "tool_calls" | "function_call" | "tool_use" => Stop::Tools,
+        "tool_calls" | "tool_call" | "function_call" | "tool_use" => Stop::Tools,
         // `sensitive`: Zhipu. `safety`, `recitation`: proxies of Gemini.
         "content_filter" | "sensitive" | "refusal" | "safety" | "recitation" => Stop::ContentFilter,
         _ => return None,
@@ -214,7 +214,11 @@ impl ResponseParser<'_> {
             // Some servers stream the whole message, or repeat it at the end.
             Place::Delta => {
                 let whole = || member("message").filter(|_| !self.choices[at].is_begun);
-                member("delta").or_else(whole)
+                let delta = member("delta");
+                delta
+                    .filter(|delta| **delta != json!({}))
+                    .or_else(whole)
+                    .or(delta)
             }
         };
         match choice.get("finish_reason") {
@@ -285,6 +289,7 @@ impl ResponseParser<'_> {
             return Err(self.answer.head.failed("generation ended in an error"));
         };
         if stop == Stop::ContentFilter {
+            self.choices[at].calls.end(&mut self.answer)?;
             self.refused(at, reason)?;
         }
         let choice = &mut self.choices[at];

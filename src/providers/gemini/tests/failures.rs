@@ -153,12 +153,8 @@ async fn broken_streams() {
         );
         assert_eq!(deltas, ["Hi"]);
     }
-    for body in [
-        String::new(),
-        "<html>".to_owned(),
-        error(500, "INTERNAL", &json!([])).to_string(),
-    ] {
-        let error = ask(Reply::status(200, &[], &body), true)
+    for body in ["", "<html>"] {
+        let error = ask(Reply::status(200, &[], body), true)
             .await
             .0
             .unwrap_err();

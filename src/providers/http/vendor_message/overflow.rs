@@ -129,104 +129,107 @@ mod tests {
 
     use super::*;
 
+    /// A message, its tokens, and the maximum that it names.
+    const MESSAGES: [(&str, u64, u64); 16] = [
+        (
+            "prompt is too long: 210000 tokens > 200000 maximum",
+            210_000,
+            200_000,
+        ),
+        (
+            "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, \
+             decrease input length or `max_tokens` and try again",
+            210_000,
+            200_000,
+        ),
+        (
+            "This model's maximum context length is 8192 tokens. However, your messages \
+             resulted in 10000 tokens. Please reduce the length of the messages.",
+            10_000,
+            8_192,
+        ),
+        (
+            "This model's maximum context length is 4,096 tokens. However, you requested 4,097 \
+             tokens (97 in the messages, 4000 in the completion).",
+            4_097,
+            4_096,
+        ),
+        (
+            "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum \
+             context length is 4096 tokens and your request has 100 input tokens (5000 > 4096 \
+             - 100).",
+            5_000,
+            4_096,
+        ),
+        (
+            "'max_tokens' or 'max_completion_tokens' is too large: 400. This model's maximum \
+             context length is 4096 tokens and your request has 4000 input tokens (400 > 4096 \
+             - 4000).",
+            4_400,
+            4_096,
+        ),
+        (
+            "The input token count (1200000) exceeds the maximum number of tokens allowed \
+             (1048576).",
+            1_200_000,
+            1_048_576,
+        ),
+        (
+            "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 \
+             maximum context length",
+            40_000,
+            32_768,
+        ),
+        (
+            "This model's maximum prompt length is 131072 but the request contains 537812 \
+             tokens.",
+            537_812,
+            131_072,
+        ),
+        (
+            "Please reduce the length of the messages or completion. Current length is 10000 \
+             while limit is 8192",
+            10_000,
+            8_192,
+        ),
+        (
+            "Invalid request: Your request exceeded model token limit: 8192 (requested: 9000)",
+            9_000,
+            8_192,
+        ),
+        (
+            "The prompt is too long: 100000, model maximum context length: 65535",
+            100_000,
+            65_535,
+        ),
+        (
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4097. Given: \
+             3800 `inputs` tokens and 512 `max_new_tokens`",
+            4_312,
+            4_097,
+        ),
+        (
+            "The input (40000 tokens) is longer than the model's context length (32768 tokens).",
+            40_000,
+            32_768,
+        ),
+        (
+            "request (12345 tokens) exceeds the available context size (8192 tokens), try \
+             increasing it",
+            12_345,
+            8_192,
+        ),
+        (
+            "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted \
+             in 300000 tokens.",
+            300_000,
+            272_000,
+        ),
+    ];
+
     #[test]
     fn every_vendor_says_it_in_its_own_way() {
-        for (message, tokens, maximum) in [
-            (
-                "prompt is too long: 210000 tokens > 200000 maximum",
-                210_000,
-                200_000,
-            ),
-            (
-                "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, \
-                 decrease input length or `max_tokens` and try again",
-                210_000,
-                200_000,
-            ),
-            (
-                "This model's maximum context length is 8192 tokens. However, your messages \
-                 resulted in 10000 tokens. Please reduce the length of the messages.",
-                10_000,
-                8_192,
-            ),
-            (
-                "This model's maximum context length is 4,096 tokens. However, you requested 4,097 \
-                 tokens (97 in the messages, 4000 in the completion).",
-                4_097,
-                4_096,
-            ),
-            (
-                "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum \
-                 context length is 4096 tokens and your request has 100 input tokens (5000 > 4096 \
-                 - 100).",
-                5_000,
-                4_096,
-            ),
-            (
-                "'max_tokens' or 'max_completion_tokens' is too large: 400. This model's maximum \
-                 context length is 4096 tokens and your request has 4000 input tokens (400 > 4096 \
-                 - 4000).",
-                4_400,
-                4_096,
-            ),
-            (
-                "The input token count (1200000) exceeds the maximum number of tokens allowed \
-                 (1048576).",
-                1_200_000,
-                1_048_576,
-            ),
-            (
-                "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 \
-                 maximum context length",
-                40_000,
-                32_768,
-            ),
-            (
-                "This model's maximum prompt length is 131072 but the request contains 537812 \
-                 tokens.",
-                537_812,
-                131_072,
-            ),
-            (
-                "Please reduce the length of the messages or completion. Current length is 10000 \
-                 while limit is 8192",
-                10_000,
-                8_192,
-            ),
-            (
-                "Invalid request: Your request exceeded model token limit: 8192 (requested: 9000)",
-                9_000,
-                8_192,
-            ),
-            (
-                "The prompt is too long: 100000, model maximum context length: 65535",
-                100_000,
-                65_535,
-            ),
-            (
-                "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4097. Given: \
-                 3800 `inputs` tokens and 512 `max_new_tokens`",
-                4_312,
-                4_097,
-            ),
-            (
-                "The input (40000 tokens) is longer than the model's context length (32768 tokens).",
-                40_000,
-                32_768,
-            ),
-            (
-                "request (12345 tokens) exceeds the available context size (8192 tokens), try \
-                 increasing it",
-                12_345,
-                8_192,
-            ),
-            (
-                "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted \
-                 in 300000 tokens.",
-                300_000,
-                272_000,
-            ),
-        ] {
+        for (message, tokens, maximum) in MESSAGES {
             let found = find(&json!({ "message": message }), message).unwrap();
             assert_eq!(
                 (found.tokens, found.maximum),

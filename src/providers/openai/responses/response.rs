@@ -29,14 +29,15 @@ const ITEMS: Blocks = Blocks {
     index: "output_index",
     ids: &["/item_id", "/item/id"],
     begin: "response.output_item.added",
+    piece: ".delta",
     end: "response.output_item.done",
+    whole: Some("item"),
     after: &[
         "response.completed",
         "response.incomplete",
         "response.failed",
     ],
-    ends_are_whole: true,
-    is_ended_by_next: |_| false,
+    is_text: |_| false,
 };
 
 #[derive(Debug)]
@@ -122,7 +123,7 @@ impl ResponseParser<'_> {
             }
             Some("response.output_item.added") => self.begin(root)?,
             Some("response.output_item.done") => {
-                self.done(root)?;
+                self.done(root.get("item").unwrap_or(&Value::Null))?;
             }
             Some("response.output_text.delta") => {
                 self.piece();
@@ -168,16 +169,15 @@ impl ResponseParser<'_> {
         if errors::is_error(response) {
             return Err(self.answer.error(&errors::error_info(Some(response))));
         }
-        let known = self.ended + usize::from(self.open.is_some());
         let output = match response.get("output").and_then(Value::as_array) {
             Some(output) => output.as_slice(),
             // Some servers leave out what the events had.
-            None if known > 0 => &[],
+            None if self.ended > 0 || self.open.is_some() => &[],
             None => return Err(self.answer.head.failed("response without an output")),
         };
         self.identify(response);
-        for item in output.iter().skip(known) {
-            self.item(item)?;
+        for item in output.iter().skip(self.ended) {
+            self.done(item)?;
         }
         self.stop = Some(self.stop_of(response)?);
         self.usage = TokenCounts {
@@ -209,11 +209,10 @@ impl ResponseParser<'_> {
 
     /// An item begins.
     fn begin(&mut self, root: &Value) -> Result<(), ProviderError> {
-        if self.open.replace(OpenItem::default()).is_some() {
-            // Some servers leave out the end of an item. Without an index or an id, its pieces could
-            // still follow.
-            if root.get("output_index").is_none() && root.pointer("/item/id").is_none() {
-                return Err(self.answer.head.failed("items are mixed"));
+        if let Some(open) = self.open.replace(OpenItem::default()) {
+            // Some servers leave out the end of an item, but not of one that has no pieces.
+            if !open.has_pieces {
+                return Err(self.answer.head.failed("item without an end"));
             }
             self.ended += 1;
         }
@@ -239,12 +238,11 @@ impl ResponseParser<'_> {
     }
 
     /// An item has ended: what came in pieces is not read again.
-    fn done(&mut self, root: &Value) -> Result<(), ProviderError> {
-        let item = root.get("item").unwrap_or(&Value::Null);
-        let Some(open) = self.open.take() else {
-            return self.item(item);
-        };
+    fn done(&mut self, item: &Value) -> Result<(), ProviderError> {
         self.ended += 1;
+        let Some(open) = self.open.take() else {
+            return self.content(item);
+        };
         match item.get("type").and_then(Value::as_str) {
             Some("message") if open.has_pieces => Ok(()),
             Some("reasoning") if open.has_pieces => self.sign(item),
@@ -252,11 +250,6 @@ impl ResponseParser<'_> {
             Some("function_call") if is_call(item) => self.arguments(item),
             _ => self.content(item),
         }
-    }
-
-    fn item(&mut self, item: &Value) -> Result<(), ProviderError> {
-        self.ended += 1;
-        self.content(item)
     }
 
     /// An item that did not come in pieces.

@@ -135,12 +135,8 @@ async fn broken_streams() {
         ask(Reply::events(&empty), true).await.0.unwrap_err().detail,
         "empty answer"
     );
-    for body in [
-        String::new(),
-        "<html>".to_owned(),
-        answer(&json!("Hi"), "stop", &Value::Null).to_string(),
-    ] {
-        let error = ask(Reply::status(200, &[], &body), true)
+    for body in ["", "<html>"] {
+        let error = ask(Reply::status(200, &[], body), true)
             .await
             .0
             .unwrap_err();
@@ -150,6 +146,10 @@ async fn broken_streams() {
             "{body}"
         );
     }
+    // JSON without a content type is a whole answer.
+    let body = answer(&json!("Hi"), "stop", &Value::Null).to_string();
+    let (result, ..) = ask(Reply::status(200, &[], &body), true).await;
+    assert_eq!(result.unwrap().text(), "Hi");
 }
 
 #[tokio::test]

@@ -282,7 +282,7 @@ fn chat(event: &Event, counted: u64, at: usize) -> String {
     let delta = |delta: Value| json!({"choices": [{"delta": delta}]});
     data(&[match event {
         Event::Call(_) => delta(json!({"tool_calls": [{"index": at, "id": event.marker(at),
-            "function": {"name": "f", "arguments": "{}"}}]})),
+            "function": {"name": "f", "arguments": "{ }"}}]})),
         Event::Usage(_) => json!({"choices": [], "usage": {"prompt_tokens": 100,
             "completion_tokens": counted, "total_tokens": 100 + counted}}),
         Event::Reason(n) => json!({"choices": [{"delta": {}, "finish_reason": REASONS[0][*n]}]}),

@@ -151,6 +151,15 @@ async fn pieces_are_given_to_their_calls(_: PgPoolOptions, options: PgConnectOpt
             vec![p(&zero, "", "f", ""), p(&zero, "", "g", b)],
             vec![("f", "{}"), ("g", b)],
         ),
+        // An empty object within the arguments.
+        (
+            vec![
+                p(&zero, "1", "f", "{\"a\":"),
+                p(&zero, "", "", "{}"),
+                p(&zero, "", "", ",\"b\":1}"),
+            ],
+            vec![("f", "{\"a\":{},\"b\":1}")],
+        ),
         // No index.
         (
             vec![
@@ -580,7 +589,13 @@ async fn ends_of_blocks_may_be_missing_or_repeated(_: PgPoolOptions, options: Pg
         ],
         vec![call, end(0), arguments, end(1)],
     ] {
-        let events = [&[head.clone()], &text[..], &middle[..], &last[..]].concat();
+        let events = [
+            std::slice::from_ref(&head),
+            &text[..],
+            &middle[..],
+            &last[..],
+        ]
+        .concat();
         upstream.reply(sse(&events));
         let body = with(request(CHAT, MODELS[2], "x"), &tools(CHAT));
         let (answer, _) = answered(&app, &account, CHAT, &both(&body)[1]).await;
