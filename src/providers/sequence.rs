@@ -101,6 +101,8 @@ impl Sequence {
             None
         };
         let known = known.and_then(|at| Some((at, self.begun.get(at)?)));
+        let is_idle = self.passed == self.begun.len();
+        let is_whole = ends && self.blocks.whole.is_some();
         let at = match known {
             Some((_, block)) if begins => {
                 if !block.has_ended && self.blocks.whole.is_some() {
@@ -112,9 +114,10 @@ impl Sequence {
             Some((_, block)) if is_piece && block.is_text => self.begin(names, true)?,
             None if begins => self.begin(names, (self.blocks.is_text)(&root))?,
             Some((_, block)) if ends && self.is_repeated(block, &root) => return Ok(Vec::new()),
-            _ if ends && self.blocks.whole.is_some() => self.begin(names, false)?,
-            None if is_piece && self.passed == self.begun.len() => self.begin(names, false)?,
-            _ if is_piece => return Err(mixed()),
+            None if is_whole => self.begin(names, false)?,
+            _ if is_whole && is_idle => self.begin(names, false)?,
+            None if is_piece && is_idle => self.begin(names, false)?,
+            _ if is_piece || is_whole => return Err(mixed()),
             _ => return Ok(vec![root]),
         };
         if ends && let Some(block) = self.begun.get_mut(at) {
