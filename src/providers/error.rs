@@ -48,6 +48,9 @@ pub struct ProviderError {
     /// Whether the provider is known not to have started the work: connection refused,
     /// 429 (rate), 503, 529. Only then may a submission be repeated.
     pub not_started: bool,
+    /// Whether the provider refused the call before any work, for a reason that only another
+    /// provider or model helps: our account (401 to 403, billing), or an unknown model (404).
+    pub is_refused: bool,
     /// Whether one of our own limits ended an answer that went on: its size, or the duration of
     /// its stream.
     pub is_over_limit: bool,
@@ -70,6 +73,7 @@ impl ProviderError {
         Self {
             kind,
             not_started: false,
+            is_refused: false,
             is_over_limit: false,
             status: None,
             retry_after: None,

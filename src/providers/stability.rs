@@ -209,14 +209,15 @@ impl ImageProvider for Stability {
                     if error.kind != ProviderErrorKind::ContentPolicy {
                         tracing::warn!(provider = self.name, %error, "one of the image requests failed");
                     }
-                    started |= !error.not_started;
+                    started |= !error.not_started && !error.is_refused;
                     first.get_or_insert(error);
                 }
             }
         }
         match first {
             Some(mut error) if images.is_empty() => {
-                error.not_started = !started;
+                error.not_started &= !started;
+                error.is_refused &= !started;
                 Err(error)
             }
             _ => Ok(ImageAnswer {

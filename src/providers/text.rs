@@ -1,13 +1,15 @@
 //! The interface of text adapters.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use tokio::sync::Notify;
 
 use super::{DeltaSink, ProviderError};
 use crate::domain::{
     conversation::{Conversation, Part, ReplacedNames, Sampling, Stop, choices, texts},
     json::Members,
+    lock::lock,
     request::Original,
     usage::TokenCounts,
 };
@@ -54,28 +56,46 @@ impl TextCall {
 
 /// A large part of a call, which is dropped before the rest.
 #[derive(Debug, Default)]
-pub struct Released<T>(Mutex<Arc<T>>);
+pub struct Released<T> {
+    value: Mutex<Arc<T>>,
+    released: Notify,
+}
+
+impl<T> Released<T> {
+    fn of(value: Arc<T>) -> Self {
+        Self {
+            value: Mutex::new(value),
+            released: Notify::new(),
+        }
+    }
+}
 
 impl<T: Default> Released<T> {
     /// The value, or an empty one after [`Self::release`].
     pub fn get(&self) -> Arc<T> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.value))
     }
 
     pub fn release(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+        *lock(&self.value) = Arc::default();
+        self.released.notify_one();
+    }
+
+    /// Waits for [`Self::release`]; for one waiter.
+    pub async fn released(&self) {
+        self.released.notified().await;
     }
 }
 
 impl<T> From<T> for Released<T> {
     fn from(value: T) -> Self {
-        Self(Mutex::new(Arc::new(value)))
+        Self::of(Arc::new(value))
     }
 }
 
 impl<T: Default> Clone for Released<T> {
     fn clone(&self) -> Self {
-        Self(Mutex::new(self.get()))
+        Self::of(self.get())
     }
 }
 

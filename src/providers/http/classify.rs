@@ -103,7 +103,16 @@ pub fn answered(provider: &str, head: &Head, error_info: &ErrorInfo) -> Provider
     let (by_status, idle) = by_status(head.status);
     let kind = error_info.kind.unwrap_or(by_status);
     let not_started = idle && kind == ProviderErrorKind::Overloaded && !head.must_not_repeat;
-    finish(provider, head, error_info, kind, not_started)
+    let code = error_info.code.as_deref().unwrap_or_default();
+    let is_refused = match kind {
+        ProviderErrorKind::Account => (400..500).contains(&head.status),
+        // A voice is named by the caller.
+        ProviderErrorKind::Rejected => head.status == 404 && !code.contains("voice"),
+        _ => false,
+    };
+    let mut error = finish(provider, head, error_info, kind, not_started);
+    error.is_refused = is_refused;
+    error
 }
 
 /// An error inside a 200. Work had started, so it is never `not_started`, even on overload.

@@ -138,6 +138,7 @@ impl SpeechProvider for OpenAiSpeech {
             let (part, id) = self.part(&body, left).await.map_err(|mut error| {
                 // The earlier calls were made and are billed.
                 error.not_started &= parts.is_empty();
+                error.is_refused &= parts.is_empty();
                 error
             })?;
             left -= part.len();
