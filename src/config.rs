@@ -13,6 +13,7 @@ pub mod models;
 mod net;
 pub mod observe;
 pub mod providers;
+mod routes;
 pub mod sections;
 pub mod summary;
 
@@ -33,7 +34,10 @@ pub use summary::Summary;
 
 pub use crate::domain::settings::ConfigError;
 
-use crate::domain::{catalogue::Catalogue, generation::Modality};
+use crate::domain::{
+    catalogue::{Catalogue, Route},
+    generation::Modality,
+};
 
 /// A valid configuration. Its `Debug` shows no secret.
 #[derive(Debug, Clone, Deserialize)]
@@ -59,6 +63,11 @@ pub struct Config {
     /// Empty once they are resolved.
     #[serde(rename = "providers")]
     raw_providers: BTreeMap<String, providers::RawProvider>,
+    /// Empty once they are resolved.
+    #[serde(rename = "routes", default)]
+    raw_routes: BTreeMap<String, routes::RawRoute>,
+    #[serde(skip)]
+    routes: Vec<Route>,
     #[serde(skip)]
     providers: Vec<Provider>,
     #[serde(skip)]
@@ -79,7 +88,7 @@ impl Config {
         self.providers.iter().filter(enabled).cloned().collect()
     }
 
-    /// Every enabled model of every enabled provider.
+    /// Every enabled model of every enabled provider, and the routes.
     pub fn catalogue(&self) -> Catalogue {
         let models = self
             .providers
@@ -94,7 +103,9 @@ impl Config {
         let disabled = self.providers.iter();
         let disabled = disabled.filter(|provider| provider.status != Status::Enabled);
         let disabled = disabled.map(|provider| (provider.name.clone(), provider.reason()));
-        Catalogue::new(models, BTreeMap::from(preference)).with_disabled(disabled.collect())
+        Catalogue::new(models, BTreeMap::from(preference))
+            .with_disabled(disabled.collect())
+            .with_routes(self.routes.clone())
     }
 
     /// The URL under which clients reach the server, without a trailing slash:

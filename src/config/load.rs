@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, path::Path};
 use toml::{Table, Value};
 
 use super::{
-    Config, ConfigError, Provider, changes, merge, models::markup::check_margin, providers,
+    Config, ConfigError, Provider, changes, merge, models::markup::check_margin, providers, routes,
 };
 use crate::domain::{generation::Modality, settings, vendor::Vendor};
 
@@ -130,6 +130,8 @@ impl Config {
         for (modality, wanted) in self.defaults.lists() {
             check_names(modality, wanted, &self.providers)?;
         }
+        let raw = std::mem::take(&mut self.raw_routes);
+        self.routes = routes::resolve(raw, &self.catalogue(), &self.providers)?;
         self.media.resolve(env)?;
         let serves_sandbox = self.enabled_providers().iter().any(Provider::is_sandbox);
         if self.database.url.is_some() && serves_sandbox {

@@ -3,6 +3,7 @@
 mod dialogue;
 mod inputs;
 mod media;
+mod routes;
 mod text;
 mod translate;
 mod vision;
@@ -15,6 +16,7 @@ pub use inputs::InputLimits;
 pub use media::{
     ImageLimits, ImageModel, SpeechLimits, SpeechModel, Support, VideoLimits, VideoModel,
 };
+pub use routes::Route;
 pub use text::{TextLimits, TextModel};
 pub use vision::Vision;
 
@@ -23,6 +25,7 @@ use super::{
     likeness::suggestion,
     pricing::{Markup, Prices},
     request::{GenerationRequest, Target},
+    route::route_name,
     validate::{FieldCode, FieldError},
 };
 
@@ -110,6 +113,7 @@ pub struct Catalogue {
     preference: BTreeMap<Modality, Vec<String>>,
     /// Configured providers that are not enabled, with the reason.
     disabled: BTreeMap<String, String>,
+    routes: Vec<Route>,
 }
 
 impl Catalogue {
@@ -127,6 +131,7 @@ impl Catalogue {
             models,
             preference,
             disabled: BTreeMap::new(),
+            routes: Vec::new(),
         }
     }
 
@@ -186,6 +191,9 @@ impl Catalogue {
         account: &Target,
     ) -> Result<&Model, FieldError> {
         let modality = request.modality();
+        if let Some(name) = request.route() {
+            return self.first_of(modality, name);
+        }
         let target = match request {
             GenerationRequest::Text(request) => &request.target,
             GenerationRequest::Dialogue(request) => {
@@ -264,6 +272,9 @@ impl Catalogue {
         name: &str,
         account: &Target,
     ) -> Result<&Model, FieldError> {
+        if let Some(name) = route_name(name) {
+            return self.first_of(modality, name);
+        }
         if let Some((provider, id)) = name.split_once('/')
             && let Some(model) = self.of(provider, modality, id)
         {

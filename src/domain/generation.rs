@@ -13,6 +13,7 @@ use super::{
     credits::Credits,
     ids::{AccountId, ApiKeyId, GenerationId, TemplateId},
     named::named_enum,
+    route::Routed,
 };
 
 named_enum!(
@@ -204,6 +205,8 @@ pub struct Generation {
     pub provider_request_id: Option<String>,
     /// Retries of an SDK that were answered with it.
     pub joined: i32,
+    /// `None` if it had one candidate only.
+    pub route: Option<Box<Routed>>,
     pub created_at: DateTime<Utc>,
     pub started_at: Option<DateTime<Utc>>,
     pub completed_at: Option<DateTime<Utc>>,

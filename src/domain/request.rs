@@ -35,7 +35,8 @@ pub use usage::{GROUPS, UsageRequest};
 use super::{
     credits::Credits,
     generation::{Modality, Surface},
-    validate::{Body, FieldCode, FieldError, Fields, Schemas, Text, credits, text as string},
+    route::{MAX_FALLBACKS, PROVIDER, route_name},
+    validate::{Body, FieldCode, FieldError, Fields, List, Schemas, Text, credits, text as string},
 };
 
 /// Characters in a text prompt.
@@ -70,6 +71,8 @@ pub struct Target {
     pub provider: Option<String>,
     /// Model id of the resolved provider; its default when absent.
     pub model: Option<String>,
+    /// Models that serve if the provider does not start, in order.
+    pub fallbacks: Vec<Self>,
 }
 
 /// The template that a request names, with its variables.
@@ -124,6 +127,64 @@ impl GenerationRequest {
             Self::Image(_) => Modality::Image,
             Self::Video(_) => Modality::Video,
             Self::Audio(_) => Modality::Audio,
+        }
+    }
+
+    /// Its provider, model and fallbacks; `None` of a dialogue, which has a model only.
+    pub const fn target(&self) -> Option<&Target> {
+        match self {
+            Self::Text(request) => Some(&request.target),
+            Self::Dialogue(_) => None,
+            Self::Image(request) => Some(&request.target),
+            Self::Video(request) => Some(&request.target),
+            Self::Audio(request) => Some(&request.target),
+        }
+    }
+
+    /// The same request for one provider and model.
+    #[must_use]
+    pub fn for_target(&self, target: &Target) -> Self {
+        let mut request = self.clone();
+        // SDKs have one name for both.
+        let name = || match (&target.provider, &target.model) {
+            (Some(provider), Some(model)) => Some(format!("{provider}/{model}")),
+            _ => target.model.clone(),
+        };
+        let own = if self.surface() == Surface::Generate {
+            target.clone()
+        } else {
+            Target {
+                model: name(),
+                ..Target::default()
+            }
+        };
+        match &mut request {
+            Self::Text(request) => request.target = own,
+            Self::Dialogue(request) => request.model = own.model.unwrap_or_default(),
+            Self::Image(request) => request.target = own,
+            Self::Video(request) => request.target = own,
+            Self::Audio(request) => request.target = own,
+        }
+        request
+    }
+
+    /// The hold must not be above it.
+    pub const fn max_cost(&self) -> Option<Credits> {
+        match self {
+            Self::Text(request) => request.max_cost,
+            Self::Dialogue(_) => None,
+            Self::Image(request) => request.max_cost,
+            Self::Video(request) => request.max_cost,
+            Self::Audio(request) => request.max_cost,
+        }
+    }
+
+    /// The name of the route that it names.
+    pub fn route(&self) -> Option<&str> {
+        match self.target() {
+            Some(target) if target.provider.as_deref() == Some(PROVIDER) => target.model.as_deref(),
+            Some(target) if target.provider.is_some() => None,
+            _ => route_name(self.model()?),
         }
     }
 
@@ -214,9 +275,42 @@ impl Target {
         Self {
             provider: fields.optional("provider", provider, NAME),
             model: fields.optional("model", model, NAME),
+            fallbacks: Self::read_fallbacks(fields),
         }
     }
+
+    /// Whether nothing is named, so that the account's default applies.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn read_fallbacks(fields: &Fields<'_>) -> Vec<Self> {
+        let read = FALLBACKS.read_up_to(Some(MAX_FALLBACKS), fields, "fallbacks", |fields| {
+            let provider = "A provider of GET /v1/providers.";
+            let provider = fields.required("provider", provider, NAME);
+            let model = fields.required("model", "A model of the provider.", NAME);
+            Some(Self {
+                provider: Some(provider?),
+                model: Some(model?),
+                fallbacks: Vec::new(),
+            })
+        });
+        read.unwrap_or_default()
+    }
 }
+
+/// What serves instead of the provider and model of a request.
+const FALLBACKS: List<Target> = List {
+    about: "At most 3 models, in order. The next one is called only if the provider of the one \
+            before is known not to have started. The hold is the maximum of their costs; the one that \
+            serves is charged at its own price.",
+    schema: (
+        "Fallback",
+        "A model that serves if the one before does not start.",
+    ),
+    required: false,
+    short: None,
+};
 
 fn max_cost(fields: &Fields<'_>) -> Option<Credits> {
     let about = "Credits: the request is refused when the hold would be above them.";

@@ -177,6 +177,7 @@ impl Input for ImagesRequest {
                 target: Target {
                     provider: None,
                     model,
+                    fallbacks: Vec::new(),
                 },
                 size: size.flatten(),
                 quality: quality.flatten(),

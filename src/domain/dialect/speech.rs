@@ -33,6 +33,7 @@ impl Input for SpokenRequest {
             target: Target {
                 provider: None,
                 model: Some(model?),
+                fallbacks: Vec::new(),
             },
             voice: Some(voice?),
             speed,

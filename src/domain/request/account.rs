@@ -386,9 +386,11 @@ fn read_default(
         let model = "One of its models. Default: the provider's own default.";
         let provider = default.required_or("provider", provider, ANY_NAME, missing);
         let model = default.optional("model", model, ANY_NAME);
+        let fallbacks = Target::read_fallbacks(default);
         let target = Target {
             provider: Some(provider?),
             model,
+            fallbacks,
         };
         (!default.failed("model")).then_some(target)
     });

@@ -7,7 +7,8 @@ use super::{
 };
 use crate::domain::{
     credits::Credits,
-    validate::{Fields, Input, Object, any_object, boolean, integer, number, text},
+    route::FallbackOn,
+    validate::{Fields, Input, Object, any_object, boolean, integer, number, text, words},
 };
 
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +16,7 @@ pub struct TextRequest {
     pub prompt: String,
     pub system_prompt: Option<String>,
     pub target: Target,
+    pub fallback_on: FallbackOn,
     pub template: Option<TemplateRequest>,
     pub max_tokens: Option<u32>,
     pub temperature: Option<f64>,
@@ -34,6 +36,13 @@ impl Input for TextRequest {
             text(SYSTEM_PROMPT_CHARS),
         );
         let target = Target::read(fields);
+        let fallback_on = fields.optional(
+            "fallback_on",
+            "When the next model of a route or of `fallbacks` is called. `not_started` (default): the \
+             provider is known not to have started. `unknown`: also if its answer is lost and no text \
+             was delivered, which you are not charged for.",
+            words(),
+        );
         let template = TemplateRequest::read(fields);
         let max_cost = max_cost(fields);
         let stream = fields.optional(
@@ -60,6 +69,7 @@ impl Input for TextRequest {
             prompt: prompt.unwrap_or_default(),
             system_prompt,
             target,
+            fallback_on: fallback_on.unwrap_or(FallbackOn::NotStarted),
             template,
             max_tokens,
             temperature,

@@ -36,6 +36,17 @@ impl<T> List<T> {
         name: &'static str,
         read: impl Fn(&Fields<'_>) -> Option<T>,
     ) -> Option<Vec<T>> {
+        self.read_up_to(None, fields, name, read)
+    }
+
+    /// Like [`Self::read`], with at most `most` objects.
+    pub fn read_up_to(
+        &self,
+        most: Option<usize>,
+        fields: &Fields<'_>,
+        name: &'static str,
+        read: impl Fn(&Fields<'_>) -> Option<T>,
+    ) -> Option<Vec<T>> {
         if fields.description.is_some() {
             let inner = fields.inner(None, String::new());
             read(&inner);
@@ -43,7 +54,10 @@ impl<T> List<T> {
             fields.describe(name, self.about, self.required, |schemas| {
                 schemas.append(&mut inner.schemas);
                 let item = component(schemas, self.schema.0, |_| inner.object(self.schema.1));
-                let list = json!({"type": "array", "items": item, "minItems": 1});
+                let mut list = json!({"type": "array", "items": item, "minItems": 1});
+                if let Some(most) = most {
+                    list["maxItems"] = most.into();
+                }
                 match self.short {
                     Some(_) => json!({"oneOf": [super::text(usize::MAX).json_schema(), list]}),
                     None => list,
@@ -51,6 +65,12 @@ impl<T> List<T> {
             });
         }
         match (fields.value(name), self.short) {
+            (Some(Value::Array(items)), _) if most.is_some_and(|most| items.len() > most) => {
+                let most = most.unwrap_or_default();
+                let message = format!("must have at most {most} items");
+                fields.error(name, FieldCode::OutOfRange, message);
+                None
+            }
             (Some(Value::Array(items)), _) if !items.is_empty() => {
                 let items = items.iter().enumerate();
                 let read = items.map(|(at, item)| {
