@@ -133,10 +133,13 @@ impl Store {
                 update finished_generations g
                 set deleted_at = $1, prompt = '', system_prompt = null, negative_prompt = null,
                     result = null, outputs = null, answer = null, parameters = '{}',
-                    error_message = null
+                    error_message = null, route = route - 'dropped'
                 from next
                 where g.account_id = next.account_id and g.id = next.id and g.deleted_at is null
                 returning g.id, g.model_id
+            ), attempts as (
+                delete from generation_attempts
+                where generation_id = any(array(select id from generation))
             ), trash as (
                 insert into media_trash (generation_id, created_at)
                 select g.id, $1 from generation g join models m on m.id = g.model_id

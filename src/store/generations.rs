@@ -10,6 +10,7 @@ mod presumptions;
 mod prices;
 mod records;
 mod refusal;
+mod routes;
 mod rows;
 mod settle;
 mod writer;
@@ -21,6 +22,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 pub(super) use prices::Prices;
+pub use routes::{Left, NewRoute, NextCandidate};
 pub(super) use rows::GenerationRow;
 pub(super) use writer::CreditWriter;
 
@@ -96,6 +98,8 @@ pub struct NewGeneration {
     /// Maximum number of unfinished jobs of the account, this one included.
     pub max_jobs: i32,
     pub idempotency: Option<Idempotency>,
+    /// `None` if it has one candidate only.
+    pub route: Option<Box<NewRoute>>,
     pub now: DateTime<Utc>,
 }
 

@@ -97,7 +97,7 @@ impl Store {
              error_code, error_message, attempts, provider_request_id, created_at, started_at, \
              completed_at, outputs, progress, \
              coalesce(finish_reason, stop_reason) as finish_reason, template_id, template_version, \
-             surface, null::jsonb as answer, joined \
+             surface, null::jsonb as answer, joined, null::jsonb as route \
              from found cross join lateral (\
                  select * from generations g where g.id = found.id and g.account_id = ",
         );

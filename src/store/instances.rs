@@ -18,7 +18,8 @@ impl Store {
     /// Writes this process's heartbeat. Returns the database's time.
     pub async fn heartbeat(&self, instance: InstanceId) -> Result<DateTime<Utc>, StoreError> {
         let beat = sqlx::query_scalar!(
-            "insert into instances (id, seen_at) values ($1, clock_timestamp())
+            "insert into instances (id, seen_at, knows_routes)
+             values ($1, clock_timestamp(), true)
              on conflict (id) do update set seen_at = excluded.seen_at
              returning seen_at",
             instance.0
@@ -32,7 +33,8 @@ impl Store {
         let reading = sqlx::query!(
             r#"
             with beat as (
-                insert into instances (id, seen_at) values ($1, clock_timestamp())
+                insert into instances (id, seen_at, knows_routes)
+                values ($1, clock_timestamp(), true)
                 on conflict (id) do update set seen_at = excluded.seen_at
             )
             select array(select id from instances where id <> $1 order by id)

@@ -9,6 +9,7 @@ use crate::domain::{
     credits::Credits,
     generation::Modality,
     ids::{AccountId, GenerationId, InstanceId},
+    route::FallbackOn,
 };
 
 /// A generation to advance: a claimed row, or one that runs in the process that created it.
@@ -21,13 +22,25 @@ pub struct Job {
     pub model: String,
     pub prompt: String,
     pub parameters: Value,
+    /// The most that may be charged: the hold, or its candidate's ceiling.
     pub held: Credits,
+    /// Further candidates; `None` if it was made for one only.
+    pub candidates: Option<i32>,
+    /// Whether it moves on although its provider may have started.
+    pub moves_on_unknown: bool,
     pub attempts: i32,
     /// When the intent to submit was stored.
     pub submitted_at: Option<DateTime<Utc>>,
     pub remote_id: Option<String>,
     pub deadline_at: Option<DateTime<Utc>>,
     pub created_at: DateTime<Utc>,
+}
+
+impl Job {
+    /// Whether it can move on.
+    pub fn has_candidates(&self) -> bool {
+        self.candidates > Some(0)
+    }
 }
 
 impl From<&NewGeneration> for Job {
@@ -42,7 +55,10 @@ impl From<&NewGeneration> for Job {
             model: new.model.clone(),
             prompt: new.prompt.clone(),
             parameters: new.parameters.clone(),
-            held: new.hold,
+            held: new.route.as_ref().map_or(new.hold, |route| route.ceiling),
+            candidates: new.route.as_ref().map(|route| route.candidates()),
+            moves_on_unknown: (new.route.as_ref())
+                .is_some_and(|route| route.on == FallbackOn::Unknown),
             attempts: 0,
             submitted_at: None,
             remote_id: None,
@@ -126,7 +142,10 @@ impl Store {
               and ranked.workers <= $8
             returning g.id as "id: _", g.account_id as "account_id: _", m.type as "modality: _",
                       m.provider, m.name as model, g.prompt, g.parameters,
-                      g.estimated as "held: _", g.attempts, g.submitted_at, g.remote_id,
+                      coalesce((g.route ->> 'ceiling')::bigint, g.estimated) as "held!: _",
+                      jsonb_array_length(g.route -> 'next') as candidates,
+                      false as "moves_on_unknown!",
+                      g.attempts, g.submitted_at, g.remote_id,
                       g.deadline_at, g.created_at"#,
             instance.0,
             limit,

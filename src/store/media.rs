@@ -150,13 +150,17 @@ impl Store {
             ), generation as (
                 update finished_generations g
                 set deleted_at = $2, prompt = '', system_prompt = null, negative_prompt = null,
-                    result = null, outputs = null, answer = null, parameters = '{}', error_message = null
+                    result = null, outputs = null, answer = null, parameters = '{}', error_message = null,
+                    route = route - 'dropped'
                 from next, part
                 where g.account_id = next.account_id and g.id = next.id
                   and g.account_id = any(array(select account_id from next))
                   and g.id = any(array(select id from next))
                   and next.settled < part.until and g.deleted_at is null
                 returning g.id, g.model_id
+            ), attempts as (
+                delete from generation_attempts
+                where generation_id = any(array(select id from generation))
             ), trash as (
                 insert into media_trash (generation_id, created_at)
                 select g.id, $2 from generation g join models m on m.id = g.model_id

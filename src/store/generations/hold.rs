@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{
     Attempt, Credential, HoldOutcome, Idempotency, NewGeneration, Store, StoreError,
     presumptions::{self, Presumptions},
-    prices::PriceId,
+    prices::{PriceId, Priced},
     refusal::explain_refusal,
     writer::{Grouped, Verdicts, Write},
 };
@@ -70,9 +70,10 @@ struct Row {
     now: DateTime<Utc>,
     prompt: String,
     system_prompt: Option<String>,
+    route: Option<Json<Box<RawValue>>>,
 }
 
-group_rows::composite!(Row, "hold_row");
+group_rows::composite!(Row, "routed_hold_row");
 
 impl Store {
     /// Places the hold and creates the row, the ledger entry and the idempotency binding: all of
@@ -82,9 +83,13 @@ impl Store {
         new: &NewGeneration,
         caller: &Weak<()>,
     ) -> Result<HoldOutcome, StoreError> {
-        let price = self.price(new).await?;
+        let price = self.price(Priced::of(new)).await?;
+        let route = match &new.route {
+            Some(route) => Some(self.route_row(new.modality, route).await?),
+            None => None,
+        };
         let terms = Terms::of(new);
-        let hold = || Hold::new(new, price, caller.clone());
+        let hold = || Hold::new(new, price, route.clone(), caller.clone());
         let holding = async {
             // A retry is decided under the account's lock, which shows every other attempt.
             if !terms.is_attempt(Attempt::Retry) {
@@ -115,7 +120,12 @@ impl Store {
 }
 
 impl Hold {
-    fn new(new: &NewGeneration, price: PriceId, caller: Weak<()>) -> Self {
+    fn new(
+        new: &NewGeneration,
+        price: PriceId,
+        route: Option<Json<Box<RawValue>>>,
+        caller: Weak<()>,
+    ) -> Self {
         let (api_key_id, session_id) = new.credential.ids();
         let bind = new.idempotency.as_ref();
         let row = Row {
@@ -143,6 +153,7 @@ impl Hold {
             now: new.now,
             prompt: new.prompt.clone(),
             system_prompt: new.system_prompt.clone(),
+            route,
         };
         Self {
             row,
@@ -165,7 +176,8 @@ impl Hold {
         let row = &self.row;
         let texts = [&row.system_prompt, &row.negative_prompt];
         let optional: usize = texts.into_iter().flatten().map(String::len).sum();
-        row.prompt.len() + row.parameters.get().len() + optional
+        let route = row.route.as_ref().map_or(0, |route| route.get().len());
+        row.prompt.len() + row.parameters.get().len() + optional + route
     }
 }
 
@@ -256,7 +268,7 @@ pub(super) async fn write(
         r#"
         with wanted as materialized (
             select *, unnest as nth, ordinality as place
-            from rows from (unnest($1::hold_row[]), unnest($2::integer[])) with ordinality
+            from rows from (unnest($1::routed_hold_row[]), unnest($2::integer[])) with ordinality
         ), keys as materialized (
             select k.id, k.expires_at, k.spend_limit, k.spend_period,
                    p.id as presumed, p.per_minute, p.n
@@ -333,12 +345,13 @@ pub(super) async fn write(
                 (id, account_id, api_key_id, session_id, estimated, created_at, started_at,
                  next_step_at, deadline_at, template_id, template_version, model_id, price_id,
                  spend_period, job, streamed, lease_token, status, prompt, system_prompt,
-                 negative_prompt, parameters, surface)
+                 negative_prompt, parameters, surface, route)
             select id, account_id, api_key_id, session_id, hold, now,
                    case when instance is not null then now end,
                    case when instance is null then now end, deadline_at, template_id,
                    template_version, model_id, price_id, period, job, streamed, instance,
-                   status, prompt, system_prompt, negative_prompt, parameters, surface
+                   status, prompt, system_prompt, negative_prompt, parameters, surface,
+                   route
             from held
         ), entry as (
             insert into ledger_entries

@@ -27,6 +27,26 @@ pub struct PriceId {
     pub price: i32,
 }
 
+/// A model with its prices.
+#[derive(Debug, Clone, Copy)]
+pub struct Priced<'a> {
+    pub modality: Modality,
+    pub provider: &'a str,
+    pub model: &'a str,
+    pub pricing: &'a Value,
+}
+
+impl<'a> Priced<'a> {
+    pub(super) fn of(new: &'a NewGeneration) -> Self {
+        Self {
+            modality: new.modality,
+            provider: &new.provider,
+            model: &new.model,
+            pricing: &new.pricing,
+        }
+    }
+}
+
 impl Prices {
     /// For a database that may have lost its last rows.
     pub fn forget(&self) {
@@ -34,22 +54,22 @@ impl Prices {
         known.clear();
     }
 
-    fn find(&self, new: &NewGeneration) -> Option<PriceId> {
+    fn find(&self, priced: &Priced<'_>) -> Option<PriceId> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let same = |known: &&Known| {
-            known.model == new.model
-                && known.provider == new.provider
-                && known.modality == new.modality
-                && known.pricing == new.pricing
+            known.model == priced.model
+                && known.provider == priced.provider
+                && known.modality == priced.modality
+                && known.pricing == *priced.pricing
         };
         known.iter().find(same).map(|known| known.number)
     }
 }
 
 impl Store {
-    /// The numbers of a generation's model and price, made where it is the first of them.
-    pub(super) async fn price(&self, new: &NewGeneration) -> Result<PriceId, StoreError> {
-        if let Some(number) = self.prices.find(new) {
+    /// The numbers of a model and its price, made where it is the first of them.
+    pub(super) async fn price(&self, new: Priced<'_>) -> Result<PriceId, StoreError> {
+        if let Some(number) = self.prices.find(&new) {
             return Ok(number);
         }
         sqlx::query!(
@@ -84,8 +104,8 @@ impl Store {
             .unwrap_or_else(PoisonError::into_inner);
         known.push(Known {
             modality: new.modality,
-            provider: new.provider.clone(),
-            model: new.model.clone(),
+            provider: new.provider.to_owned(),
+            model: new.model.to_owned(),
             pricing: new.pricing.clone(),
             number,
         });

@@ -37,6 +37,7 @@ impl NewGeneration {
             attempts: 0,
             provider_request_id: None,
             joined: 0,
+            route: self.route.as_ref().map(|route| Box::new(route.record())),
             created_at: self.now,
             started_at: self.instance.map(|_| self.now),
             completed_at: None,

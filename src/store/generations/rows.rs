@@ -5,7 +5,7 @@ use serde_json::Value;
 use sqlx::{FromRow as _, types::Json};
 use uuid::Uuid;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, routes::RouteRow};
 use crate::domain::{
     conversation::Answered,
     credits::Credits,
@@ -49,6 +49,7 @@ pub(in crate::store) struct GenerationRow {
     pub surface: Option<Surface>,
     pub answer: Option<Json<Answered>>,
     pub joined: Option<i32>,
+    pub route: Option<Json<RouteRow>>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -134,7 +135,8 @@ impl Store {
                 error_message, attempts as "attempts!", provider_request_id,
                 created_at as "created_at!", started_at, completed_at, outputs as "outputs: _",
                 progress, coalesce(finish_reason, stop_reason) as "finish_reason: _",
-                template_id as "template_id: _", template_version, surface as "surface: _", answer as "answer: _", joined
+                template_id as "template_id: _", template_version, surface as "surface: _", answer as "answer: _", joined,
+                route as "route: _"
             from generations
             where account_id = $1 and id = $2 and ($3 or deleted_at is null)
             "#,
@@ -143,7 +145,17 @@ impl Store {
             deleted,
         )
         .fetch_optional(self.requests.named("read a generation"));
-        Ok(reading.await?.map(Generation::from))
+        let Some(row) = reading.await? else {
+            return Ok(None);
+        };
+        let mut record = Generation::from(row);
+        if let Some(route) = &mut record.route {
+            route.left = self.attempts_of(id).await?;
+            if let (Some(first), Some(begun)) = (route.left.first_mut(), record.started_at) {
+                first.started_at = begun;
+            }
+        }
+        Ok(Some(record))
     }
 
     /// Deletes the text and files of a finished generation; its numbers stay. `false`: not
@@ -159,9 +171,12 @@ impl Store {
                  update finished_generations
                  set deleted_at = $3, prompt = '', system_prompt = null, negative_prompt = null,
                      result = null, outputs = null, answer = null, parameters = '{}',
-                     error_message = null
+                     error_message = null, route = route - 'dropped'
                  where id = $1 and account_id = $2 and deleted_at is null
                  returning id, model_id
+             ), attempts as (
+                 delete from generation_attempts
+                 where generation_id in (select id from generation)
              ), trash as (
                  insert into media_trash (generation_id, created_at)
                  select g.id, $3 from generation g join models m on m.id = g.model_id
@@ -210,6 +225,7 @@ impl From<GenerationRow> for Generation {
             attempts: row.attempts,
             provider_request_id: row.provider_request_id,
             joined: row.joined.unwrap_or(0),
+            route: row.route.map(|route| Box::new(route.0.into())),
             created_at: row.created_at,
             started_at: row.started_at,
             completed_at: row.completed_at,

@@ -201,14 +201,15 @@ async fn write(
                  started_at, completed_at, template_id, template_version, model_id, price_id,
                  attempts, prompt, system_prompt, negative_prompt, parameters, usage, result,
                  outputs, answer, error_code, error_message, finish_reason, stop_reason,
-                 provider_request_id, surface, joined)
+                 provider_request_id, surface, joined, route)
             select id, account_id, api_key_id, session_id, estimated, charged, created_at,
                    started, ended, template_id, template_version, model_id, price_id, made,
                    prompt, system_prompt, negative_prompt, parameters, usage, result, outputs,
                    answer, error_code, error_message,
                    -- The only reason that servers of the release before know.
                    case when finish_reason = 'cancelled' then finish_reason end,
-                   nullif(finish_reason, 'cancelled'), provider_request_id, surface, joined
+                   nullif(finish_reason, 'cancelled'), provider_request_id, surface, joined,
+                   route - 'next'
             from gone
         ), entry as (
             insert into ledger_entries

@@ -99,10 +99,12 @@ pub(super) async fn of_generations(
         r#"
         with made as not materialized (
             select id, account_id, estimated, charged,
-                   case when failed then 'failed' else 'completed' end as status
+                   case when failed then 'failed' else 'completed' end as status,
+                   -- Of the candidate that served.
+                   coalesce((route ->> 'ceiling')::bigint, estimated) as ceiling
             from finished_generations
             union all
-            select id, account_id, estimated, null, status from running_generations
+            select id, account_id, estimated, null, status, estimated from running_generations
         ), moved as not materialized (
             select generation_id,
                 count(*) filter (where kind = 'hold') as holds,
@@ -141,7 +143,10 @@ pub(super) async fn of_generations(
         select case when id is null
             then format('generation %s is gone; it has entries', generation_id)
             else format('generation %s (%s, estimated %s, charged %s) has holds %s of %s, charges %s of %s, releases %s of %s, refunds %s of %s',
-                        id, status, estimated, charged, coalesce(holds, 0), held,
+                        id, status, estimated,
+                        case when charged > ceiling then charged || ' of at most ' || ceiling
+                             else charged::text end,
+                        coalesce(holds, 0), held,
                         coalesce(charges, 0), debit, coalesce(releases, 0), released,
                         coalesce(refunds, 0), refunded)
             end as "line!"
@@ -155,7 +160,7 @@ pub(super) async fn of_generations(
                     when status in ('pending', 'processing') then charges = 0 and releases = 0
                     when charged > 0
                         then status = 'completed' and charges = 1 and debit = charged
-                            and releases = 0
+                            and releases = 0 and charged <= ceiling
                     else charges = 0 and releases = 1 and released = estimated
                 end, false)
         end
