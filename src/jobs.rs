@@ -9,8 +9,10 @@ pub mod audit;
 mod call;
 mod cancel;
 mod files;
+mod health;
 mod image;
 mod inputs;
+mod moves;
 mod observed;
 mod peers;
 mod retention;
@@ -45,9 +47,10 @@ pub use attempts::UndecidedAttempt;
 pub use audit::Auditor;
 pub use call::{Call, ImageWork, TextWork, VideoWork};
 pub use cancel::Cancel;
+pub use health::Circuit;
 pub use observed::observed;
 pub use running::{Handle, RunningGuard};
-pub use start::{Permits, Started, Work};
+pub use start::{Fallbacks, Permits, SharedFallbacks, Started, Work};
 pub use submit::SubmitSettings;
 pub use uploads::{KeepError, check_picture, upload_key};
 pub use verify_files::{FilesAudit, VerifyFilesError};
@@ -69,6 +72,7 @@ use crate::{
     },
 };
 use attempts::Attempts;
+use health::Health;
 use peers::Peers;
 use running::Running;
 use wakeups::Wakeups;
@@ -128,6 +132,7 @@ struct Inner {
     tasks: TaskTracker,
     running: Running,
     attempts: Attempts,
+    health: Health,
     /// Number of settlements of this process; its value when usage was last summed, and when
     /// `Runner::follow_settlements` last vacuumed.
     settled: AtomicU64,
@@ -172,6 +177,7 @@ impl Runner {
             tasks: TaskTracker::new(),
             running: Running::default(),
             attempts: Attempts::default(),
+            health: Health::default(),
             settled: AtomicU64::new(0),
             counted: AtomicU64::new(0),
             tidied: AtomicU64::new(0),

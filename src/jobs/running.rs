@@ -11,7 +11,10 @@ use std::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{generation::Generation, ids::GenerationId, lock::lock};
+use crate::{
+    domain::{generation::Generation, ids::GenerationId, lock::lock},
+    store::generations::NextCandidate,
+};
 
 type Done = watch::Receiver<Option<Arc<Generation>>>;
 type Entries = Arc<Mutex<HashMap<GenerationId, Handle>>>;
@@ -41,6 +44,8 @@ struct State {
     streams: bool,
     /// Whether a sweep has found that this process no longer owns the row.
     lost: AtomicBool,
+    /// The candidate that it has moved on to.
+    moved_to: Mutex<Option<NextCandidate>>,
 }
 
 /// A registration; removed on drop, also on a panic.
@@ -73,6 +78,14 @@ impl RunningGuard {
 
     pub(super) fn attempts(&self) -> Option<i32> {
         self.handle.attempts()
+    }
+
+    pub(super) fn moved_to(&self, next: &NextCandidate) {
+        *lock(&self.handle.state.moved_to) = Some(next.clone());
+    }
+
+    pub(super) fn has_moved(&self) -> bool {
+        lock(&self.handle.state.moved_to).is_some()
     }
 
     pub(super) fn submitted(&self) {
@@ -151,6 +164,15 @@ impl Running {
 impl Handle {
     pub(super) fn attempts(&self) -> Option<i32> {
         i32::try_from(self.state.attempts.load(Ordering::Acquire)).ok()
+    }
+
+    /// Updates a record with the candidate that the generation has moved on to.
+    pub fn follow_moves(&self, record: &mut Generation) {
+        if let Some(next) = lock(&self.state.moved_to).clone() {
+            record.provider = next.provider;
+            record.model = next.model;
+            record.parameters = next.parameters;
+        }
     }
 
     /// Whether only its own task ends it when it is cancelled.

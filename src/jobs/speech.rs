@@ -30,8 +30,9 @@ impl Runner {
         let Some(provider) = self.0.providers.speech.get(&job.provider) else {
             return Step::no_provider(job);
         };
-        let Some(permit) = self.provider_permit(job).await else {
-            return Step::retry();
+        let permit = match self.job_permit(job).await {
+            Ok(permit) => permit,
+            Err(step) => return step,
         };
         let submit = self.submit(job, guard, Submission::OfJob, || provider.generate(call));
         match submit.await {

@@ -1,22 +1,25 @@
 //! Places the hold and takes the first step, in a task that outlives the caller's connection.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::sync::oneshot;
 
-use super::{Call, Handle, RunError, Runner, UndecidedAttempt};
+use super::{Call, Ended, Handle, RunError, Runner, UndecidedAttempt};
 use crate::{
     domain::{
         conversation::Part,
         generation::{Failure, FailureCode, Generation},
         ids::{AccountId, GenerationId},
         limiter::Permit,
+        lock::lock,
     },
     memory,
     providers::ProviderPermit,
     store::{
         generations::{HoldOutcome, NewGeneration, Outcome, Settlement},
-        jobs::Job,
         keys::Presumed,
     },
 };
@@ -40,6 +43,40 @@ pub struct Work {
     pub new: NewGeneration,
     /// What this process runs at once; `None`: the row has everything, for any worker to take.
     pub call: Option<Call>,
+    pub fallbacks: SharedFallbacks,
+}
+
+/// The calls of the other candidates, as in the row, and the memory that they take.
+#[derive(Default)]
+pub struct Fallbacks {
+    pub calls: Vec<Call>,
+    pub copies: Option<memory::Reservation>,
+}
+
+/// Fallbacks of a generation that may be running, which are dropped once a provider has accepted it.
+#[derive(Default)]
+pub struct SharedFallbacks(Mutex<Fallbacks>);
+
+impl From<Fallbacks> for SharedFallbacks {
+    fn from(fallbacks: Fallbacks) -> Self {
+        Self(Mutex::new(fallbacks))
+    }
+}
+
+impl SharedFallbacks {
+    pub fn get_mut(&mut self) -> &mut Fallbacks {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the call of the next candidate.
+    pub(super) fn take_next(&self) -> Option<Call> {
+        let mut fallbacks = lock(&self.0);
+        (!fallbacks.calls.is_empty()).then(|| fallbacks.calls.remove(0))
+    }
+
+    pub(super) fn release(&self) {
+        *lock(&self.0) = Fallbacks::default();
+    }
 }
 
 pub enum Started {
@@ -84,7 +121,7 @@ impl Runner {
             let (guard, done) = self.0.running.reserve(new.id, new.streamed);
             let handle = guard.handle();
             let span = tracing::info_span!("generation", id = %new.id);
-            let request = memory::current();
+            let memory = memory::current();
             let running = async move {
                 let new = &work.new;
                 match runner.0.store.hold(new, &dropped).await {
@@ -110,16 +147,27 @@ impl Runner {
                     }
                 }
                 drop(attempt);
-                let job = Job::from(new);
-                let ended = runner.advance(&job, work.call.as_ref(), &guard).await;
-                drop(permits);
-                let record = ended.map(|ended| ended.record(new));
+                let (permit, request) = permits;
+                let ended = runner.run(&work, permit, &guard).await;
+                drop(request);
+                let record = match ended {
+                    // It is looked up, with the attempts that it has left. A failure may be that of a
+                    // move of which it is not known whether it was stored.
+                    Some(Ended::Now(settlement, _))
+                        if guard.has_moved()
+                            || new.route.is_some()
+                                && matches!(settlement.outcome, Outcome::Failed(_)) =>
+                    {
+                        runner.moved_record(new, &settlement.outcome).await
+                    }
+                    ended => ended.map(|ended| ended.record(new)),
+                };
                 // A client that does not read must not keep a large record: it is looked up.
                 let record = record.filter(|record| !new.streamed || !is_large(record));
                 done.send_replace(record.map(Arc::new));
                 drop(guard);
             };
-            self.spawn_in(span, memory::continued(request, running));
+            self.spawn_in(span, memory::continued(memory, running));
             Some(handle)
         } else {
             self.spawn(async move {
@@ -161,6 +209,16 @@ impl Runner {
             }
             (Err(error), _) => return Err(error.into()),
         })
+    }
+
+    /// Reads the record of a generation that has moved on. It has no part that is not stored.
+    async fn moved_record(&self, new: &NewGeneration, outcome: &Outcome) -> Option<Generation> {
+        let reading = self.0.store.generation(new.account_id, new.id).await;
+        let mut record = reading.ok().flatten()?;
+        if let (Some(stored), Outcome::Failed(failure)) = (&mut record.failure, outcome) {
+            stored.retry_after = failure.retry_after;
+        }
+        Some(record)
     }
 
     /// Sends the outcome of a hold. If the caller is gone and the hold did not count its request, the

@@ -2,13 +2,16 @@
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::FutureExt as _;
 use serde_json::Value;
 
 use super::{Call, Ended, Runner, RunningGuard, running::Stopped};
 use crate::{
-    domain::generation::{Failure, FailureCode, Output},
+    domain::{
+        generation::{Failure, FailureCode, Output},
+        route::MoveReason,
+    },
     offload::for_account,
     providers::{ProviderError, ProviderErrorKind},
     store::{
@@ -39,13 +42,43 @@ pub(super) enum Step {
     },
     /// As [`Self::Retry`], since our file storage failed; past the deadline it becomes the failure.
     NotStored(Failure),
+    /// The provider is known not to have started, and there are other candidates.
+    Left(Box<LeftCandidate>),
     /// It was cancelled, or another process has ended it or taken it over.
     Cancelled,
     /// The lease is lost, or could not be verified.
     LeaseLost,
 }
 
+/// A candidate to be left.
+pub(super) struct LeftCandidate {
+    pub reason: MoveReason,
+    /// The call and its error; `None` if the provider was not called.
+    pub call: Option<(DateTime<Utc>, ProviderError)>,
+}
+
+impl LeftCandidate {
+    /// The failure with which a generation ends that stays.
+    pub fn into_failure(self, job: &Job) -> Step {
+        self.call
+            .map_or_else(Step::interrupted, |(_, error)| Step::upstream(job, error))
+    }
+}
+
+/// How a step ended.
+pub(super) enum Advanced {
+    Ended(Ended),
+    /// It is not settled, or its outcome is unknown.
+    Open,
+    /// It has moved on to its next candidate.
+    Moved,
+}
+
 impl Step {
+    pub(super) fn left(reason: MoveReason, call: Option<(DateTime<Utc>, ProviderError)>) -> Self {
+        Self::Left(Box::new(LeftCandidate { reason, call }))
+    }
+
     pub(super) fn failed(failure: Failure) -> Self {
         Self::Finished {
             outcome: Box::new(Outcome::Failed(failure)),
@@ -75,8 +108,7 @@ impl Step {
     }
 
     pub(super) fn interrupted() -> Self {
-        let message = "the server stopped during the call";
-        Self::failed(Failure::new(FailureCode::Interrupted, message))
+        Self::failed(interrupted())
     }
 
     pub(super) fn no_provider(job: &Job) -> Self {
@@ -137,14 +169,13 @@ impl From<Stopped> for Step {
 
 impl Runner {
     /// Takes a generation's next step and stores its outcome. `call`: the provider call; `None`
-    /// where the row does not describe one. `None` where it was not settled, or the outcome is
-    /// unknown.
+    /// where the row does not describe one.
     pub(super) async fn advance(
         &self,
         job: &Job,
         call: Option<&Call>,
         guard: &RunningGuard,
-    ) -> Option<Ended> {
+    ) -> Advanced {
         let late = job.deadline_at.is_some_and(|at| at <= self.0.clock.now());
         let step = for_account(job.account_id, self.next(job, call, guard, late));
         let step = AssertUnwindSafe(step).catch_unwind();
@@ -162,13 +193,17 @@ impl Runner {
             Step::Finished {
                 outcome,
                 request_id,
-            } => self.finish(job, guard, *outcome, request_id).await,
+            } => match self.finish(job, guard, *outcome, request_id).await {
+                Some(ended) => Advanced::Ended(ended),
+                None => Advanced::Open,
+            },
             Step::Retry { progress, wait } => {
                 self.reschedule(job, progress, wait).await;
-                None
+                Advanced::Open
             }
+            Step::Left(left) => self.leave_candidate(job, guard, *left).await,
             // `NotStored` was replaced above.
-            Step::Cancelled | Step::LeaseLost | Step::NotStored(_) => None,
+            Step::Cancelled | Step::LeaseLost | Step::NotStored(_) => Advanced::Open,
         }
     }
 
@@ -192,7 +227,7 @@ impl Runner {
         Step::failed(Failure::new(FailureCode::ProviderError, message))
     }
 
-    async fn finish(
+    pub(super) async fn finish(
         &self,
         job: &Job,
         guard: &RunningGuard,
@@ -253,12 +288,17 @@ impl Runner {
     }
 }
 
+pub(super) fn interrupted() -> Failure {
+    let message = "the server stopped during the call";
+    Failure::new(FailureCode::Interrupted, message)
+}
+
 /// Postgres text cannot store U+0000.
 pub(super) fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
-fn failure(error: &ProviderError) -> Failure {
+pub(super) fn failure(error: &ProviderError) -> Failure {
     let code = match error.kind {
         ProviderErrorKind::Rejected => FailureCode::ProviderRejected,
         ProviderErrorKind::ContextLength => FailureCode::ContextLengthExceeded,

@@ -4,8 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Runner, RunningGuard, step::Step};
+use super::{
+    Runner, RunningGuard,
+    moves::{is_about_input, is_lost, reason_to_move},
+    step::Step,
+};
 use crate::{
+    domain::route::MoveReason,
     providers::{ProviderError, ProviderPermit},
     store::jobs::Job,
 };
@@ -70,11 +75,16 @@ pub(super) enum Submission {
 
 impl Runner {
     /// A permit for a call, once it is the account's turn; `None` after a poll interval or at a
-    /// shutdown, so that other jobs find a worker.
+    /// shutdown, so that other jobs find a worker. Work of this process has until the end of the
+    /// grace period.
     pub(super) async fn provider_permit(&self, job: &Job) -> Option<ProviderPermit> {
         let acquiring = self.0.providers.acquire(&job.provider, job.account_id);
         let acquiring = tokio::time::timeout(self.0.poll_interval, acquiring);
-        let acquired = self.0.stopping.run_until_cancelled(acquiring).await;
+        let stop = match job.deadline_at {
+            Some(_) => &self.0.stopping,
+            None => &self.0.interrupt,
+        };
+        let acquired = stop.run_until_cancelled(acquiring).await;
         acquired?.ok()?
     }
 
@@ -91,6 +101,7 @@ impl Runner {
         F: Future<Output = Result<T, ProviderError>> + Send,
     {
         let mut submissions = Submissions::begin(self.0.submit);
+        self.admit(job)?;
         loop {
             let is_job = matches!(kind, Submission::OfJob | Submission::OfTask);
             if is_job && !self.store_intent(job, submissions.made).await {
@@ -98,15 +109,39 @@ impl Runner {
             }
             guard.submitted();
             submissions.made += 1;
+            let submitted_at = job.has_candidates().then(|| self.0.clock.now());
             let answer = match kind {
                 Submission::OfText | Submission::OfTask => self.unless_interrupted(call()).await?,
                 Submission::Once | Submission::OfJob => self.unless_stopped(guard, call()).await?,
             };
             let error = match answer {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    // A cancelled call may have ended without an answer.
+                    if !guard.cancel.is_cancelled() {
+                        self.0.health.answered(&job.provider, &job.model);
+                    }
+                    return Ok(answer);
+                }
                 Err(error) => error,
             };
-            let Some(wait) = submissions.wait_after(&error) else {
+            let reason = reason_to_move(&error);
+            if reason.is_some() {
+                let now = self.0.clock.monotonic();
+                self.0.health.failed(&job.provider, &job.model, now);
+            } else if is_about_input(&error) {
+                self.0.health.answered(&job.provider, &job.model);
+            }
+            let reason = reason.or_else(|| {
+                (job.moves_on_unknown && is_lost(&error)).then_some(MoveReason::Unknown)
+            });
+            // Another candidate is asked at once, rather than this one again.
+            if let Some((reason, at)) = reason.zip(submitted_at) {
+                return Err(Step::left(reason, Some((at, error))));
+            }
+            let is_open = || {
+                job.candidates.is_some() && self.skipped_for(&job.provider, &job.model).is_some()
+            };
+            let Some(wait) = submissions.wait_after(&error).filter(|_| !is_open()) else {
                 return Err(Step::upstream(job, error));
             };
             tracing::info!(generation = %job.id, provider = %job.provider, %error, ?wait, "retrying a submission");

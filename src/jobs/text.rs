@@ -1,6 +1,6 @@
 //! Text: one call, streamed or not.
 
-use std::pin::pin;
+use std::{pin::pin, time::Instant};
 
 use super::{
     Runner, RunningGuard, TextWork,
@@ -14,6 +14,7 @@ use crate::{
         credits::Credits,
         generation::FinishReason,
         json::without_nul,
+        route::MoveReason,
         usage::TextUsage,
     },
     providers::{DeltaSink, ProviderError, TextAnswer, TextProvider},
@@ -28,11 +29,23 @@ impl Runner {
         let Some(provider) = self.0.providers.text.get(&job.provider) else {
             return Step::no_provider(job);
         };
+        let health = &self.0.health;
+        if job.candidates.is_some() && work.deltas.is_some() {
+            health.trying(&job.provider, &job.model, self.0.clock.monotonic());
+        }
+        let begun = Instant::now();
         let submit = self.submit(job, guard, Submission::OfText, || {
             call(provider.as_ref(), guard, work)
         });
         let sink = work.deltas.as_ref();
         let called = submit.await;
+        if let Some(at) = sink.and_then(DeltaSink::first_at) {
+            let (after, now) = (
+                at.saturating_duration_since(begun),
+                self.0.clock.monotonic(),
+            );
+            health.measured(&job.provider, &job.model, after, now);
+        }
         let is_closed = sink.is_some_and(DeltaSink::is_closed);
         let counted = match called {
             Ok(Some(answer)) if is_closed => Some(answer),
@@ -40,6 +53,13 @@ impl Runner {
             Ok(None) | Err(Step::Cancelled) => None,
             // The upstream broke down, or a shutdown came, after the cancel.
             Err(_) if is_closed => None,
+            // What was delivered cannot be taken back.
+            Err(Step::Left(left))
+                if left.reason == MoveReason::Unknown
+                    && sink.is_some_and(DeltaSink::has_delivered) =>
+            {
+                return left.into_failure(job);
+            }
             Err(step) => return step,
         };
         // Nothing delivered costs nothing.

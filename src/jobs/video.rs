@@ -49,9 +49,9 @@ impl Runner {
         // for new work.
         let _permit = match job.remote_id {
             Some(_) => None,
-            None => match self.provider_permit(job).await {
-                None => return Step::retry(),
-                permit => permit,
+            None => match self.job_permit(job).await {
+                Ok(permit) => Some(permit),
+                Err(step) => return step,
             },
         };
         let task = job.remote_id.as_deref();

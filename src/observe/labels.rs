@@ -43,6 +43,13 @@ pub(super) struct Model {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Move {
+    pub provider: String,
+    pub model: String,
+    pub reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Generation {
     pub r#type: &'static str,
     pub provider: String,

@@ -19,6 +19,7 @@ use super::{
 use crate::domain::{
     credits::Credits,
     generation::{FailureCode, Modality, Status},
+    route::MoveReason,
 };
 
 /// Upper bounds of the histograms' buckets, in seconds.
@@ -60,6 +61,8 @@ pub(super) struct Series {
     released: Family<labels::Generation, Counter>,
     overruns: Family<labels::Model, Counter>,
     overrun_credits: Family<labels::Model, Counter>,
+    moves: Family<labels::Move, Counter>,
+    open_circuits: Family<labels::Model, Gauge>,
     settle_retries: Counter,
     audit_failures: Counter,
 }
@@ -106,6 +109,8 @@ impl Series {
             released: Family::default(),
             overruns: Family::default(),
             overrun_credits: Family::default(),
+            moves: Family::default(),
+            open_circuits: Family::default(),
             settle_retries: Counter::default(),
             audit_failures: Counter::default(),
         }
@@ -161,6 +166,16 @@ impl Series {
             "provider_overrun_microcredits",
             "What the operator bore",
             s.overrun_credits,
+        );
+        add.it(
+            "generation_moves",
+            "Generations that moved on from a candidate whose provider had not started",
+            s.moves,
+        );
+        add.it(
+            "open_circuits",
+            "1 for a model that is skipped where a request has other candidates",
+            s.open_circuits,
         );
         add.it(
             "settle_retries",
@@ -259,6 +274,29 @@ impl Metrics {
         series.overruns.get_or_create(&label).inc();
         let micros = u64::try_from(excess.micros()).unwrap_or(0);
         series.overrun_credits.get_or_create(&label).inc_by(micros);
+    }
+
+    /// Counts a candidate that a generation has left.
+    pub fn moved(&self, provider: &str, model: &str, reason: MoveReason) {
+        let label = labels::Move {
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            reason: reason.as_str(),
+        };
+        self.0.series.moves.get_or_create(&label).inc();
+    }
+
+    /// Sets the models that are skipped now.
+    pub fn open_circuits<'a>(&self, open: impl Iterator<Item = (&'a str, &'a str)>) {
+        let series = &self.0.series.open_circuits;
+        series.clear();
+        for (provider, model) in open {
+            let label = labels::Model {
+                provider: provider.to_owned(),
+                model: model.to_owned(),
+            };
+            series.get_or_create(&label).set(1);
+        }
     }
 
     /// Counts a settlement that failed and will be retried.

@@ -1,0 +1,230 @@
+//! What this server has lately seen of its models: a circuit breaker and the time to the first token,
+//! by provider and model.
+//!
+//! The breaker only decides between candidates; a request that has one candidate is always sent.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, MutexGuard},
+    time::Duration,
+};
+
+use crate::domain::lock::lock;
+
+/// Failures within [`WINDOW`] that open a circuit.
+const FAILURES: usize = 5;
+const WINDOW: Duration = Duration::from_secs(30);
+/// How long a model is skipped before a call probes it, and between two probes.
+const PAUSE: Duration = Duration::from_secs(30);
+/// How long a measured time to the first token counts.
+const MEASURED: Duration = Duration::from_mins(10);
+/// Between two streams that measure a model.
+const TRIAL: Duration = Duration::from_secs(30);
+
+/// Times are monotonic, from the injected clock.
+#[derive(Debug, Default)]
+pub(super) struct Health(Mutex<Models>);
+
+/// By provider and model.
+#[derive(Debug, Default)]
+struct Models(BTreeMap<String, BTreeMap<String, ModelHealth>>);
+
+impl Models {
+    fn find(&mut self, provider: &str, model: &str) -> Option<&mut ModelHealth> {
+        self.0.get_mut(provider)?.get_mut(model)
+    }
+
+    /// Allocates for a new model only.
+    fn of(&mut self, provider: &str, model: &str) -> &mut ModelHealth {
+        if self.find(provider, model).is_none() {
+            let models = self.0.entry(provider.to_owned()).or_default();
+            models.insert(model.to_owned(), ModelHealth::default());
+        }
+        let models = self.0.entry(provider.to_owned()).or_default();
+        models.entry(model.to_owned()).or_default()
+    }
+}
+
+#[derive(Debug, Default)]
+struct ModelHealth {
+    /// When the last calls were not started.
+    failures: VecDeque<Duration>,
+    /// While its circuit is open: when the next call may probe it.
+    probe_at: Option<Duration>,
+    /// A moving average, and when it was last updated.
+    first_token: Option<(Duration, Duration)>,
+    /// When a stream last began that may measure it.
+    tried_at: Option<Duration>,
+}
+
+/// An open circuit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Circuit {
+    pub provider: String,
+    pub model: String,
+    /// How long it is skipped yet; zero: the next call probes it.
+    pub left: Duration,
+}
+
+impl Health {
+    /// Records a call that was not started.
+    pub fn failed(&self, provider: &str, model: &str, now: Duration) {
+        let mut models = self.lock();
+        let health = models.of(provider, model);
+        health.failures.push_back(now);
+        while health.failures.len() > FAILURES {
+            health.failures.pop_front();
+        }
+        let oldest = health.failures.front().copied().unwrap_or(now);
+        let is_full = health.failures.len() == FAILURES && now.saturating_sub(oldest) <= WINDOW;
+        if is_full || health.probe_at.is_some() {
+            health.probe_at = Some(now + PAUSE);
+        }
+    }
+
+    /// Records that a provider has answered: closes the circuit.
+    pub fn answered(&self, provider: &str, model: &str) {
+        let mut models = self.lock();
+        if let Some(health) = models.find(provider, model) {
+            health.failures.clear();
+            health.probe_at = None;
+        }
+    }
+
+    /// How long a model is to be skipped; `None` if a call is likely to be admitted.
+    pub fn skipped_for(&self, provider: &str, model: &str, now: Duration) -> Option<Duration> {
+        let probe_at = self.lock().find(provider, model)?.probe_at?;
+        let left = probe_at.saturating_sub(now);
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// How long a model is to be skipped; `None` if the call must be made now. The first caller after
+    /// that time probes the model, and the others skip it for another period.
+    pub fn admit(&self, provider: &str, model: &str, now: Duration) -> Option<Duration> {
+        let mut models = self.lock();
+        let probe_at = models.find(provider, model)?.probe_at.as_mut()?;
+        let left = probe_at.saturating_sub(now);
+        if left.is_zero() {
+            *probe_at = now + PAUSE;
+            return None;
+        }
+        Some(left)
+    }
+
+    /// Records that a stream begins.
+    pub fn trying(&self, provider: &str, model: &str, now: Duration) {
+        self.lock().of(provider, model).tried_at = Some(now);
+    }
+
+    /// Records the time to the first token.
+    pub fn measured(&self, provider: &str, model: &str, after: Duration, now: Duration) {
+        let mut models = self.lock();
+        let health = models.of(provider, model);
+        let average = match health.first_token {
+            Some((average, at)) if now.saturating_sub(at) < MEASURED => (average * 3 + after) / 4,
+            _ => after,
+        };
+        health.first_token = Some((average, now));
+    }
+
+    /// The average time to the first token of the last minutes. Without one zero, if the call
+    /// `streams` and no other stream has begun to measure it, so that it is tried; otherwise the
+    /// maximum.
+    pub fn expected_first_token(
+        &self,
+        provider: &str,
+        model: &str,
+        streams: bool,
+        now: Duration,
+    ) -> Duration {
+        let mut models = self.lock();
+        let health = models.find(provider, model);
+        let is_recent = |at: Duration, most| now.saturating_sub(at) < most;
+        let (measured, tried_at) =
+            health.map_or((None, None), |health| (health.first_token, health.tried_at));
+        match measured {
+            Some((average, at)) if is_recent(at, MEASURED) => average,
+            _ if streams && !tried_at.is_some_and(|at| is_recent(at, TRIAL)) => Duration::ZERO,
+            _ => Duration::MAX,
+        }
+    }
+
+    /// The circuits that are open.
+    pub fn open(&self, now: Duration) -> Vec<Circuit> {
+        let models = self.lock();
+        let all = models.0.iter().flat_map(|(provider, models)| {
+            let open = models
+                .iter()
+                .filter_map(|(model, health)| Some((model, health.probe_at?)));
+            open.map(move |(model, probe_at)| Circuit {
+                provider: provider.clone(),
+                model: model.clone(),
+                left: probe_at.saturating_sub(now),
+            })
+        });
+        all.collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Models> {
+        lock(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn five_failures_in_thirty_seconds_open_a_circuit() {
+        let health = Health::default();
+        for second in [0, 10, 20, 29] {
+            health.failed("a", "m", at(second));
+        }
+        assert_eq!(health.admit("a", "m", at(30)), None);
+        health.failed("a", "m", at(31));
+        // The first one was too long ago.
+        assert_eq!(health.admit("a", "m", at(31)), None);
+        health.failed("a", "m", at(32));
+        assert_eq!(health.admit("a", "m", at(42)), Some(at(20)));
+        assert_eq!(health.admit("a", "other", at(42)), None);
+        assert_eq!(health.open(at(42)).len(), 1);
+    }
+
+    #[test]
+    fn one_call_probes_an_open_circuit() {
+        let health = Health::default();
+        for _ in 0..FAILURES {
+            health.failed("a", "m", at(0));
+        }
+        assert_eq!(health.admit("a", "m", at(29)), Some(at(1)));
+        assert_eq!(health.admit("a", "m", at(30)), None);
+        assert_eq!(health.admit("a", "m", at(30)), Some(PAUSE));
+        health.failed("a", "m", at(31));
+        assert_eq!(health.admit("a", "m", at(32)), Some(at(29)));
+        assert_eq!(health.admit("a", "m", at(61)), None);
+        health.answered("a", "m");
+        assert_eq!(health.admit("a", "m", at(61)), None);
+        assert_eq!(health.open(at(61)), []);
+    }
+
+    #[test]
+    fn times_to_the_first_token_are_averaged_and_forgotten() {
+        let health = Health::default();
+        let expected = |streams, now| health.expected_first_token("a", "m", streams, at(now));
+        // A model without a measured time is tried first, by one stream at a time.
+        assert_eq!(expected(false, 0), Duration::MAX);
+        assert_eq!(expected(true, 0), Duration::ZERO);
+        health.trying("a", "m", at(0));
+        assert_eq!(expected(true, 1), Duration::MAX);
+        assert_eq!(expected(true, 31), Duration::ZERO);
+        health.measured("a", "m", at(4), at(0));
+        health.measured("a", "m", at(8), at(1));
+        assert_eq!(expected(false, 2), at(5));
+        assert_eq!(expected(false, 700), Duration::MAX);
+        assert_eq!(expected(true, 700), Duration::ZERO);
+    }
+}

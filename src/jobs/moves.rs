@@ -1,0 +1,264 @@
+//! Generations with several candidates: moving on to the next one.
+//!
+//! A generation moves on only if its provider is known not to have started. The move is one statement
+//! on its row, so that a server that dies before or after it leaves a row of which the sweep knows
+//! whether it can be continued.
+
+use std::{future::pending, pin::pin, time::Duration};
+
+use super::{
+    Call, Circuit, Ended, Runner, RunningGuard, Work,
+    cancel::cancelled,
+    step::{Advanced, LeftCandidate, Step, failure, interrupted},
+};
+use crate::{
+    domain::{
+        generation::{Failure, FailureCode},
+        route::MoveReason,
+    },
+    providers::{ProviderError, ProviderErrorKind, ProviderPermit},
+    store::{
+        generations::{Left, NextCandidate, Outcome},
+        jobs::Job,
+    },
+};
+
+/// Why another candidate may be asked after an error; `None` if the provider may have started, or the
+/// request is at fault.
+pub(super) fn reason_to_move(error: &ProviderError) -> Option<MoveReason> {
+    match error.kind {
+        ProviderErrorKind::Account if error.is_refused => Some(MoveReason::AccountRefused),
+        _ if error.is_refused => Some(MoveReason::ModelNotFound),
+        ProviderErrorKind::Overloaded if error.not_started => Some(MoveReason::Overloaded),
+        _ if error.not_started => Some(MoveReason::Unreachable),
+        _ => None,
+    }
+}
+
+/// Whether the answer of a provider that may have started is lost.
+pub(super) fn is_lost(error: &ProviderError) -> bool {
+    !error.is_over_limit
+        && matches!(
+            error.kind,
+            ProviderErrorKind::Timeout | ProviderErrorKind::Overloaded | ProviderErrorKind::Failed
+        )
+}
+
+/// Whether a provider that works has refused the request itself.
+pub(super) fn is_about_input(error: &ProviderError) -> bool {
+    let refused = error.status.is_some_and(|at| (400..500).contains(&at));
+    refused
+        && matches!(
+            error.kind,
+            ProviderErrorKind::Rejected
+                | ProviderErrorKind::ContextLength
+                | ProviderErrorKind::ContentPolicy
+        )
+}
+
+impl Runner {
+    /// How long a candidate is to be skipped because its circuit is open; `None` if it may be called
+    /// now.
+    pub fn skipped_for(&self, provider: &str, model: &str) -> Option<Duration> {
+        let now = self.0.clock.monotonic();
+        self.0.health.skipped_for(provider, model, now)
+    }
+
+    /// The expected time to the first token. Zero for a model that was not measured lately, if a
+    /// stream would measure it and none is about to; otherwise the maximum.
+    pub fn expected_first_token(&self, provider: &str, model: &str, streams: bool) -> Duration {
+        let now = self.0.clock.monotonic();
+        let health = &self.0.health;
+        health.expected_first_token(provider, model, streams, now)
+    }
+
+    /// The models that this server skips where it has others.
+    pub fn open_circuits(&self) -> Vec<Circuit> {
+        self.0.health.open(self.0.clock.monotonic())
+    }
+
+    /// Runs a generation of this process to its end, one candidate after the other. `permit`: for
+    /// the call of the first one.
+    pub(super) async fn run(
+        &self,
+        work: &Work,
+        permit: ProviderPermit,
+        guard: &RunningGuard,
+    ) -> Option<Ended> {
+        let job = Job::from(&work.new);
+        let call = work.call.as_ref();
+        let advanced = match (&work.new.route, call) {
+            (Some(route), Some(call)) => {
+                // Boxed, because few requests have several candidates.
+                Box::pin(self.run_route(job, work, (call, permit), &route.next, guard)).await
+            }
+            _ => self.advance(&job, call, guard).await,
+        };
+        match advanced {
+            Advanced::Ended(ended) => Some(ended),
+            Advanced::Open | Advanced::Moved => None,
+        }
+    }
+
+    async fn run_route(
+        &self,
+        mut job: Job,
+        work: &Work,
+        (call, permit): (&Call, ProviderPermit),
+        others: &[NextCandidate],
+        guard: &RunningGuard,
+    ) -> Advanced {
+        let mut advanced = self.advance_first(&job, work, call, guard).await;
+        drop(permit);
+        for next in others {
+            let Advanced::Moved = advanced else { break };
+            if let Call::Text(text) = call {
+                text.call.release();
+            }
+            let Some(call) = work.fallbacks.take_next() else {
+                break;
+            };
+            job = job.moved_to(next);
+            guard.moved_to(next);
+            advanced = match self.job_permit(&job).await {
+                Ok(_permit) => self.advance_first(&job, work, &call, guard).await,
+                Err(Step::Left(left)) => self.leave_candidate(&job, guard, *left).await,
+                Err(_) if self.0.interrupt.is_cancelled() => {
+                    self.fail(&job, guard, interrupted()).await
+                }
+                Err(_) => {
+                    let message = "the provider is at its concurrency limit on this server";
+                    let failure = Failure::new(FailureCode::ProviderOverloaded, message);
+                    self.fail(&job, guard, failure).await
+                }
+            };
+        }
+        advanced
+    }
+
+    /// Advances a generation that may move on. The calls of the other candidates are dropped as soon
+    /// as its provider has accepted it.
+    async fn advance_first(
+        &self,
+        job: &Job,
+        work: &Work,
+        call: &Call,
+        guard: &RunningGuard,
+    ) -> Advanced {
+        let accepted = async {
+            match call {
+                // An answer may get lost at any time.
+                Call::Text(text) if !job.moves_on_unknown => {
+                    text.call.conversation.released().await;
+                }
+                _ => pending::<()>().await,
+            }
+        };
+        let mut advancing = pin!(self.advance(job, Some(call), guard));
+        tokio::select! {
+            biased;
+            advanced = &mut advancing => return advanced,
+            () = accepted => work.fallbacks.release(),
+        }
+        advancing.await
+    }
+
+    /// A permit for the call of a job. `Err`: what to do without one.
+    pub(super) async fn job_permit(&self, job: &Job) -> Result<ProviderPermit, Step> {
+        if !job.has_candidates() {
+            return self.provider_permit(job).await.ok_or_else(Step::retry);
+        }
+        let permit = self.0.providers.try_acquire(&job.provider, job.account_id);
+        permit.ok_or_else(|| Step::left(MoveReason::Busy, None))
+    }
+
+    /// Admits a call that follows at once. `Err`: what to do while the candidate's circuit is open.
+    pub(super) fn admit(&self, job: &Job) -> Result<(), Step> {
+        let now = self.0.clock.monotonic();
+        if job.candidates.is_none() {
+            return Ok(());
+        }
+        let Some(left) = self.0.health.admit(&job.provider, &job.model, now) else {
+            return Ok(());
+        };
+        Err(if job.has_candidates() {
+            Step::left(MoveReason::CircuitOpen, None)
+        } else if job.deadline_at.is_some() {
+            Step::retry_later()
+        } else {
+            let message = "the last candidate has failed several times within seconds";
+            Step::failed(Failure {
+                retry_after: Some(left),
+                ..Failure::new(FailureCode::ProviderOverloaded, message)
+            })
+        })
+    }
+
+    /// Moves a generation on to its next candidate. Fails it if the move is not known to be stored:
+    /// the provider has not started, so nothing is lost and nothing is submitted twice.
+    pub(super) async fn leave_candidate(
+        &self,
+        job: &Job,
+        guard: &RunningGuard,
+        left: LeftCandidate,
+    ) -> Advanced {
+        let reason = left.reason;
+        let (submitted_at, error) = left.call.unzip();
+        let failure = match &error {
+            _ if guard.cancel.is_cancelled() => Some(cancelled()),
+            Some(error) if self.0.interrupt.is_cancelled() => Some(failure(error)),
+            _ => None,
+        };
+        if let Some(failure) = failure {
+            return self.fail(job, guard, failure).await;
+        }
+        let left = Left {
+            reason,
+            submitted_at,
+            status: error.as_ref().and_then(|error| error.status),
+            provider_request_id: error.as_ref().and_then(|error| error.request_id.clone()),
+        };
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        match store.move_on(job, self.0.instance, &left, now).await {
+            Ok(true) => {
+                tracing::info!(
+                    generation = %job.id, provider = %job.provider, model = %job.model,
+                    reason = reason.as_str(), error = error.map(tracing::field::display),
+                    "a generation moved on to its next candidate"
+                );
+                self.0.metrics.moved(&job.provider, &job.model, reason);
+                Advanced::Moved
+            }
+            // Ended, or taken over.
+            Ok(false) => Advanced::Open,
+            Err(error) => {
+                tracing::warn!(generation = %job.id, %error, "could not store a move");
+                let message = "the database became unavailable while the provider was changed";
+                let failure = Failure::new(FailureCode::Interrupted, message);
+                self.fail(job, guard, failure).await
+            }
+        }
+    }
+
+    async fn fail(&self, job: &Job, guard: &RunningGuard, failure: Failure) -> Advanced {
+        let ended = self
+            .finish(job, guard, Outcome::Failed(failure), None)
+            .await;
+        ended.map_or(Advanced::Open, Advanced::Ended)
+    }
+}
+
+impl Job {
+    /// The same work for the next candidate, as the row has it after the move.
+    fn moved_to(self, next: &NextCandidate) -> Self {
+        Self {
+            provider: next.provider.clone(),
+            model: next.model.clone(),
+            parameters: next.parameters.clone(),
+            held: next.ceiling,
+            candidates: self.candidates.map(|others| others - 1),
+            submitted_at: None,
+            ..self
+        }
+    }
+}
