@@ -296,6 +296,9 @@ pub enum ServiceError {
     Paused,
     #[error("{0} is at its concurrency limit")]
     ProviderBusy(String),
+    /// The circuits of all candidates are open; how long the first one is skipped yet.
+    #[error("no candidate can be called now")]
+    NoCandidate(Duration),
     #[error("the server is overloaded")]
     Overloaded,
     /// The file storage did not store a file; logged.

@@ -19,14 +19,22 @@ impl Service {
 
     /// Returns the settings of a change that name no model of this server.
     pub fn change_violations(&self, change: &AccountChange) -> Vec<FieldError> {
-        let unknown = |(modality, target): &(Modality, Option<Target>)| {
-            let none = Target::default();
-            let found = self.0.catalogue.resolve(*modality, target.as_ref()?, &none);
-            let mut error = found.err()?;
-            error.param = format!("defaults.{modality}.{}", error.param);
-            Some(error)
-        };
-        change.defaults.iter().filter_map(unknown).collect()
+        let mut errors = Vec::new();
+        for (modality, target) in &change.defaults {
+            let Some(target) = target else { continue };
+            let found = self
+                .0
+                .catalogue
+                .resolve(*modality, target, &Target::default());
+            errors.extend(found.err());
+            errors.extend(self.unknown_fallbacks(*modality, target));
+            for error in &mut errors {
+                if !error.param.starts_with("defaults.") {
+                    error.param = format!("defaults.{modality}.{}", error.param);
+                }
+            }
+        }
+        errors
     }
 
     pub async fn change_account(
@@ -36,9 +44,13 @@ impl Service {
     ) -> Result<AccountSettings, ServiceError> {
         ServiceError::any(self.change_violations(change))?;
         let default = |(modality, target): &(Modality, Option<Target>)| {
-            let default = target.as_ref().map(|target| match &target.model {
-                Some(model) => json!({"provider": target.provider, "model": model}),
-                None => json!({"provider": target.provider}),
+            let default = target.as_ref().map(|target| {
+                let mut default = json!({"provider": target.provider, "model": target.model});
+                let fallbacks = target.fallbacks.iter();
+                let fallbacks =
+                    fallbacks.map(|one| json!({"provider": one.provider, "model": one.model}));
+                default["fallbacks"] = fallbacks.collect();
+                default
             });
             (modality.to_string(), default.unwrap_or_default())
         };

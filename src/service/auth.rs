@@ -76,14 +76,7 @@ impl Caller {
 
     /// The account's default provider and model of a modality.
     pub fn account_default(&self, modality: Modality) -> Target {
-        let text = |name: &str| {
-            let value = &self.defaults[modality.as_str()][name];
-            value.as_str().map(str::to_owned)
-        };
-        Target {
-            provider: text("provider"),
-            model: text("model"),
-        }
+        default_target(&self.defaults[modality.as_str()])
     }
 
     /// Refuses a suspended account's caller, and one that lacks the ability.
@@ -334,5 +327,16 @@ impl Caller {
     pub fn rate(&self) -> Option<RateState> {
         let counted = || self.cached.as_ref()?.presumed.counted();
         self.rate.or_else(counted)
+    }
+}
+
+/// A default of an account, as it is stored.
+fn default_target(value: &serde_json::Value) -> Target {
+    let text = |name: &str| value[name].as_str().map(str::to_owned);
+    let fallbacks = value["fallbacks"].as_array().into_iter().flatten();
+    Target {
+        provider: text("provider"),
+        model: text("model"),
+        fallbacks: fallbacks.map(default_target).collect(),
     }
 }

@@ -1,6 +1,7 @@
 //! Turns a request into a generation: replay, plan, hold.
 
 mod attempts;
+mod candidates;
 mod counted;
 mod dialogue;
 mod estimate;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 pub use attempts::IdempotentRequest;
+pub use dialogue::Preview;
 pub use estimate::Estimate;
 pub use hold_wait::HoldQueues;
 
@@ -23,7 +25,7 @@ use super::{Service, ServiceError, WaitPlace, auth::Caller, explain};
 use crate::{
     domain::{
         ability::Ability,
-        catalogue::{Model, ModelKind},
+        catalogue::ModelKind,
         credits::Credits,
         generation::{Generation, Status, Surface},
         ids::{GenerationId, UploadId},
@@ -31,14 +33,15 @@ use crate::{
         request::GenerationRequest,
         share::ShareReached,
     },
-    jobs::{Call, Handle, Permits, Started, UndecidedAttempt, Work},
+    jobs::{Call, Fallbacks, Handle, Permits, Started, UndecidedAttempt, Work},
     memory,
     providers::DeltaSink,
     store::{StoreError, generations::NewGeneration},
 };
+use candidates::{Candidate, Planned};
+use dialogue::replan_text;
 use hold_wait::HoldWait;
 use inputs::FoundInput;
-use plan::Plan;
 
 pub enum Submitted {
     /// A new generation, held and running in this process.
@@ -61,11 +64,10 @@ impl Submitted {
 
 /// A planned request, with the row that its hold creates.
 struct Prepared<'a> {
-    model: &'a Model,
-    ceiling: Ceiling,
+    first: Candidate<'a>,
+    /// The other candidates, as in the row.
+    spares: Vec<Candidate<'a>>,
     max_cost: Option<Credits>,
-    /// Whether its output is limited only by what the caller can pay for.
-    unlimited: bool,
     /// Inputs that are not stored yet.
     inputs: Vec<FoundInput>,
     /// Inputs that were stored, and until when.
@@ -151,19 +153,19 @@ impl Service {
         }
         self.require_running()?;
         let surface = request.surface();
-        let plan = self.plan(caller, request, deltas).await?;
         // The wait starts after planning, because a count by the vendor may take as long.
         let mut wait = match surface {
             Surface::Generate => None,
             _ => Some(HoldWait::new(self, caller, waiting)),
         };
-        let mut plan = self.prepare(caller, plan, surface, respond_async, idempotent);
+        let planned = self.plan_all(caller, request, deltas).await?;
+        let mut plan = self.prepare(caller, planned, surface, respond_async, idempotent)?;
         if let Some(wait) = &mut wait {
             // Its caller waits for the job, which must not begin without a place to wait.
             if plan.work.call.is_none() && !wait.take_place() {
                 return Err(ServiceError::Overloaded);
             }
-            let required = (!plan.unlimited).then(|| plan.ceiling.hold());
+            let required = (!plan.is_unlimited()).then_some(plan.work.new.hold);
             if wait.enter(required).await? {
                 self.replan(caller, &mut plan, idempotent).await?;
             }
@@ -226,19 +228,23 @@ impl Service {
         attempt: Option<Arc<UndecidedAttempt>>,
     ) -> Result<Submitted, ServiceError> {
         let permits = match self.permits(caller, plan) {
-            Ok(permits) => permits,
-            Err(reached) => return self.at_share(caller, reached, idempotent).await,
+            // Before the credits are looked at.
+            Err(error @ ServiceError::TooManyRequests(_)) => {
+                return self.not_now(caller, plan, idempotent, error).await;
+            }
+            permits => permits,
         };
-        let hold = plan.ceiling.hold();
+        let hold = plan.work.new.hold;
         if let Some(max_cost) = plan.max_cost.filter(|max| hold > *max) {
             let (balance, jobs) = self.0.store.balance_and_jobs(caller.account_id).await?;
             self.check_jobs(plan, jobs)?;
-            let short = explain::above_max_cost(hold, max_cost, balance, &plan.ceiling);
+            let short = explain::above_max_cost(hold, max_cost, balance, &plan.first.ceiling);
             return Err(ServiceError::CreditsShort(Box::new(short)));
         }
-        if plan.work.call.is_some() && permits.is_none() {
-            return self.provider_busy(caller, plan, idempotent).await;
-        }
+        let permits = match permits {
+            Ok(permits) => permits,
+            Err(error) => return self.not_now(caller, plan, idempotent, error).await,
+        };
         if !plan.inputs.is_empty() {
             // No file is stored for a request that the account cannot pay for.
             if let Err(error) = self.check_spendable(caller, plan).await {
@@ -264,11 +270,16 @@ impl Service {
     fn prepare<'a>(
         &self,
         caller: &Caller,
-        plan: Plan<'a>,
+        planned: Planned<'a>,
         surface: Surface,
         respond_async: bool,
         idempotent: Option<&IdempotentRequest>,
-    ) -> Prepared<'a> {
+    ) -> Result<Prepared<'a>, ServiceError> {
+        let Planned { first: plan, route } = planned;
+        let (route, fallbacks, spares) = match route.map(|route| route.split()) {
+            Some((route, fallbacks, spares)) => (Some(route), fallbacks, spares),
+            None => (None, Fallbacks::default(), Vec::new()),
+        };
         let id = self.0.ids.next(self.0.clock.now());
         let now = id.created_at();
         let is_queued = plan.call.is_none();
@@ -288,27 +299,34 @@ impl Service {
             parameters: plan.parameters,
             template: plan.template,
             pricing: serde_json::json!(plan.model.prices()),
-            hold: plan.ceiling.hold(),
+            hold: Credits::ZERO,
             instance: (!is_queued).then(|| self.0.runner.instance()),
             deadline: is_queued.then(|| now + self.0.settings.job_deadline),
             status: self.first_status(is_queued),
             job: plan.job || respond_async,
             max_jobs: self.0.settings.max_jobs_per_account,
             idempotency: idempotent.map(|request| self.binding(request, id)),
+            route,
             now,
         };
-        Prepared {
-            model: plan.model,
-            ceiling: plan.ceiling,
+        let mut prepared = Prepared {
+            first: Candidate {
+                model: plan.model,
+                ceiling: plan.ceiling,
+                unlimited: plan.unlimited,
+            },
+            spares,
             max_cost: plan.max_cost,
-            unlimited: plan.unlimited,
             inputs: plan.inputs,
             kept: None,
             work: Arc::new(Work {
                 new,
                 call: plan.call,
+                fallbacks: fallbacks.into(),
             }),
-        }
+        };
+        prepared.update_hold()?;
+        Ok(prepared)
     }
 
     /// `pending` if no worker is free for a queued job.
@@ -328,57 +346,86 @@ impl Service {
         plan: &mut Prepared<'_>,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<bool, ServiceError> {
-        let Some(Work { new, call }) = Arc::get_mut(&mut plan.work) else {
-            return Err(ServiceError::Internal(
-                "a refused hold is in use".to_owned(),
-            ));
+        let credits = if plan.is_unlimited() {
+            Some(self.spendable(caller).await?)
+        } else {
+            None
         };
+        let Work {
+            new,
+            call,
+            fallbacks,
+        } = unshared(&mut plan.work)?;
         let mut fits = true;
-        if let (true, ModelKind::Text(text), Ceiling::Text(ceiling), Some(Call::Text(work))) =
-            (plan.unlimited, &plan.model.kind, &mut plan.ceiling, call)
-        {
-            fits = self.replan_text(caller, text, ceiling, work).await?;
-            new.parameters["max_tokens"] = work.call.max_tokens.into();
+        if let Some((spendable, held)) = credits {
+            let next = new.route.iter_mut().flat_map(|route| &mut route.next);
+            let parameters = next.map(|next| &mut next.parameters);
+            let calls = call.iter_mut().chain(&mut fallbacks.get_mut().calls);
+            let candidates = std::iter::once(&mut plan.first).chain(&mut plan.spares);
+            let parameters = std::iter::once(&mut new.parameters).chain(parameters);
+            for ((candidate, call), parameters) in candidates.zip(calls).zip(parameters) {
+                if let (true, ModelKind::Text(text), Ceiling::Text(ceiling), Call::Text(work)) = (
+                    candidate.unlimited,
+                    &candidate.model.kind,
+                    &mut candidate.ceiling,
+                    call,
+                ) {
+                    fits &= replan_text(text, ceiling, work, spendable);
+                    parameters["max_tokens"] = work.call.max_tokens.into();
+                }
+            }
+            fits |= held == Credits::ZERO;
         }
         new.id = self.0.ids.next(self.0.clock.now());
         new.now = new.id.created_at();
-        new.hold = plan.ceiling.hold();
         new.status = self.first_status(new.instance.is_none());
         new.deadline = new.deadline.map(|_| new.now + self.0.settings.job_deadline);
         new.idempotency = idempotent.map(|request| self.binding(request, new.id));
+        plan.update_hold()?;
         Ok(fits)
     }
 
     /// Takes the permits for a call that begins now, without waiting. `None` if it is a job for a
-    /// worker, or the provider is at its limit.
+    /// worker.
     fn permits(
         &self,
         caller: &Caller,
-        plan: &Prepared<'_>,
-    ) -> Result<Option<Permits>, ShareReached> {
+        plan: &mut Prepared<'_>,
+    ) -> Result<Option<Permits>, ServiceError> {
         if plan.work.call.is_none() {
             return Ok(None);
         }
-        let (account, provider) = (caller.account_id, &plan.model.provider);
+        let account = caller.account_id;
         let synchronous = &self.0.synchronous;
         let mut request = None;
         if !plan.work.new.job {
-            let reached = || ShareReached {
-                most: synchronous.per_key(),
-                provider: None,
+            let reached = || {
+                ServiceError::TooManyRequests(ShareReached {
+                    most: synchronous.per_key(),
+                    provider: None,
+                })
             };
             request = Some(synchronous.try_acquire(account).ok_or_else(reached)?);
         }
-        let providers = &self.0.providers;
-        if let Some(call) = providers.try_acquire(provider, account) {
-            return Ok(Some((call, request)));
-        }
-        match providers.reached_share(provider, account) {
-            Some(most) => Err(ShareReached {
-                most,
-                provider: Some(provider.clone()),
-            }),
-            None => Ok(None),
-        }
+        let call = if plan.spares.is_empty() {
+            let model = plan.first.model;
+            let call = self.0.providers.try_acquire(&model.provider, account);
+            call.ok_or_else(|| self.busy(caller, model))?
+        } else {
+            self.choose_first(caller, plan)?
+        };
+        Ok(Some((call, request)))
+    }
+}
+
+/// The work of a hold that is not being placed.
+fn unshared(work: &mut Arc<Work>) -> Result<&mut Work, ServiceError> {
+    Arc::get_mut(work).ok_or_else(|| ServiceError::Internal("a refused hold is in use".to_owned()))
+}
+
+impl Prepared<'_> {
+    fn is_unlimited(&self) -> bool {
+        let mut all = std::iter::once(&self.first).chain(&self.spares);
+        all.any(|candidate| candidate.unlimited)
     }
 }

@@ -9,6 +9,7 @@ use crate::{
         limiter::Limiter,
         party::Party,
     },
+    jobs::Circuit,
     store::operators::{ModelHealth, ProviderErrors, Spending, UnfinishedJob},
 };
 
@@ -58,6 +59,11 @@ impl Service {
             }
         });
         Ok((calls.collect(), health, errors))
+    }
+
+    /// The models that this server skips where a request has other candidates.
+    pub fn open_circuits(&self) -> Vec<Circuit> {
+        self.0.runner.open_circuits()
     }
 
     /// The oldest unfinished generations of all accounts, and how many there are.

@@ -11,11 +11,12 @@ use crate::{
             Conversation, Image, ImageSource, Reasoning, ReplacedNames, Sampling, Thinking,
         },
         credits::Credits,
-        generation::{Modality, Surface},
+        generation::{Generation, Modality, Surface},
         json::Members,
         pricing::TextCeiling,
         receipt::Blank,
         request::DialogueRequest,
+        route::route_name,
     },
     jobs::{Call, TextWork},
     memory,
@@ -89,32 +90,29 @@ impl Service {
         Ok(plan)
     }
 
-    /// Updates the limit of a dialogue that has none to the credits of now. `false`: holds still
-    /// leave too little for it.
-    pub(super) async fn replan_text(
+    /// Returns the credits that the caller could hold now, and those that the account holds.
+    pub(super) async fn spendable(
         &self,
         caller: &Caller,
-        text: &TextModel,
-        ceiling: &mut TextCeiling,
-        work: &mut TextWork,
-    ) -> Result<bool, ServiceError> {
-        ceiling.max_tokens = text.limits.max_output_tokens;
-        let (spendable, held) = self.spendable(caller).await?;
-        let least = least_output(text, work.call.sampling.reasoning);
-        let (most, fits) = most_output(ceiling, least, spendable);
-        ceiling.max_tokens = most;
-        work.call.max_tokens = most;
-        Ok(fits || held == Credits::ZERO)
-    }
-
-    /// Returns the credits that the caller could hold now, and those that the account holds.
-    async fn spendable(&self, caller: &Caller) -> Result<(Credits, Credits), ServiceError> {
+    ) -> Result<(Credits, Credits), ServiceError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let reading = store.spendable_balance(caller.account_id, caller.credential, now);
         let (balance, cap) = reading.await?;
         let available = balance.available();
         let left = cap.map_or(available, |cap| available.min(SpendLimit::left(cap)));
         Ok((left, balance.held))
+    }
+
+    /// Returns the credits that the caller could hold if nothing else were on hold.
+    pub(super) async fn spendable_without_holds(
+        &self,
+        caller: &Caller,
+    ) -> Result<Credits, ServiceError> {
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let reading = store.spendable_balance(caller.account_id, caller.credential, now);
+        let (balance, cap) = reading.await?;
+        let left = |cap: SpendLimit| cap.limit.minus_or_zero(cap.spent.minus_or_zero(cap.held));
+        Ok(cap.map_or(balance.balance, |cap| balance.balance.min(left(cap))))
     }
 
     /// Input tokens that a dialogue cannot exceed; of one that would be refused, why.
@@ -149,16 +147,25 @@ impl Service {
             .await
     }
 
-    /// The fields of a dialogue that change no answer and that its provider is not sent, and about
-    /// how many input tokens it has.
-    pub fn preview(&self, caller: &Caller, request: &DialogueRequest) -> (Vec<&'static str>, u64) {
-        match self.text_model(caller, request) {
-            Ok((_, text)) => (
-                text.left_out(request),
-                text.estimated_input(&request.conversation),
-            ),
+    /// What is known of a dialogue before it is planned.
+    pub fn preview(&self, caller: &Caller, request: &DialogueRequest) -> Preview {
+        let Ok((_, text)) = self.text_model(caller, request) else {
             // It is refused.
-            Err(_) => (Vec::new(), 0),
+            return Preview::default();
+        };
+        let others = route_name(&request.model).into_iter();
+        let others = others.flat_map(|name| self.0.catalogue.candidates(name));
+        let others = others.filter_map(|model| match &model.kind {
+            ModelKind::Text(text) => Some((
+                (model.provider.clone(), model.id.clone()),
+                text.left_out(request),
+            )),
+            _ => None,
+        });
+        Preview {
+            left_out: text.left_out(request),
+            input_tokens: text.estimated_input(&request.conversation),
+            by_candidate: others.collect(),
         }
     }
 
@@ -234,6 +241,41 @@ impl Service {
         });
         Ok((most.map(|most| text.taken_input(most)), blank))
     }
+}
+
+/// What is known of a dialogue before it is planned.
+#[derive(Debug, Default)]
+pub struct Preview {
+    /// About how many input tokens it has.
+    pub input_tokens: u64,
+    left_out: Vec<&'static str>,
+    /// Of the candidates of a route, by provider and model.
+    by_candidate: Vec<((String, String), Vec<&'static str>)>,
+}
+
+impl Preview {
+    /// The fields that change no answer and that the provider of a generation is not sent.
+    pub fn left_out(&self, record: &Generation) -> &[&'static str] {
+        let mut all = self.by_candidate.iter();
+        let own = all
+            .find(|((provider, model), _)| *provider == record.provider && *model == record.model);
+        own.map_or(&self.left_out, |(_, left_out)| left_out)
+    }
+}
+
+/// Updates the limit of a dialogue that has none. `false`: these credits are too few for it.
+pub(super) fn replan_text(
+    text: &TextModel,
+    ceiling: &mut TextCeiling,
+    work: &mut TextWork,
+    spendable: Credits,
+) -> bool {
+    ceiling.max_tokens = text.limits.max_output_tokens;
+    let least = least_output(text, work.call.sampling.reasoning);
+    let (most, fits) = most_output(ceiling, least, spendable);
+    ceiling.max_tokens = most;
+    work.call.max_tokens = most;
+    fits
 }
 
 /// Limits the web searches of a request without its own limit. Returns their maximum number.

@@ -1,11 +1,16 @@
 //! The hold that a request would need, computed by the same plan as the generation itself.
 
+use super::{
+    candidates::{Planned, PlannedRoute},
+    plan::Plan,
+};
 use crate::{
     domain::{
         credits::Credits,
         generation::Modality,
         pricing::{Ceiling, Prices},
         request::{GenerationRequest, InputRole},
+        route::Dropped,
     },
     service::{Service, ServiceError, auth::Caller},
     store::generations::SpendLimit,
@@ -20,6 +25,8 @@ pub struct Estimate {
     pub sufficient: bool,
     pub prices: Prices,
     pub inputs: Vec<EstimatedInput>,
+    /// `None` if the request has one candidate only.
+    pub route: Option<EstimatedRoute>,
 }
 
 /// An input's line of the estimate.
@@ -34,6 +41,35 @@ pub struct EstimatedInput {
     pub price: Credits,
 }
 
+/// The candidates of a request, each with its own ceiling. The hold is the maximum of these.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EstimatedRoute {
+    pub candidates: Vec<(String, String, Credits)>,
+    pub dropped: Vec<Dropped>,
+}
+
+impl EstimatedRoute {
+    fn of(first: &Plan<'_>, route: PlannedRoute<'_>) -> Self {
+        let candidate = |plan: &Plan<'_>| {
+            let model = plan.model;
+            let ceiling = plan.ceiling.hold();
+            (model.provider.clone(), model.id.clone(), ceiling)
+        };
+        Self {
+            candidates: std::iter::once(first)
+                .chain(&route.others)
+                .map(candidate)
+                .collect(),
+            dropped: route.dropped,
+        }
+    }
+
+    fn hold(&self) -> Credits {
+        let ceilings = self.candidates.iter().map(|(_, _, ceiling)| *ceiling);
+        ceilings.fold(Credits::ZERO, Credits::max)
+    }
+}
+
 impl Service {
     /// The hold that a request would need now. Creates nothing.
     pub async fn estimate(
@@ -41,8 +77,9 @@ impl Service {
         caller: &Caller,
         request: GenerationRequest,
     ) -> Result<Estimate, ServiceError> {
-        let plan = self.plan(caller, request, None).await?;
-        let hold = plan.ceiling.hold();
+        let Planned { first: plan, route } = self.plan_all(caller, request, None).await?;
+        let candidates = route.map(|route| EstimatedRoute::of(&plan, *route));
+        let hold = (candidates.as_ref()).map_or_else(|| plan.ceiling.hold(), EstimatedRoute::hold);
         let now = self.0.clock.now();
         let store = &self.0.store;
         let (balance, cap) = store
@@ -75,6 +112,7 @@ impl Service {
                     price,
                 })
                 .collect(),
+            route: candidates,
         })
     }
 }

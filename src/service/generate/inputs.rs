@@ -1,12 +1,10 @@
 //! Finds and checks the inputs of a request before the hold, and keeps their files until the
 //! generation no longer needs them.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::Prepared;
+use super::{Prepared, unshared};
 use crate::{
     domain::{
         ability::Ability,
@@ -248,12 +246,21 @@ impl Service {
         // From here on the inputs are read from their files, within a separate budget.
         plan.inputs = Vec::new();
         memory::release();
-        let work = Arc::get_mut(&mut plan.work);
-        let work =
-            work.ok_or_else(|| ServiceError::Internal("an unplaced hold is in use".to_owned()))?;
+        let work = unshared(&mut plan.work)?;
+        // Of every candidate.
+        let others = work.new.route.iter_mut().flat_map(|route| &mut route.next);
+        for next in others {
+            next.parameters[INPUTS] = serde_json::json!(stored);
+        }
         work.new.parameters[INPUTS] = serde_json::json!(stored);
-        if let Some(Call::Image(image)) = &mut work.call {
-            image.inputs = stored;
+        for call in work
+            .call
+            .iter_mut()
+            .chain(&mut work.fallbacks.get_mut().calls)
+        {
+            if let Call::Image(image) = call {
+                image.inputs.clone_from(&stored);
+            }
         }
         Ok(())
     }

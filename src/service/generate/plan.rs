@@ -48,6 +48,9 @@ pub(super) struct Plan<'a> {
     pub unlimited: bool,
 }
 
+/// A rendered prompt, or the failing fields.
+pub(super) type Rendered = Result<RenderedPrompt, Vec<FieldError>>;
+
 impl Plan<'_> {
     pub(super) fn is_streamed(&self) -> bool {
         matches!(&self.call, Some(Call::Text(work)) if work.deltas.is_some())
@@ -59,14 +62,17 @@ impl Service {
     /// Templates are not applied.
     pub fn violations(&self, caller: &Caller, request: &GenerationRequest) -> Vec<FieldError> {
         let chars = request.prompt().chars().count();
-        self.resolve(caller, request, chars)
-            .err()
-            .unwrap_or_default()
+        match self.wanted(caller, request) {
+            Ok(None) => self.resolve(caller, request, chars).err(),
+            Ok(Some(wanted)) => self.violations_of_all(caller, request, &wanted, chars),
+            Err(errors) => Some(errors),
+        }
+        .unwrap_or_default()
     }
 
     /// The model of a request, unless it does not support it. `chars`: length of the prompt as
     /// sent.
-    fn resolve(
+    pub(super) fn resolve(
         &self,
         caller: &Caller,
         request: &GenerationRequest,
@@ -89,13 +95,32 @@ impl Service {
     pub(super) async fn plan(
         &self,
         caller: &Caller,
-        mut request: GenerationRequest,
+        request: GenerationRequest,
         deltas: Option<DeltaSink>,
     ) -> Result<Plan<'_>, ServiceError> {
-        let rendered = match &request {
-            GenerationRequest::Text(text) => self.rendered_prompt(caller, text).await?,
-            _ => Ok(RenderedPrompt::default()),
-        };
+        let rendered = self.rendered(caller, &request).await?;
+        self.plan_rendered(caller, request, rendered, deltas).await
+    }
+
+    /// The prompt of a text as its template renders it.
+    pub(super) async fn rendered(
+        &self,
+        caller: &Caller,
+        request: &GenerationRequest,
+    ) -> Result<Rendered, ServiceError> {
+        match request {
+            GenerationRequest::Text(text) => self.rendered_prompt(caller, text).await,
+            _ => Ok(Ok(RenderedPrompt::default())),
+        }
+    }
+
+    pub(super) async fn plan_rendered(
+        &self,
+        caller: &Caller,
+        mut request: GenerationRequest,
+        rendered: Rendered,
+        deltas: Option<DeltaSink>,
+    ) -> Result<Plan<'_>, ServiceError> {
         let prompt = match (&rendered, &request) {
             (Ok(rendered), GenerationRequest::Text(_)) => &rendered.prompt,
             _ => request.prompt(),

@@ -2,42 +2,29 @@
 
 use super::{IdempotentRequest, Prepared, Submitted};
 use crate::{
-    domain::share::ShareReached,
     service::{Service, ServiceError, TokenRefusal, auth::Caller, explain},
     store::generations::HoldOutcome,
 };
 
 impl Service {
-    /// Refuses a request of an account at its limit of synchronous work.
-    pub(super) async fn at_share(
-        &self,
-        caller: &Caller,
-        reached: ShareReached,
-        idempotent: Option<&IdempotentRequest>,
-    ) -> Result<Submitted, ServiceError> {
-        // A concurrent request with the same key may have been first.
-        let before = self.submitted_before(caller, idempotent).await?;
-        if before.is_none() {
-            self.0.refusals.log(caller.account_id.into());
-        }
-        before.ok_or(ServiceError::TooManyRequests(reached))
-    }
-
-    /// Refuses a request whose provider is at its concurrency limit. If the caller could not pay, the
-    /// error says that instead, since waiting would not help.
-    pub(super) async fn provider_busy(
+    /// Refuses a request that cannot be called now with `error`. If its provider is at fault and the
+    /// caller could not pay, the error says that instead, since waiting would not help.
+    pub(super) async fn not_now(
         &self,
         caller: &Caller,
         plan: &Prepared<'_>,
         idempotent: Option<&IdempotentRequest>,
+        error: ServiceError,
     ) -> Result<Submitted, ServiceError> {
         // A concurrent request with the same key may have been first.
         if let Some(before) = self.submitted_before(caller, idempotent).await? {
             return Ok(before);
         }
-        self.check_spendable(caller, plan).await?;
+        if !matches!(error, ServiceError::TooManyRequests(_)) {
+            self.check_spendable(caller, plan).await?;
+        }
         self.0.refusals.log(caller.account_id.into());
-        Err(ServiceError::ProviderBusy(plan.model.provider.clone()))
+        Err(error)
     }
 
     /// Refuses a request whose hold or job exceeds the account's limits now.
@@ -51,13 +38,13 @@ impl Service {
         self.check_jobs(plan, jobs)?;
         let spendable = store.spendable_balance(caller.account_id, caller.credential, now);
         let (balance, cap) = spendable.await?;
-        let (hold, surface) = (plan.ceiling.hold(), plan.work.new.surface);
+        let (hold, surface) = (plan.work.new.hold, plan.work.new.surface);
         let short = match cap {
             Some(cap) if cap.left() < hold => {
-                explain::above_spend_limit(hold, cap, balance, &plan.ceiling, surface)
+                explain::above_spend_limit(hold, cap, balance, &plan.first.ceiling, surface)
             }
             _ if balance.available() < hold => {
-                explain::above_available(hold, balance, &plan.ceiling)
+                explain::above_available(hold, balance, &plan.first.ceiling)
             }
             _ => return Ok(()),
         };
@@ -79,14 +66,13 @@ impl Service {
         why: HoldOutcome,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<Submitted, ServiceError> {
-        let (ceiling, surface) = (&plan.ceiling, plan.work.new.surface);
+        let (ceiling, surface) = (&plan.first.ceiling, plan.work.new.surface);
+        let hold = plan.work.new.hold;
         let short = match why {
             HoldOutcome::SpendLimit(cap, balance) => {
-                explain::above_spend_limit(ceiling.hold(), cap, balance, ceiling, surface)
+                explain::above_spend_limit(hold, cap, balance, ceiling, surface)
             }
-            HoldOutcome::Short(balance) => {
-                explain::above_available(ceiling.hold(), balance, ceiling)
-            }
+            HoldOutcome::Short(balance) => explain::above_available(hold, balance, ceiling),
             HoldOutcome::KeyBound => {
                 // A concurrent request with the same key, or another attempt, was first.
                 let before = match self.submitted_before(caller, idempotent).await? {

@@ -19,7 +19,7 @@ use crate::{
 const SHOWN_CHARS: usize = 100;
 
 /// The prompts as sent to the model.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct RenderedPrompt {
     pub prompt: String,
     pub system_prompt: Option<String>,

@@ -1,0 +1,441 @@
+//! Requests with several candidates: each is planned like a request for it alone, and the hold is the
+//! maximum of their ceilings.
+
+use std::{mem, time::Duration};
+
+use super::{Prepared, plan::Plan, unshared};
+use crate::{
+    domain::{
+        catalogue::Model,
+        credits::Credits,
+        generation::Modality,
+        pricing::{Ceiling, TextCeiling},
+        request::{GenerationRequest, Target},
+        route::{Dropped, FallbackOn, MoveReason, Order},
+        share::ShareReached,
+        validate::{FieldCode, FieldError},
+    },
+    jobs::{Fallbacks, Work},
+    memory::{self, Reservation},
+    providers::{DeltaSink, ProviderPermit},
+    service::{Service, ServiceError, auth::Caller},
+    store::generations::{NewRoute, NextCandidate},
+};
+
+const NO_MEMORY: &str = "the server has no memory for another copy of the request";
+
+/// What a request may be served by.
+pub(super) struct Wanted {
+    name: Option<String>,
+    order: Order,
+    targets: Vec<Target>,
+}
+
+/// A plan, and those of the other candidates.
+pub(super) struct Planned<'a> {
+    pub first: Plan<'a>,
+    /// `None` if the request has one candidate only.
+    pub route: Option<Box<PlannedRoute<'a>>>,
+}
+
+pub(super) struct PlannedRoute<'a> {
+    pub name: Option<String>,
+    pub others: Vec<Plan<'a>>,
+    pub dropped: Vec<Dropped>,
+    pub on: FallbackOn,
+    /// For the copies of the request.
+    pub copies: Option<Reservation>,
+}
+
+/// A model that may serve a prepared request.
+pub(super) struct Candidate<'a> {
+    pub model: &'a Model,
+    pub ceiling: Ceiling,
+    /// Whether its output is limited only by what the caller can pay for.
+    pub unlimited: bool,
+}
+
+impl Service {
+    /// The candidates of a request that has several, each with provider and model; of its own target,
+    /// as it was asked for.
+    pub(super) fn wanted(
+        &self,
+        caller: &Caller,
+        request: &GenerationRequest,
+    ) -> Result<Option<Wanted>, Vec<FieldError>> {
+        let modality = request.modality();
+        let catalogue = &self.0.catalogue;
+        let own = request.target();
+        if let Some(name) = request.route() {
+            if own.is_some_and(|own| !own.fallbacks.is_empty()) {
+                let message = "must be left out: the route has its own";
+                let error = FieldError::new("fallbacks", FieldCode::NotSupported, message);
+                return Err(vec![error]);
+            }
+            let route = catalogue.route_for(modality, name);
+            let route = route.map_err(|error| vec![error])?;
+            return Ok(Some(Wanted {
+                name: Some(route.name.clone()),
+                order: route.order,
+                targets: route.candidates.clone(),
+            }));
+        }
+        let Some(own) = own else { return Ok(None) };
+        let fallbacks = if own.is_default() {
+            // What the account names may no longer be there.
+            let is_known = |target: &Target| {
+                let found = catalogue.resolve(modality, target, &Target::default());
+                found.is_ok()
+            };
+            let account = caller.account_default(modality).fallbacks.into_iter();
+            account.filter(is_known).collect()
+        } else {
+            let errors = self.unknown_fallbacks(modality, own);
+            if !errors.is_empty() {
+                return Err(errors);
+            }
+            own.fallbacks.clone()
+        };
+        if fallbacks.is_empty() {
+            return Ok(None);
+        }
+        let first = Target {
+            fallbacks: Vec::new(),
+            ..own.clone()
+        };
+        Ok(Some(Wanted {
+            name: None,
+            order: Order::Given,
+            targets: [vec![first], fallbacks].concat(),
+        }))
+    }
+
+    /// The fallbacks that this server does not have.
+    pub(in crate::service) fn unknown_fallbacks(
+        &self,
+        modality: Modality,
+        target: &Target,
+    ) -> Vec<FieldError> {
+        let none = Target::default();
+        let unknown = |(at, fallback): (usize, &Target)| {
+            let mut error = self.0.catalogue.resolve(modality, fallback, &none).err()?;
+            error.param = format!("fallbacks[{at}].{}", error.param);
+            Some(error)
+        };
+        let all = target.fallbacks.iter().enumerate();
+        all.filter_map(unknown).collect()
+    }
+
+    /// The failing fields if no candidate can serve: those of the first one.
+    pub(super) fn violations_of_all(
+        &self,
+        caller: &Caller,
+        request: &GenerationRequest,
+        wanted: &Wanted,
+        chars: usize,
+    ) -> Option<Vec<FieldError>> {
+        let mut first = None;
+        for (at, target) in wanted.targets.iter().enumerate() {
+            match self.resolve(caller, &request.for_target(target), chars) {
+                Ok(_) => return None,
+                // A model of the request itself must be known, whatever serves instead.
+                Err(errors) if at == 0 && errors.iter().any(names_model) => return Some(errors),
+                Err(errors) => first = first.or(Some(errors)),
+            }
+        }
+        first
+    }
+
+    /// Plans a request for all its candidates. `deltas`: where the pieces of a streamed text go.
+    pub(super) async fn plan_all(
+        &self,
+        caller: &Caller,
+        request: GenerationRequest,
+        deltas: Option<DeltaSink>,
+    ) -> Result<Planned<'_>, ServiceError> {
+        match self
+            .wanted(caller, &request)
+            .map_err(ServiceError::Invalid)?
+        {
+            None => Ok(Planned {
+                first: self.plan(caller, request, deltas).await?,
+                route: None,
+            }),
+            Some(wanted) => Box::pin(self.plan_route(caller, request, wanted, deltas)).await,
+        }
+    }
+
+    async fn plan_route(
+        &self,
+        caller: &Caller,
+        request: GenerationRequest,
+        wanted: Wanted,
+        deltas: Option<DeltaSink>,
+    ) -> Result<Planned<'_>, ServiceError> {
+        // Once, so that all candidates get the same prompt.
+        let rendered = self.rendered(caller, &request).await?;
+        let (mut plans, mut dropped, mut refusal) = (Vec::new(), Vec::new(), None);
+        let copies = memory::reservation();
+        let account = caller.account_default(request.modality());
+        let mut models: Vec<&Model> = Vec::new();
+        for target in &wanted.targets {
+            let asked = request.for_target(target);
+            let model = self.0.catalogue.model_of(&asked, &account);
+            let model = model.map_err(ServiceError::invalid)?;
+            if models.contains(&model) {
+                continue;
+            }
+            models.push(model);
+            let has_room = |copies: &Reservation| copies.try_add(request.copied_bytes());
+            if models.len() > 1 && !copies.as_ref().is_none_or(has_room) {
+                dropped.push(drop_of(model, "overloaded", NO_MEMORY.to_owned()));
+                continue;
+            }
+            let deltas = deltas.as_ref().map(DeltaSink::another);
+            let planned = self.plan_rendered(caller, asked, rendered.clone(), deltas);
+            match planned.await {
+                Ok(plan) => plans.push(plan),
+                Err(
+                    error @ (ServiceError::Invalid(_)
+                    | ServiceError::ContextLength(_)
+                    | ServiceError::NotCounted(_)
+                    | ServiceError::CreditsShort(_)),
+                ) => {
+                    let (code, message) = explained(&error);
+                    dropped.push(drop_of(model, &code, message));
+                    refusal = refusal.or(Some(error));
+                }
+                Err(ServiceError::Overloaded) if models.len() > 1 => {
+                    dropped.push(drop_of(model, "overloaded", NO_MEMORY.to_owned()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.sort(wanted.order, &mut plans);
+        if plans.len() > 1 {
+            if let Some(most) = request.max_cost() {
+                drop_above(most, "max_cost", &mut plans, &mut dropped);
+            }
+            // What is on hold may be released: a request that does not fit yet waits, or is refused.
+            let most = self.spendable_without_holds(caller).await?;
+            drop_above(most, "insufficient_credits", &mut plans, &mut dropped);
+        }
+        let mut plans = plans.into_iter();
+        let Some(first) = plans.next() else {
+            let message = "a request has no candidate".to_owned();
+            return Err(refusal.unwrap_or(ServiceError::Internal(message)));
+        };
+        Ok(Planned {
+            first,
+            route: Some(Box::new(PlannedRoute {
+                name: wanted.name,
+                others: plans.collect(),
+                dropped,
+                on: match &request {
+                    GenerationRequest::Text(text) => text.fallback_on,
+                    _ => FallbackOn::NotStarted,
+                },
+                copies,
+            })),
+        })
+    }
+
+    fn sort(&self, order: Order, plans: &mut [Plan<'_>]) {
+        match order {
+            Order::Given => {}
+            Order::Cheapest => {
+                // Without a limit each has as many tokens as the credits pay for.
+                let tokens = plans.iter().filter_map(|plan| match &plan.ceiling {
+                    Ceiling::Text(text) => Some(text.max_tokens),
+                    _ => None,
+                });
+                let max_tokens = tokens.min().unwrap_or_default();
+                plans.sort_by_cached_key(|plan| match &plan.ceiling {
+                    Ceiling::Text(text) => Ceiling::Text(TextCeiling {
+                        max_tokens,
+                        ..text.clone()
+                    })
+                    .hold(),
+                    ceiling => ceiling.hold(),
+                });
+            }
+            Order::Fastest => plans.sort_by_cached_key(|plan| {
+                let model = plan.model;
+                let runner = &self.0.runner;
+                runner.expected_first_token(&model.provider, &model.id, plan.is_streamed())
+            }),
+        }
+    }
+
+    /// A permit for the first candidate that can be called now. Drops those before it.
+    pub(super) fn choose_first(
+        &self,
+        caller: &Caller,
+        plan: &mut Prepared<'_>,
+    ) -> Result<ProviderPermit, ServiceError> {
+        let (mut reasons, mut soonest, mut busy) = (Vec::new(), Duration::MAX, None);
+        let (providers, account) = (&self.0.providers, caller.account_id);
+        for candidate in std::iter::once(&plan.first).chain(&plan.spares) {
+            let model = candidate.model;
+            let provider = &model.provider;
+            if let Some(left) = self.0.runner.skipped_for(provider, &model.id) {
+                soonest = soonest.min(left);
+                reasons.push(MoveReason::CircuitOpen);
+            } else if let Some(permit) = providers.try_acquire(provider, account) {
+                plan.drop_first(&reasons)?;
+                return Ok(permit);
+            } else {
+                reasons.push(MoveReason::Busy);
+                busy.get_or_insert_with(|| self.busy(caller, model));
+            }
+        }
+        Err(busy.unwrap_or(ServiceError::NoCandidate(soonest)))
+    }
+
+    /// The refusal of a call to a provider that is at its concurrency limit.
+    pub(super) fn busy(&self, caller: &Caller, model: &Model) -> ServiceError {
+        let provider = &model.provider;
+        match self.0.providers.reached_share(provider, caller.account_id) {
+            Some(most) => ServiceError::TooManyRequests(ShareReached {
+                most,
+                provider: Some(provider.clone()),
+            }),
+            None => ServiceError::ProviderBusy(provider.clone()),
+        }
+    }
+}
+
+impl<'a> PlannedRoute<'a> {
+    /// The candidates as the hold stores them, their calls, and what is kept of them until then.
+    pub(super) fn split(self) -> (Box<NewRoute>, Fallbacks, Vec<Candidate<'a>>) {
+        let (mut next, mut calls, mut spares) = (Vec::new(), Vec::new(), Vec::new());
+        for plan in self.others {
+            next.push(NextCandidate {
+                provider: plan.model.provider.clone(),
+                model: plan.model.id.clone(),
+                pricing: serde_json::json!(plan.model.prices()),
+                ceiling: plan.ceiling.hold(),
+                parameters: plan.parameters,
+            });
+            calls.extend(plan.call);
+            spares.push(Candidate {
+                model: plan.model,
+                ceiling: plan.ceiling,
+                unlimited: plan.unlimited,
+            });
+        }
+        let route = NewRoute {
+            name: self.name,
+            ceiling: Credits::ZERO,
+            next,
+            dropped: self.dropped,
+            on: self.on,
+        };
+        let fallbacks = Fallbacks {
+            calls,
+            copies: self.copies,
+        };
+        (Box::new(route), fallbacks, spares)
+    }
+}
+
+impl Prepared<'_> {
+    /// Drops the first candidates, which cannot be called now for these reasons.
+    fn drop_first(&mut self, reasons: &[MoveReason]) -> Result<(), ServiceError> {
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        let Work {
+            new,
+            call,
+            fallbacks,
+        } = unshared(&mut self.work)?;
+        let calls = &mut fallbacks.get_mut().calls;
+        for reason in reasons {
+            let Some(route) = new.route.as_mut().filter(|route| !route.next.is_empty()) else {
+                break;
+            };
+            let next = route.next.remove(0);
+            route.dropped.push(Dropped {
+                provider: mem::replace(&mut new.provider, next.provider),
+                model: mem::replace(&mut new.model, next.model),
+                code: reason.as_str().to_owned(),
+                message: match reason {
+                    MoveReason::CircuitOpen => "it failed several times within seconds",
+                    _ => "the provider is at its concurrency limit on this server",
+                }
+                .to_owned(),
+            });
+            new.pricing = next.pricing;
+            new.parameters = next.parameters;
+            *call = Some(calls.remove(0));
+            self.first = self.spares.remove(0);
+        }
+        self.update_hold()
+    }
+
+    /// Sets the ceilings of the row, and the hold to their maximum.
+    pub(super) fn update_hold(&mut self) -> Result<(), ServiceError> {
+        let new = &mut unshared(&mut self.work)?.new;
+        new.hold = self.first.ceiling.hold();
+        if let Some(route) = &mut new.route {
+            route.ceiling = new.hold;
+            for (next, spare) in route.next.iter_mut().zip(&self.spares) {
+                next.ceiling = spare.ceiling.hold();
+                new.hold = new.hold.max(next.ceiling);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn names_model(error: &FieldError) -> bool {
+    matches!(
+        error.code,
+        FieldCode::UnknownProvider | FieldCode::UnknownModel
+    ) || error.param == "provider"
+}
+
+/// Drops candidates that may cost more than `most`. If all do, the first one stays, whose refusal
+/// is the answer.
+fn drop_above(most: Credits, code: &str, plans: &mut Vec<Plan<'_>>, dropped: &mut Vec<Dropped>) {
+    let fits = |plan: &Plan<'_>| plan.ceiling.hold() <= most;
+    let mut stays = !plans.iter().any(fits);
+    plans.retain(|plan| {
+        let ceiling = plan.ceiling.hold();
+        if mem::take(&mut stays) || ceiling <= most {
+            return true;
+        }
+        let message = format!("may cost {ceiling} credits, which is more than {most}");
+        dropped.push(drop_of(plan.model, code, message));
+        false
+    });
+}
+
+/// The code of the error that a request for one candidate would get, and a message.
+fn explained(error: &ServiceError) -> (String, String) {
+    let ServiceError::Invalid(errors) = error else {
+        let code = match error {
+            ServiceError::CreditsShort(_) => "insufficient_credits",
+            ServiceError::NotCounted(_) => "not_counted",
+            _ => "context_length_exceeded",
+        };
+        return (code.to_owned(), error.to_string());
+    };
+    let code = errors.first().map(|error| serde_json::json!(error.code));
+    let code = code.as_ref().and_then(|code| code.as_str());
+    let all = errors
+        .iter()
+        .map(|error| format!("{} {}", error.param, error.message));
+    let message = all.collect::<Vec<_>>().join("; ");
+    (code.unwrap_or("invalid_request").to_owned(), message)
+}
+
+fn drop_of(model: &Model, code: &str, message: String) -> Dropped {
+    Dropped {
+        provider: model.provider.clone(),
+        model: model.id.clone(),
+        code: code.to_owned(),
+        message,
+    }
+}
