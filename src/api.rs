@@ -392,7 +392,8 @@ const EXPOSED_HEADERS: &str = "\
     link idempotent-replayed preference-applied request-id retry-after-ms \
     anthropic-ratelimit-requests-limit anthropic-ratelimit-requests-remaining \
     anthropic-ratelimit-requests-reset x-gensvc-generation x-gensvc-left-out x-gensvc-max-tokens \
-    x-ratelimit-limit-requests x-ratelimit-remaining-requests x-ratelimit-reset-requests \
+    x-gensvc-served-by x-ratelimit-limit-requests x-ratelimit-remaining-requests \
+    x-ratelimit-reset-requests \
     x-should-retry";
 
 fn header_names(names: &'static str) -> Vec<HeaderName> {

@@ -26,6 +26,18 @@ pub struct DefaultBody {
     /// Its model, for requests without provider and model; null: the provider's own default.
     #[schema(required, nullable)]
     pub model: Option<String>,
+    /// Models that serve if its provider does not start, in order; absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<DefaultFallback>,
+}
+
+/// A model that serves if the one before does not start.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DefaultFallback {
+    /// Its provider.
+    pub provider: String,
+    /// The model.
+    pub model: String,
 }
 
 /// The defaults of an account, one for each modality; null if the server's default is used.
@@ -67,6 +79,17 @@ impl From<AccountSettings> for AccountBody {
             Some(DefaultBody {
                 provider: text(&default["provider"])?,
                 model: text(&default["model"]),
+                fallbacks: default["fallbacks"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|one| {
+                        Some(DefaultFallback {
+                            provider: text(&one["provider"])?,
+                            model: text(&one["model"])?,
+                        })
+                    })
+                    .collect(),
             })
         };
         Self {

@@ -14,11 +14,16 @@ use super::{
     error::ApiError,
     extract::{NoQuery, Query},
 };
-use crate::domain::{
-    catalogue::{ImageLimits, Model, ModelKind, SpeechLimits, TextLimits, VideoLimits},
-    generation::Modality,
-    pricing::Prices,
-    validate::{Fields, Input, text, words},
+use crate::{
+    domain::{
+        catalogue::{ImageLimits, Model, ModelKind, Route, SpeechLimits, TextLimits, VideoLimits},
+        generation::Modality,
+        pricing::Prices,
+        request::Target,
+        route::{Order, PROVIDER},
+        validate::{Fields, Input, text, words},
+    },
+    jobs::Circuit,
 };
 
 /// A model with its prices and limits.
@@ -39,6 +44,13 @@ pub struct ModelBody {
     /// The day from which the provider may have switched it off.
     #[schema(required, nullable)]
     pub retiring: Option<NaiveDate>,
+    /// Of a route (provider `route`): its models, of which one serves. Its prices and limits above
+    /// are those of the first one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<String>,
+    /// Of a route: the order in which its models are tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<Order>,
 }
 
 /// Models.
@@ -59,6 +71,30 @@ pub struct ProviderBody {
     pub default_models: BTreeMap<Modality, String>,
     /// The types for which requests without a provider go to it.
     pub default_for: Vec<Modality>,
+    /// Its models that this server skips where a request has other candidates, because their last
+    /// calls were not started.
+    pub open_circuits: Vec<CircuitBody>,
+}
+
+/// A model that is skipped.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CircuitBody {
+    /// The model.
+    pub model: String,
+    /// Seconds until the next call probes it.
+    pub retry_seconds: f64,
+}
+
+impl CircuitBody {
+    /// The open circuits of a provider.
+    pub fn of(provider: &str, all: &[Circuit]) -> Vec<Self> {
+        let own = all.iter().filter(|circuit| circuit.provider == provider);
+        let body = |circuit: &Circuit| Self {
+            model: circuit.model.clone(),
+            retry_seconds: circuit.left.as_secs_f64(),
+        };
+        own.map(body).collect()
+    }
 }
 
 /// Providers.
@@ -97,16 +133,33 @@ impl ModelBody {
             },
             default,
             retiring: model.retiring,
+            candidates: Vec::new(),
+            order: None,
         }
+    }
+
+    fn with_route(mut self, route: &Route) -> Self {
+        let name = |target: &Target| {
+            Some(format!(
+                "{}/{}",
+                target.provider.as_ref()?,
+                target.model.as_ref()?
+            ))
+        };
+        self.candidates = route.candidates.iter().filter_map(name).collect();
+        self.order = Some(route.order);
+        self
     }
 }
 
 fn body(state: &ApiState, model: &Model) -> ModelBody {
-    let default = state
-        .service
-        .catalogue()
-        .default_model(&model.provider, model.modality());
-    ModelBody::of(model, default == Some(model))
+    let catalogue = state.service.catalogue();
+    let default = catalogue.default_model(&model.provider, model.modality());
+    let body = ModelBody::of(model, default == Some(model));
+    match catalogue.route(&model.id) {
+        Some(route) if model.provider == PROVIDER => body.with_route(route),
+        _ => body,
+    }
 }
 
 /// Which models are listed.
@@ -137,8 +190,7 @@ pub async fn models(
     let data = state
         .service
         .catalogue()
-        .models()
-        .iter()
+        .listed()
         .filter(|m| modality.is_none_or(|wanted| m.modality() == wanted))
         .filter(|m| provider.as_ref().is_none_or(|wanted| &m.provider == wanted))
         .map(|m| body(&state, m))
@@ -165,7 +217,7 @@ pub async fn model(
     let model = state
         .service
         .catalogue()
-        .find(&provider, &id)
+        .find_listed(&provider, &id)
         .ok_or_else(missing)?;
     Ok(Json(body(&state, model)))
 }
@@ -177,6 +229,7 @@ pub async fn model(
 )]
 pub async fn providers(State(state): State<ApiState>, _query: NoQuery) -> Json<ProvidersBody> {
     let catalogue = state.service.catalogue();
+    let circuits = state.service.open_circuits();
     let provider = |name: &str| {
         let defaults: BTreeMap<Modality, String> = Modality::ALL
             .iter()
@@ -191,6 +244,7 @@ pub async fn providers(State(state): State<ApiState>, _query: NoQuery) -> Json<P
                 .filter(|&m| catalogue.default_provider(m) == Some(name))
                 .collect(),
             default_models: defaults,
+            open_circuits: CircuitBody::of(name, &circuits),
         }
     };
     let data = catalogue

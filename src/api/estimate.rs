@@ -16,6 +16,7 @@ use crate::domain::{
     generation::Modality,
     pricing::Prices,
     request::{GenerationRequest, InputRole},
+    route::Dropped,
 };
 
 const ESTIMATE: &str = "/v1/credits/estimate";
@@ -29,7 +30,8 @@ pub struct EstimateBody {
     pub provider: String,
     /// Resolved model.
     pub model: String,
-    /// The ceiling of its cost; what is charged is never above it.
+    /// The ceiling of its cost; what is charged is never above it. With several candidates the
+    /// maximum of theirs.
     pub estimated: Credits,
     /// The credits that would be held: the same amount.
     pub hold: Credits,
@@ -40,6 +42,12 @@ pub struct EstimateBody {
     pub prices: Prices,
     /// The part of the hold for each input, in the order of the request.
     pub inputs: Vec<EstimatedInputBody>,
+    /// The candidates of a route, or the model and its fallbacks, in order; absent without these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<EstimatedCandidate>,
+    /// The candidates that are ruled out; absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<Dropped>,
 }
 
 /// Part of a hold for one input.
@@ -55,6 +63,17 @@ pub struct EstimatedInputBody {
     pub height: u32,
     /// Maximum price in credits.
     pub price: Credits,
+}
+
+/// A candidate, and what it may cost.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct EstimatedCandidate {
+    /// Its provider.
+    pub provider: String,
+    /// Its model.
+    pub model: String,
+    /// The ceiling of its cost.
+    pub estimated: Credits,
 }
 
 /// Estimate a generation
@@ -73,6 +92,17 @@ pub async fn estimate(
     let caller = &auth.caller;
     let request = generate::read(&state, caller, body).await?;
     let found = state.service.estimate(caller, request).await?;
+    let (candidates, dropped) = found
+        .route
+        .map_or_else(Default::default, |route| (route.candidates, route.dropped));
+    let candidates =
+        candidates
+            .into_iter()
+            .map(|(provider, model, estimated)| EstimatedCandidate {
+                provider,
+                model,
+                estimated,
+            });
     Ok(Json(EstimateBody {
         r#type: found.modality,
         provider: found.provider,
@@ -92,5 +122,7 @@ pub async fn estimate(
                 price: input.price,
             })
             .collect(),
+        candidates: candidates.collect(),
+        dropped,
     }))
 }

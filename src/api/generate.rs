@@ -20,7 +20,7 @@ use super::{
     extract::{Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo},
     links::MediaLinks,
     prefer::Prefer,
-    record::{GenerationRecord, mark_replay},
+    record::{GenerationRecord, mark_replay, name_server, served_by},
     stream::{self, Events},
 };
 use crate::{
@@ -351,8 +351,10 @@ async fn answer_queued(
         // Only a lookup shows that a job waits for a worker.
         record.status = Status::Processing;
     }
+    let served_by = served_by(&record).filter(|_| record.status.is_finished());
     let mut response = if record.status.is_finished() {
-        Json(GenerationRecord::of(record, state.links())).into_response()
+        let record = Json(GenerationRecord::of(record, state.links()));
+        name_server(record.into_response(), served_by)
     } else {
         accepted(state, record)
     };
@@ -364,10 +366,12 @@ async fn answer_queued(
 
 /// The answer that a finished synchronous generation gives.
 fn finished(state: &ApiState, record: Generation) -> Response {
-    match record.status {
+    let served_by = served_by(&record);
+    let response = match record.status {
         Status::Failed => ApiError::failed_generation(record, state.links()).into_response(),
         _ => Json(GenerationRecord::of(record, state.links())).into_response(),
-    }
+    };
+    name_server(response, served_by)
 }
 
 /// 202 and where to poll.

@@ -154,7 +154,9 @@ pub async fn cancel(
 /// The record as it is now, with `Retry-After` while it is unfinished.
 fn current(state: &ApiState, record: Generation) -> Response {
     let is_finished = record.status.is_finished();
-    let mut response = Json(GenerationRecord::of(record, state.links())).into_response();
+    let served_by = record::served_by(&record).filter(|_| is_finished);
+    let body = Json(GenerationRecord::of(record, state.links()));
+    let mut response = record::name_server(body.into_response(), served_by);
     if !is_finished {
         let seconds = POLL_SECONDS.into();
         response.headers_mut().insert(header::RETRY_AFTER, seconds);

@@ -202,6 +202,8 @@ async fn exposition(state: &ApiState, headers: &HeaderMap) -> Result<Response, A
         refused: budget.refused(),
     };
     let metrics = &endpoint.0.metrics;
+    let circuits = state.service.open_circuits();
+    metrics.open_circuits(circuits.iter().map(|open| (&*open.provider, &*open.model)));
     let (content_type, text) = if asks_for_open_metrics(headers) {
         let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         let text = metrics.open_metrics(live.as_ref(), &pools, waiting, memory);

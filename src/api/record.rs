@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, Utc};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -23,6 +23,7 @@ use crate::domain::{
     page::Page,
     pricing::Bill,
     request::InputRole,
+    route::{Attempt, Dropped},
     usage::TextUsage,
 };
 use crate::service::forms::Created;
@@ -74,6 +75,12 @@ pub struct RecordMetadata {
     pub pricing: Value,
     /// How many retries of an SDK were answered with it, at no charge of their own.
     pub joined: i32,
+    /// The route that was asked for; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
+    /// The candidates that were ruled out before the hold; absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<Dropped>,
 }
 
 /// A stored file.
@@ -250,6 +257,10 @@ pub struct GenerationRecord {
     pub inputs: Vec<InputBody>,
     /// The stored files; empty for text.
     pub outputs: Vec<OutputBody>,
+    /// The models that it was handed to, in order; the last one is its `provider` and `model`. Absent
+    /// unless a route or fallbacks were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempt>,
     /// How its price was computed; null until it is completed.
     #[schema(required, nullable)]
     pub bill: Option<Bill>,
@@ -320,6 +331,8 @@ impl GenerationRecord {
             .started_at
             .zip(g.completed_at)
             .map(|(start, end)| end - start);
+        let attempts = attempts(&mut g);
+        let route = g.route.take().map(|route| *route).unwrap_or_default();
         let metadata = RecordMetadata {
             api_key_id: g.api_key_id,
             template: g.template,
@@ -329,18 +342,70 @@ impl GenerationRecord {
             duration_ms: duration.map(|d| d.num_milliseconds()),
             pricing: sorted(g.pricing.take()),
             joined: g.joined,
+            route: route.name,
+            dropped: route.dropped,
         };
         let inputs = InputBody::taken_from(&mut g.parameters);
         let parameters = sorted(g.parameters.take());
         Self {
             inputs,
             outputs,
+            attempts,
             bill,
             summary: summary(g),
             parameters,
             metadata,
         }
     }
+}
+
+/// All attempts of a generation with several candidates. The last one is the generation itself.
+fn attempts(g: &mut Generation) -> Vec<Attempt> {
+    let Some(route) = &mut g.route else {
+        return Vec::new();
+    };
+    let mut attempts = std::mem::take(&mut route.left);
+    let called_before = attempts.iter().filter(|one| one.called == Some(true));
+    let is_called = usize::try_from(g.attempts).is_ok_and(|all| all > called_before.count());
+    // The calls of a server that dies are not counted.
+    let is_counted = g.failure.as_ref().map_or_else(
+        || g.status.is_finished(),
+        |failure| failure.code != FailureCode::Interrupted,
+    );
+    let left_at = attempts.last().and_then(|last| last.ended_at);
+    let outcome = match &g.failure {
+        Some(failure) => failure.code.as_str(),
+        None => g.status.as_str(),
+    };
+    attempts.push(Attempt {
+        number: attempts.last().map_or(1, |last| last.number + 1),
+        provider: g.provider.clone(),
+        model: g.model.clone(),
+        started_at: left_at.or(g.started_at).unwrap_or(g.created_at),
+        ended_at: g.completed_at,
+        called: (is_called || is_counted).then_some(is_called),
+        outcome: outcome.to_owned(),
+        status: None,
+        provider_request_id: g.provider_request_id.clone(),
+    });
+    attempts
+}
+
+/// The model that serves a request with several candidates.
+pub const SERVED_BY: HeaderName = HeaderName::from_static("x-gensvc-served-by");
+
+/// The value of [`SERVED_BY`]; `None` if the request had one candidate only.
+pub fn served_by(g: &Generation) -> Option<HeaderValue> {
+    g.route.as_ref()?;
+    HeaderValue::from_str(&format!("{}/{}", g.provider, g.model)).ok()
+}
+
+/// Adds [`SERVED_BY`] to a response.
+pub fn name_server(mut response: Response, served_by: Option<HeaderValue>) -> Response {
+    if let Some(value) = served_by {
+        response.headers_mut().insert(SERVED_BY, value);
+    }
+    response
 }
 
 /// The same in one order: the database has another than what was just made.

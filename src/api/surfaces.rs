@@ -24,7 +24,7 @@ use super::{
     error::{ApiError, GENERATION},
     extract::Authorized,
     generate::idempotency_key,
-    record::mark_replay,
+    record::{SERVED_BY, mark_replay, served_by},
 };
 use crate::{
     domain::{
@@ -34,6 +34,7 @@ use crate::{
         generation::{FinishReason, Generation, Modality, Output, Status, Surface},
         ids::GenerationId,
         request::{DialogueRequest, GenerationRequest},
+        route::{PROVIDER, route_name},
         validate::Body,
     },
     media::{MediaFile, MediaKey},
@@ -100,7 +101,7 @@ impl SdkRequest {
             .unzip();
         let (streamed, model) = (dialogue.stream, dialogue.model.clone());
         let service = &self.state.service;
-        let (left_out, estimated) = service.preview(&self.caller, &dialogue);
+        let preview = service.preview(&self.caller, &dialogue);
         let log = SdkRequestLog {
             surface: dialogue.surface,
             model: model.clone(),
@@ -115,26 +116,35 @@ impl SdkRequest {
         };
         let record = if let Some(deltas) = deltas {
             let found = service.record_of(&self.caller, submitted).await;
-            let (submitted, record) = log.failure(found.map_err(Into::into))?;
+            let (submitted, mut record) = log.failure(found.map_err(Into::into))?;
             if !record.status.is_finished() {
-                let writer = writer(head(&record, estimated.max(1)));
-                let headers = Headers::of(&record, &left_out);
+                let writer = writer(head(&record, preview.input_tokens.max(1)));
+                let handle = match &submitted {
+                    Submitted::New(_, handle) if record.route.is_some() => Some(handle.clone()),
+                    _ => None,
+                };
+                let id = record.id;
                 let (sdk, request) = (self.sdk, self.request_id.clone());
                 // A generation that this process runs always ends.
                 let persistent = matches!(submitted, Submitted::New(..));
                 let deltas = if is_replay { Deltas::at_end() } else { deltas };
-                let end = log.stream_end(record.id, async move {
+                let end = log.stream_end(id, async move {
                     let record = self.wait(submitted, persistent).await?;
                     answer_of(&record, self.state.links())
                 });
                 let response = stream::live(sdk, request, end, deltas, writer).await?;
+                // With the first piece it is decided who serves.
+                if let Some(handle) = handle {
+                    handle.follow_moves(&mut record);
+                }
+                let headers = Headers::of(&record, preview.left_out(&record));
                 return Ok(mark_replay(headers.on(response), is_replay));
             }
             record
         } else {
             log.failure(self.wait(submitted, false).await)?
         };
-        let headers = Headers::of(&record, &left_out);
+        let headers = Headers::of(&record, preview.left_out(&record));
         let answer = log.end(Some(record.id), answer_of(&record, self.state.links()))?;
         let mut writer = writer(head(&record, answer.usage.input_tokens));
         let response = if streamed {
@@ -267,7 +277,7 @@ fn renamed(error: ServiceError, names: &[(&str, &str)]) -> ApiError {
 }
 
 /// Headers that describe the generation.
-struct Headers([(HeaderName, Option<HeaderValue>); 3]);
+struct Headers([(HeaderName, Option<HeaderValue>); 4]);
 
 impl Headers {
     fn of(record: &Generation, left_out: &[&str]) -> Self {
@@ -278,6 +288,7 @@ impl Headers {
                 HeaderValue::from_str(&record.id.to_string()).ok(),
             ),
             (MAX_TOKENS, limit.map(HeaderValue::from)),
+            (SERVED_BY, served_by(record)),
             (
                 LEFT_OUT,
                 (!left_out.is_empty())
@@ -313,7 +324,7 @@ fn listed(model: &Model) -> Option<Listed<'_>> {
 
 /// The text models of this server.
 fn models(state: &ApiState) -> impl Iterator<Item = Listed<'_>> {
-    state.service.catalogue().models().iter().filter_map(listed)
+    state.service.catalogue().listed().filter_map(listed)
 }
 
 /// The model that a request of this caller would get by this name.
@@ -325,7 +336,11 @@ fn named<'a>(
     let found = name.ok().and_then(|Path(name)| {
         let account = caller.account_default(Modality::Text);
         let catalogue = state.service.catalogue();
-        let model = catalogue.named(Modality::Text, &name, &account).ok()?;
+        let route = route_name(&name).and_then(|name| catalogue.find_listed(PROVIDER, name));
+        let model = match route {
+            Some(route) => route,
+            None => catalogue.named(Modality::Text, &name, &account).ok()?,
+        };
         listed(model)
     });
     found.ok_or_else(no_model)

@@ -10,6 +10,7 @@ use super::Operator;
 use crate::{
     api::{
         ApiState,
+        catalogue::CircuitBody,
         error::ApiError,
         extract::{NoQuery, Query},
     },
@@ -48,6 +49,9 @@ pub struct ProviderHealthBody {
     /// Outcomes of its generations, by model. All counts cover the last 5,000 generations of all
     /// providers and servers.
     pub models: Vec<ModelHealth>,
+    /// Its models that this server skips where a request has other candidates, because their last
+    /// calls were not started.
+    pub open_circuits: Vec<CircuitBody>,
 }
 
 /// The state of a provider.
@@ -127,6 +131,7 @@ pub async fn providers(
     _query: NoQuery,
 ) -> Result<Json<ProvidersHealthBody>, ApiError> {
     let (calls, health, mut errors) = state.service.provider_health().await?;
+    let circuits = state.service.open_circuits();
     let mut models: BTreeMap<String, Vec<ModelHealth>> = BTreeMap::new();
     for model in health {
         let of = models.entry(model.provider.clone()).or_default();
@@ -142,6 +147,7 @@ pub async fn providers(
             last_completed_at,
             errors: errors.iter().filter_map(ProviderErrorBody::new).collect(),
             models: models.remove(&calls.provider).unwrap_or_default(),
+            open_circuits: CircuitBody::of(&calls.provider, &circuits),
             provider: calls.provider,
             limit: calls.limit,
             in_use: calls.in_use,

@@ -114,6 +114,12 @@ impl From<ServiceError> for ApiError {
                     "{provider} is at its concurrency limit (max_concurrent); no credits were held"
                 ),
             ),
+            ServiceError::NoCandidate(left) => Self::new(
+                Code::ProviderOverloaded,
+                "every candidate has failed several times within seconds and is skipped for a \
+                 while; no credits were held",
+            )
+            .retry_after(left.as_secs() + 1),
             ServiceError::NotCounted(error) => Self::not_counted(&error),
             ServiceError::Overloaded => Self::overloaded(),
             ServiceError::Store(error) => error.into(),

@@ -124,6 +124,8 @@ fn headers() -> Value {
             "description": "The generation's uuid"},
         "X-Gensvc-Max-Tokens": {"schema": {"type": "integer", "minimum": 1},
             "description": "The limit of output tokens that was sent to the provider"},
+        "X-Gensvc-Served-By": {"schema": {"type": "string"},
+            "description": "The model that served, as `provider/model`, if a route or fallbacks were asked for"},
         "Idempotent-Replayed": {"schema": {"type": "string", "enum": ["true"]},
             "description": "An earlier request created the generation: it had the same Idempotency-Key, or this is its retry"},
     })
@@ -155,12 +157,16 @@ fn add_headers(operation: &mut Value) {
         }
         match status.as_str() {
             "200" if counts_retries => {
-                names.extend(["X-Gensvc-Generation", "Idempotent-Replayed"]);
+                names.extend([
+                    "X-Gensvc-Generation",
+                    "X-Gensvc-Served-By",
+                    "Idempotent-Replayed",
+                ]);
                 if response["content"].get("text/event-stream").is_some() {
                     names.push("X-Gensvc-Max-Tokens");
                 }
             }
-            "200" if generates => names.push("Idempotent-Replayed"),
+            "200" if generates => names.extend(["X-Gensvc-Served-By", "Idempotent-Replayed"]),
             "202" if generates => names.extend(["Location", "Retry-After"]),
             "401" => names.push("WWW-Authenticate"),
             "429" | "503" => names.push("Retry-After"),

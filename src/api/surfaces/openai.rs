@@ -31,6 +31,7 @@ use crate::{
         },
         generation::{Modality, Surface},
         request::DialogueRequest,
+        route::{PROVIDER, route_name},
         validate::{FieldCode, FieldError},
     },
     service::ServiceError,
@@ -131,9 +132,9 @@ pub async fn list(
     _auth: Authorized<AnyToken>,
     _query: NoQuery,
 ) -> Json<Value> {
-    let models = state.service.catalogue().models();
+    let catalogue = state.service.catalogue();
     let of = |modality| {
-        let models = models.iter();
+        let models = catalogue.listed();
         models.filter(move |model| model.modality() == modality)
     };
     let data: Vec<Value> = SERVED.into_iter().flat_map(of).map(model_body).collect();
@@ -156,6 +157,9 @@ pub async fn get(
 ) -> Result<Json<Value>, ApiError> {
     let found = path.ok().and_then(|Path(name)| {
         let catalogue = state.service.catalogue();
+        if let Some(name) = route_name(&name) {
+            return catalogue.find_listed(PROVIDER, name);
+        }
         SERVED.into_iter().find_map(|modality| {
             let account = auth.caller.account_default(modality);
             catalogue.named(modality, &name, &account).ok()
