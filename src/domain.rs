@@ -27,6 +27,7 @@ pub mod rate;
 pub mod receipt;
 pub mod report;
 pub mod request;
+pub mod route;
 pub mod settings;
 pub mod share;
 pub mod spend;

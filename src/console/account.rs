@@ -30,7 +30,12 @@ pub async fn page(session: Session) -> Result<Markup, Problem> {
 
 pub async fn change(session: Session, form: Form) -> Result<Response, Problem> {
     let mut defaults = Map::new();
+    let account = session.get(op::ACCOUNT, &[]).await?;
     for (kind, _) in TYPES {
+        if form.get(kind) == chosen(&account["defaults"][kind]) {
+            // Its fallbacks, which the form does not show, stay.
+            continue;
+        }
         let target = match form.get(kind).split_once('/') {
             // The provider's default model.
             Some((provider, "")) => json!({"provider": provider}),
@@ -106,6 +111,14 @@ async fn render(session: &Session, outcome: &Outcome) -> Result<Markup, Problem>
     Ok(shell::page(session, "Settings", &content))
 }
 
+/// The value of the option of a default.
+fn chosen(default: &Value) -> String {
+    match default["provider"].as_str() {
+        Some(provider) => format!("{provider}/{}", text(&default["model"])),
+        None => String::new(),
+    }
+}
+
 fn defaults(
     account: &Value,
     models: &Value,
@@ -119,10 +132,7 @@ fn defaults(
             (match problem { Some(_) => parts::refusal(problem, &[]), None => html! {} })
             @for (kind, name) in TYPES {
                 @let default = &account["defaults"][kind];
-                @let chosen = match default["provider"].as_str() {
-                    Some(provider) => format!("{provider}/{}", text(&default["model"])),
-                    None => String::new(),
-                };
+                @let chosen = chosen(default);
                 label.field {
                     span.label { (icon(kind)) " " (name) }
                     select name=(kind) {

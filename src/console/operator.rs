@@ -200,6 +200,13 @@ fn provider_card(provider: &Value) -> Markup {
                     @if provider["state"] != "account_refused" { " It has completed generations since then." }
                 }
             }
+            @for circuit in list(&provider["open_circuits"]) {
+                p.notice.bad {
+                    code { (text(&circuit["model"])) } " was not started five times within 30 s: this "
+                    "server skips it for requests with several candidates, for "
+                    (seconds(&circuit["retry_seconds"])) " from now."
+                }
+            }
             @if models.is_empty() { p.muted { "It has no recent generations." } }
             @else { (table::plain(&model_columns(), models)) }
             @if !errors.is_empty() { (table::plain(&errors_by_kind, errors)) }

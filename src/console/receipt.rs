@@ -119,7 +119,11 @@ pub async fn page(session: Session, Path(uuid): Path<String>) -> Result<Markup, 
                     @if record["status"] != "failed" { (bill(&record)) }
                     (ledger(&record, &entries))
                 }
-                div.stack { (request(&session, &record)) (about(&record, &key)) }
+                div.stack {
+                    (request(&session, &record))
+                    (attempts(&record))
+                    (about(&record, &key))
+                }
             }
         }
     };
@@ -191,7 +195,7 @@ fn bill(record: &Value) -> Markup {
             } @else if bill.is_object() {
                 @if let Some(note) = bill["note"].as_str() { p.muted.small { (parts::sentence(note)) } }
                 (bill_lines(bill))
-                (charge(bill, &record["credits"]))
+                (charge(bill, record))
                 @if record["usage"]["estimated"] == true {
                     p.muted.small {
                         "The provider reported no usable token counts. They were estimated from "
@@ -247,12 +251,15 @@ fn bill_lines(bill: &Value) -> Markup {
 }
 
 /// Compares the charge with the bill.
-fn charge(bill: &Value, amounts: &Value) -> Markup {
+fn charge(bill: &Value, record: &Value) -> Markup {
+    let amounts = &record["credits"];
     let charged = &amounts["charged"];
+    // Another candidate may have cost more.
+    let is_routed = !list(&record["attempts"]).is_empty();
     html! {
         @if *charged == bill["total"] {
             p.notice.good { "This is what was charged: " (credits(charged)) "." }
-        } @else if *charged == amounts["estimated"] {
+        } @else if *charged == amounts["estimated"] || is_routed {
             p.notice {
                 "Charged: " (credits(charged)) ". The sum exceeds the hold; the excess is not "
                 "charged."
@@ -332,6 +339,53 @@ fn input_of(input: &Value) -> Markup {
                 a href={ "/generations/" (text(&input["generation"])) } { "an earlier image" }
             }
             _ => { "sent with the request" }
+        }
+    }
+}
+
+/// The models that it was handed to, if it moved on or had candidates that were ruled out.
+fn attempts(record: &Value) -> Markup {
+    let attempts = list(&record["attempts"]);
+    let dropped = list(&record["metadata"]["dropped"]);
+    if attempts.len() < 2 && dropped.is_empty() {
+        return html! {};
+    }
+    let words = |code: &Value| text(code).replace('_', " ");
+    html! {
+        section.card {
+            h2 { "Attempts" }
+            p.muted.small {
+                "The next model is called only if the one before is known not to have started. "
+                "Only the last one is charged."
+            }
+            div.table tabindex="0" {
+                table {
+                    thead { tr { th { "Model" } th { "From" } th { "To" } th { "Outcome" } } }
+                    tbody {
+                        @for attempt in attempts { tr {
+                            th scope="row" { (text(&attempt["provider"])) "/" (text(&attempt["model"])) }
+                            td { (time(&attempt["started_at"])) }
+                            td { (time(&attempt["ended_at"])) }
+                            td {
+                                (words(&attempt["outcome"]))
+                                @if let Some(status) = attempt["status"].as_i64() { " (" (status) ")" }
+                                @if attempt["called"] == false { ", not called" }
+                            }
+                        } }
+                    }
+                }
+            }
+            @if !dropped.is_empty() {
+                p.small { "Ruled out before the hold:" }
+                ul.small {
+                    @for one in dropped {
+                        li {
+                            (text(&one["provider"])) "/" (text(&one["model"])) ": "
+                            (text(&one["message"]))
+                        }
+                    }
+                }
+            }
         }
     }
 }
