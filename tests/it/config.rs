@@ -10,6 +10,7 @@ mod model_errors;
 mod observe;
 mod prices;
 mod providers;
+mod routes;
 mod storage;
 
 use std::{

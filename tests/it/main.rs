@@ -23,6 +23,7 @@ mod openapi;
 mod openapi_walk;
 mod peers;
 mod process;
+mod routes;
 mod s3;
 mod security;
 mod surfaces;

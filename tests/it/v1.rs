@@ -8,7 +8,7 @@ mod credits;
 mod estimate;
 pub mod generate;
 mod inputs;
-mod media;
+pub mod media;
 mod models;
 mod paused;
 mod presumed;

@@ -67,6 +67,17 @@ impl Call {
         }
     }
 
+    /// Names another model of the same price for a text. Servers of a release without fallbacks refuse
+    /// it.
+    pub fn add_fallback(&mut self) {
+        let other = match self.body["provider"].as_str() {
+            _ if self.route != "/v1/generate/text" => return,
+            Some("openai") => json!({"provider": "anthropic", "model": "claude-haiku-5-5"}),
+            _ => json!({"provider": "openai", "model": "gpt-6-luna"}),
+        };
+        self.body["fallbacks"] = json!([other]);
+    }
+
     /// Gives an image or a video pictures as inputs. Servers of a release without inputs refuse them.
     pub fn add_inputs(&mut self, rng: &mut fastrand::Rng) {
         let roles: &[_] = match self.route {

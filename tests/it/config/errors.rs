@@ -190,7 +190,7 @@ fn of_rules_and_of_unknown_keys() {
         ),
         (
             "[sever]\nbind = 3",
-            "sever is not a known key: remove it or use one of server, database, data, media, retention, log, jobs, submissions, webhooks, sessions, idempotency, defaults, pricing, credits, demo, metrics, traces, providers",
+            "sever is not a known key: remove it or use one of server, database, data, media, retention, log, jobs, submissions, webhooks, sessions, idempotency, defaults, pricing, credits, demo, metrics, traces, providers, routes",
         ),
         ("jobs = 5", "jobs is 5: must be a table with keys"),
         (

@@ -388,6 +388,7 @@ fn a_bare_name_is_that_of_one_model_or_of_the_first_of_the_defaults() {
         let account = Target {
             provider: provider.map(str::to_owned),
             model: None,
+            fallbacks: Vec::new(),
         };
         let catalogue = from_file(file, &[]).unwrap().catalogue();
         let found = catalogue.named(Modality::Text, "llama", &account);

@@ -193,7 +193,7 @@ async fn composite_types_have_the_fields_of_their_structs(
             seen.push(name.to_owned());
         }
     }
-    for name in ["hold_row", "settlement_row"] {
+    for name in ["routed_hold_row", "settlement_row"] {
         assert!(seen.iter().any(|seen| seen.starts_with(name)), "{seen:?}");
     }
 }

@@ -85,6 +85,7 @@ impl Mover {
             job: true,
             max_jobs: i32::MAX,
             idempotency: None,
+            route: None,
             now: self.now,
         }
     }

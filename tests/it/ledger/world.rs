@@ -186,6 +186,7 @@ impl World {
                 expires_at: now + TimeDelta::days(1),
                 attempt: None,
             }),
+            route: None,
             now,
         };
         let caller = Arc::new(());

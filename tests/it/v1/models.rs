@@ -32,7 +32,7 @@ async fn only_what_is_enabled_is_offered(_: PgPoolOptions, options: PgConnectOpt
         json!([{"id": "sandbox", "types": ["text", "image", "video", "audio"],
             "default_models": {"text": "sandbox-text-1", "image": "sandbox-image-1",
                 "video": "sandbox-video-1", "audio": "sandbox-speech-1"},
-            "default_for": ["text", "image", "video", "audio"]}])
+            "default_for": ["text", "image", "video", "audio"], "open_circuits": []}])
     );
     for path in [
         "/v1/models/openai/gpt-6-luna",

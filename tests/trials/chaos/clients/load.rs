@@ -51,7 +51,13 @@ pub async fn run(scene: Arc<Scene>, http: Http, round: u32, own: Own) {
         match client.rng.u32(0..100) {
             0..62 => {
                 made += 1;
-                let mut call = Call::draw(&mut client.rng, &format!("{round}-{n}-{made}"));
+                let has_fallback = client.rng.u32(0..3) == 0;
+                let more = if has_fallback { "-or" } else { "" };
+                let name = format!("{round}-{n}-{made}{more}");
+                let mut call = Call::draw(&mut client.rng, &name);
+                if has_fallback {
+                    call.add_fallback();
+                }
                 if call.route == "/v1/generate/text" && client.rng.u32(0..3) == 0 {
                     call.body["template_id"] = json!(client.scene.templates[account]);
                     call.body["template_variables"] = json!({"tone": "calm"});
