@@ -40,8 +40,8 @@ async fn an_open_circuit_is_passed_over_and_probed(_: PgPoolOptions, options: Pg
     assert_eq!(upstream.calls(&Method::POST, "/openai/"), 5);
     assert_eq!(open(&app, &admin).await, ["gpt-4.1-mini"]);
     let providers = app.get("", "/v1/providers").await.expect(200);
-    let openai = providers["data"].as_array().unwrap().iter();
-    let openai = openai.clone().find(|one| one["id"] == "openai").unwrap();
+    let mut all = providers["data"].as_array().unwrap().iter();
+    let openai = all.find(|one| one["id"] == "openai").unwrap();
     assert_eq!(openai["open_circuits"][0]["model"], "gpt-4.1-mini");
     assert_eq!(openai["open_circuits"][0]["retry_seconds"], 30.0);
     let metrics = app.metrics(&[("host", "localhost")]).await.text;
