@@ -13,7 +13,7 @@ use crate::common::{
     vendors::{mp4, speech},
 };
 
-/// Four seconds: 48 of gen4.5, 60 of veo3.1_fast, 160 of veo3.1.
+/// Four seconds: 48 of `gen4.5`, 60 of `veo3.1_fast`, 160 of `veo3.1`.
 fn video() -> Value {
     json!({"prompt": "x", "provider": "runway", "model": "gen4.5",
         "parameters": {"duration": 4},
