@@ -35,13 +35,12 @@ impl Models {
     }
 
     /// Allocates for a new model only.
-    fn of(&mut self, provider: &str, model: &str) -> &mut ModelHealth {
-        if self.find(provider, model).is_none() {
-            let models = self.0.entry(provider.to_owned()).or_default();
-            models.insert(model.to_owned(), ModelHealth::default());
+    fn with(&mut self, provider: &str, model: &str, update: impl FnOnce(&mut ModelHealth)) {
+        if let Some(health) = self.find(provider, model) {
+            return update(health);
         }
         let models = self.0.entry(provider.to_owned()).or_default();
-        models.entry(model.to_owned()).or_default()
+        update(models.entry(model.to_owned()).or_default());
     }
 }
 
@@ -69,17 +68,17 @@ pub struct Circuit {
 impl Health {
     /// Records a call that was not started.
     pub fn failed(&self, provider: &str, model: &str, now: Duration) {
-        let mut models = self.lock();
-        let health = models.of(provider, model);
-        health.failures.push_back(now);
-        while health.failures.len() > FAILURES {
-            health.failures.pop_front();
-        }
-        let oldest = health.failures.front().copied().unwrap_or(now);
-        let is_full = health.failures.len() == FAILURES && now.saturating_sub(oldest) <= WINDOW;
-        if is_full || health.probe_at.is_some() {
-            health.probe_at = Some(now + PAUSE);
-        }
+        self.lock().with(provider, model, |health| {
+            health.failures.push_back(now);
+            while health.failures.len() > FAILURES {
+                health.failures.pop_front();
+            }
+            let oldest = health.failures.front().copied().unwrap_or(now);
+            let is_full = health.failures.len() == FAILURES && now.saturating_sub(oldest) <= WINDOW;
+            if is_full || health.probe_at.is_some() {
+                health.probe_at = Some(now + PAUSE);
+            }
+        });
     }
 
     /// Records that a provider has answered: closes the circuit.
@@ -113,18 +112,21 @@ impl Health {
 
     /// Records that a stream begins.
     pub fn trying(&self, provider: &str, model: &str, now: Duration) {
-        self.lock().of(provider, model).tried_at = Some(now);
+        let update = |health: &mut ModelHealth| health.tried_at = Some(now);
+        self.lock().with(provider, model, update);
     }
 
     /// Records the time to the first token.
     pub fn measured(&self, provider: &str, model: &str, after: Duration, now: Duration) {
-        let mut models = self.lock();
-        let health = models.of(provider, model);
-        let average = match health.first_token {
-            Some((average, at)) if now.saturating_sub(at) < MEASURED => (average * 3 + after) / 4,
-            _ => after,
-        };
-        health.first_token = Some((average, now));
+        self.lock().with(provider, model, |health| {
+            let average = match health.first_token {
+                Some((average, at)) if now.saturating_sub(at) < MEASURED => {
+                    (average * 3 + after) / 4
+                }
+                _ => after,
+            };
+            health.first_token = Some((average, now));
+        });
     }
 
     /// The average time to the first token of the last minutes. Without one zero, if the call
