@@ -78,7 +78,7 @@ pub struct Dropped {
 }
 
 /// A candidate that a generation was handed to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Attempt {
     /// From 1.
     pub number: i32,
@@ -108,8 +108,9 @@ pub struct Attempt {
     pub provider_request_id: Option<String>,
 }
 
-/// What a generation with several candidates has beyond its row.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What a generation with several candidates has beyond its row; `dropped` is deleted with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct Routed {
     /// The route; `None` for fallbacks of the request.
     pub name: Option<String>,

@@ -2,7 +2,7 @@
 //! the attempts that were left.
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use sqlx::types::Json;
 
@@ -11,8 +11,8 @@ use crate::{
     domain::{
         credits::Credits,
         generation::Modality,
-        ids::{GenerationId, InstanceId},
-        route::{Attempt, Dropped, FallbackOn, MoveReason, Routed},
+        ids::InstanceId,
+        route::{Dropped, FallbackOn, MoveReason, Routed},
     },
     store::{group_rows, jobs::Job},
 };
@@ -52,16 +52,6 @@ pub struct Left {
     pub provider_request_id: Option<String>,
 }
 
-/// The column `route`, as it is read.
-#[derive(Debug, Clone, Deserialize)]
-pub struct RouteRow {
-    #[serde(default)]
-    name: Option<String>,
-    /// Absent once the generation is deleted.
-    #[serde(default)]
-    dropped: Vec<Dropped>,
-}
-
 /// The column `route`, as a hold writes it.
 #[derive(Serialize)]
 struct Column<'a> {
@@ -77,16 +67,6 @@ struct NextColumn<'a> {
     price_id: i32,
     ceiling: i64,
     parameters: &'a Value,
-}
-
-impl From<RouteRow> for Routed {
-    fn from(row: RouteRow) -> Self {
-        Self {
-            name: row.name,
-            dropped: row.dropped,
-            left: Vec::new(),
-        }
-    }
 }
 
 impl NewRoute {
@@ -187,25 +167,5 @@ impl Store {
         )
         .execute(self.jobs.named("move on to another provider"));
         Ok(moving.await?.rows_affected() == 1)
-    }
-
-    /// The attempts that a generation has left.
-    pub(super) async fn attempts_of(&self, id: GenerationId) -> Result<Vec<Attempt>, StoreError> {
-        let reading = sqlx::query_as!(
-            Attempt,
-            r#"
-            select a.number, m.provider, m.name as model,
-                   coalesce(lag(a.ended_at) over (order by a.number), a.submitted_at, a.ended_at)
-                   as "started_at!",
-                   a.ended_at as "ended_at?", a.submitted_at is not null as called, a.outcome,
-                   a.status, a.provider_request_id
-            from generation_attempts a join models m on m.id = a.model_id
-            where a.generation_id = $1
-            order by a.number
-            "#,
-            id.0
-        )
-        .fetch_all(self.requests.named("read attempts"));
-        Ok(reading.await?)
     }
 }

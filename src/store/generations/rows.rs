@@ -5,7 +5,7 @@ use serde_json::Value;
 use sqlx::{FromRow as _, types::Json};
 use uuid::Uuid;
 
-use super::{Store, StoreError, routes::RouteRow};
+use super::{Store, StoreError};
 use crate::domain::{
     conversation::Answered,
     credits::Credits,
@@ -15,6 +15,7 @@ use crate::domain::{
         TemplateUse,
     },
     ids::{AccountId, ApiKeyId, GenerationId, TemplateId},
+    route::Routed,
 };
 
 #[derive(sqlx::FromRow)]
@@ -49,7 +50,7 @@ pub(in crate::store) struct GenerationRow {
     pub surface: Option<Surface>,
     pub answer: Option<Json<Answered>>,
     pub joined: Option<i32>,
-    pub route: Option<Json<RouteRow>>,
+    pub route: Option<Json<Routed>>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -136,7 +137,17 @@ impl Store {
                 created_at as "created_at!", started_at, completed_at, outputs as "outputs: _",
                 progress, coalesce(finish_reason, stop_reason) as "finish_reason: _",
                 template_id as "template_id: _", template_version, surface as "surface: _", answer as "answer: _", joined,
-                route as "route: _"
+                case when route is not null then route || jsonb_build_object('left', (
+                    select coalesce(jsonb_agg(a order by a.number), '[]') from (
+                        select a.number, m.provider, m.name as model,
+                               coalesce(lag(a.ended_at) over (order by a.number), a.submitted_at,
+                                        a.ended_at) as started_at,
+                               a.ended_at, a.submitted_at is not null as called, a.outcome,
+                               a.status, a.provider_request_id
+                        from generation_attempts a join models m on m.id = a.model_id
+                        where a.generation_id = $2
+                    ) a
+                )) end as "route: _"
             from generations
             where account_id = $1 and id = $2 and ($3 or deleted_at is null)
             "#,
@@ -149,11 +160,12 @@ impl Store {
             return Ok(None);
         };
         let mut record = Generation::from(row);
-        if let Some(route) = &mut record.route {
-            route.left = self.attempts_of(id).await?;
-            if let (Some(first), Some(begun)) = (route.left.first_mut(), record.started_at) {
-                first.started_at = begun;
-            }
+        let first = record
+            .route
+            .as_mut()
+            .and_then(|route| route.left.first_mut());
+        if let (Some(first), Some(begun)) = (first, record.started_at) {
+            first.started_at = begun;
         }
         Ok(Some(record))
     }
@@ -225,7 +237,7 @@ impl From<GenerationRow> for Generation {
             attempts: row.attempts,
             provider_request_id: row.provider_request_id,
             joined: row.joined.unwrap_or(0),
-            route: row.route.map(|route| Box::new(route.0.into())),
+            route: row.route.map(|route| Box::new(route.0)),
             created_at: row.created_at,
             started_at: row.started_at,
             completed_at: row.completed_at,
