@@ -132,12 +132,16 @@ impl SdkRequest {
                     let record = self.wait(submitted, persistent).await?;
                     answer_of(&record, self.state.links())
                 });
-                let response = stream::live(sdk, request, end, deltas, writer).await?;
+                let (response, has_begun) = stream::live(sdk, request, end, deltas, writer).await?;
                 // With the first piece it is decided who serves.
+                let is_decided = has_begun && handle.is_some() || record.route.is_none();
                 if let Some(handle) = handle {
                     handle.follow_moves(&mut record);
                 }
-                let headers = Headers::of(&record, preview.left_out(&record));
+                let mut headers = Headers::of(&record, preview.left_out(&record));
+                if !is_decided {
+                    headers.0[1..].fill(const { (MAX_TOKENS, None) });
+                }
                 return Ok(mark_replay(headers.on(response), is_replay));
             }
             record

@@ -23,17 +23,17 @@ use crate::{
 /// Silence after which a keep-alive is sent.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The stream of a generation that runs; an error if it fails before the first piece. Pieces that
-/// `end` sends come before its answer.
+/// The stream of a generation that runs, and whether a piece or the end has come; an error if it fails
+/// before the first piece. Pieces that `end` sends come before its answer.
 pub async fn live(
     sdk: Sdk,
     request: RequestId,
     end: impl Future<Output = Result<Answer, ApiError>> + Send + 'static,
     pieces: Deltas,
     writer: impl Writer,
-) -> Result<Response, ApiError> {
-    let events = begun(sdk, request, end, pieces, writer, KEEP_ALIVE).await?;
-    Ok(response(events))
+) -> Result<(Response, bool), ApiError> {
+    let (events, has_begun) = begun(sdk, request, end, pieces, writer, KEEP_ALIVE).await?;
+    Ok((response(events), has_begun))
 }
 
 async fn begun<W: Writer>(
@@ -43,7 +43,13 @@ async fn begun<W: Writer>(
     mut pieces: Deltas,
     writer: W,
     keep_alive: Duration,
-) -> Result<impl Stream<Item = io::Result<String>> + Send + 'static, ApiError> {
+) -> Result<
+    (
+        impl Stream<Item = io::Result<String>> + Send + 'static,
+        bool,
+    ),
+    ApiError,
+> {
     let mut end = Box::pin(end);
     let (mut first, mut ended) = (None, None);
     tokio::select! {
@@ -52,6 +58,7 @@ async fn begun<W: Writer>(
         result = &mut end => ended = Some(result?),
         () = sleep(keep_alive) => {}
     }
+    let has_begun = first.is_some() || ended.is_some();
     let end = async move {
         match ended {
             Some(answer) => Ok(answer),
@@ -63,7 +70,8 @@ async fn begun<W: Writer>(
         sdk,
         request,
     };
-    Ok(events(writer, first, pieces, end, keep_alive))
+    let events = events(writer, first, pieces, end, keep_alive);
+    Ok((events, has_begun))
 }
 
 struct WriterEvents<W> {

@@ -114,7 +114,9 @@ async fn what_is_told_only_at_its_end_shows_signs_of_life_until_then() {
     };
     let short = Duration::from_millis(1);
     let events = begun(Sdk::OpenAi, request(), end, pieces, Letters, short);
-    let mut events = Box::pin(events.await.unwrap().map(Result::unwrap));
+    let (events, has_begun) = events.await.unwrap();
+    assert!(!has_begun);
+    let mut events = Box::pin(events.map(Result::unwrap));
     assert_eq!(events.next().await.unwrap(), "(");
     assert_eq!(events.next().await.unwrap(), ".");
     assert!(ending.send(()).is_ok());
