@@ -254,12 +254,14 @@ fn bill_lines(bill: &Value) -> Markup {
 fn charge(bill: &Value, record: &Value) -> Markup {
     let amounts = &record["credits"];
     let charged = &amounts["charged"];
-    // Another candidate may have cost more.
-    let is_routed = !list(&record["attempts"]).is_empty();
+    let parsed = |amount: &Value| text(amount).parse::<Credits>().ok();
+    // The hold is the maximum of all candidates, and the charge that of the one that served.
+    let is_limited =
+        !list(&record["attempts"]).is_empty() && parsed(&bill["total"]) > parsed(charged);
     html! {
         @if *charged == bill["total"] {
             p.notice.good { "This is what was charged: " (credits(charged)) "." }
-        } @else if *charged == amounts["estimated"] || is_routed {
+        } @else if *charged == amounts["estimated"] || is_limited {
             p.notice {
                 "Charged: " (credits(charged)) ". The sum exceeds the hold; the excess is not "
                 "charged."
@@ -465,4 +467,25 @@ pub async fn cancel(session: Session, Path(uuid): Path<String>) -> Result<Redire
 pub async fn delete(session: Session, Path(uuid): Path<String>) -> Result<Redirect, Problem> {
     session.get(op::DELETE_GENERATION, &[&uuid]).await?;
     Ok(Redirect::to("/generations"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_sum_above_the_charge_is_explained_by_the_hold() {
+        let credits = json!({"charged": "3", "estimated": "8"});
+        let record = json!({"credits": credits, "attempts": [{"number": 1}]});
+        for (total, notice) in [
+            ("3", "This is what was charged"),
+            ("5", "exceeds the hold"),
+            ("2.999999", "which is not this sum"),
+        ] {
+            let page = charge(&json!({"total": total}), &record).into_string();
+            assert!(page.contains(notice), "{page}");
+        }
+    }
 }
