@@ -67,15 +67,25 @@ impl Call {
         }
     }
 
-    /// Names another model of the same price for a text. Servers of a release without fallbacks refuse
-    /// it.
+    /// Gives a text a dearer or a cheaper fallback, and its mark `-or`. Servers of a release without
+    /// fallbacks refuse it.
     pub fn add_fallback(&mut self) {
-        let other = match self.body["provider"].as_str() {
-            _ if self.route != "/v1/generate/text" => return,
-            Some("openai") => json!({"provider": "anthropic", "model": "claude-haiku-5-5"}),
-            _ => json!({"provider": "openai", "model": "gpt-6-luna"}),
+        if self.route != "/v1/generate/text" {
+            return;
+        }
+        let dear = json!({"provider": "anthropic", "model": "claude-haiku-4-5"});
+        let cheap = json!({"provider": "openai", "model": "gpt-6-luna"});
+        let [first, other] = if self.body["provider"] == "openai" {
+            [cheap, dear]
+        } else {
+            [dear, cheap]
         };
+        for (name, value) in first.as_object().into_iter().flatten() {
+            self.body[name] = value.clone();
+        }
         self.body["fallbacks"] = json!([other]);
+        self.mark = self.mark.replace("-end", "-or-end");
+        self.body["prompt"] = json!(format!("Say {}", self.mark));
     }
 
     /// Gives an image or a video pictures as inputs. Servers of a release without inputs refuse them.

@@ -1,5 +1,5 @@
 //! Texts of `OpenAI` and Anthropic, complete and streamed. Both cost 10 and 50 micro-credits per
-//! token.
+//! token, of the model [`DEAR`] ten times as much.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::mood::Mood;
 use crate::wire::{Piece, Reply};
 
+const DEAR: &str = "claude-haiku-4-5";
 /// Between two events of a stream.
 const PAUSE: Duration = Duration::from_millis(40);
 /// How long a model thinks unseen before the text of a stream of an SDK.
@@ -22,7 +23,8 @@ pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Optio
     let text = format!("You said {mark}, and this is the answer to that.");
     let (input, output) = (20, i64::try_from(text.len() / 4).unwrap());
     let (mut input_told, mut output_told) = (json!(input), json!(output));
-    let mut due = Some(input * 10 + output * 50);
+    let factor = if call["model"] == DEAR { 10 } else { 1 };
+    let mut due = Some((input * 10 + output * 50) * factor);
     if let Mood::Lie(which) = mood {
         due = None;
         (input_told, output_told) = match which {

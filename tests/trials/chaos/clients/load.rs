@@ -51,11 +51,9 @@ pub async fn run(scene: Arc<Scene>, http: Http, round: u32, own: Own) {
         match client.rng.u32(0..100) {
             0..62 => {
                 made += 1;
-                let has_fallback = client.rng.u32(0..3) == 0;
-                let more = if has_fallback { "-or" } else { "" };
-                let name = format!("{round}-{n}-{made}{more}");
+                let name = format!("{round}-{n}-{made}");
                 let mut call = Call::draw(&mut client.rng, &name);
-                if has_fallback {
+                if client.rng.u32(0..3) == 0 {
                     call.add_fallback();
                 }
                 if call.route == "/v1/generate/text" && client.rng.u32(0..3) == 0 {
