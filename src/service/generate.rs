@@ -38,7 +38,7 @@ use crate::{
     providers::DeltaSink,
     store::{StoreError, generations::NewGeneration},
 };
-use candidates::{Candidate, Planned};
+use candidates::{Candidate, Passed, Planned};
 use dialogue::replan_text;
 use hold_wait::HoldWait;
 use inputs::FoundInput;
@@ -67,6 +67,8 @@ struct Prepared<'a> {
     first: Candidate<'a>,
     /// The other candidates, as in the row.
     spares: Vec<Candidate<'a>>,
+    /// The candidates before the first one that could not be called at this try.
+    passed: Vec<Passed<'a>>,
     max_cost: Option<Credits>,
     /// Inputs that are not stored yet.
     inputs: Vec<FoundInput>,
@@ -153,12 +155,12 @@ impl Service {
         }
         self.require_running()?;
         let surface = request.surface();
+        let planned = self.plan_all(caller, request, deltas).await?;
         // The wait starts after planning, because a count by the vendor may take as long.
         let mut wait = match surface {
             Surface::Generate => None,
             _ => Some(HoldWait::new(self, caller, waiting)),
         };
-        let planned = self.plan_all(caller, request, deltas).await?;
         let mut plan = self.prepare(caller, planned, surface, respond_async, idempotent)?;
         if let Some(wait) = &mut wait {
             // Its caller waits for the job, which must not begin without a place to wait.
@@ -316,6 +318,7 @@ impl Service {
                 unlimited: plan.unlimited,
             },
             spares,
+            passed: Vec::new(),
             max_cost: plan.max_cost,
             inputs: plan.inputs,
             kept: None,
@@ -346,6 +349,7 @@ impl Service {
         plan: &mut Prepared<'_>,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<bool, ServiceError> {
+        plan.restore_passed()?;
         let credits = if plan.is_unlimited() {
             Some(self.spendable(caller).await?)
         } else {

@@ -24,6 +24,10 @@ models = ["openai/gpt-4.1-mini", "anthropic/claude-haiku-4-5", "gemini/gemini-3.
 models = ["anthropic/claude-haiku-4-5", "openai/gpt-4.1-mini"]
 order = "cheapest"
 
+[routes.even]
+models = ["gemini/gemini-3.5-flash-lite", "openai/gpt-4.1-mini"]
+order = "cheapest"
+
 [routes.soon]
 models = ["openai/gpt-4.1-mini", "anthropic/claude-haiku-4-5"]
 order = "fastest"

@@ -3,10 +3,12 @@
 
 use std::{mem, time::Duration};
 
+use futures_util::future::join_all;
+
 use super::{Prepared, plan::Plan, unshared};
 use crate::{
     domain::{
-        catalogue::Model,
+        catalogue::{Model, ModelKind},
         credits::Credits,
         generation::Modality,
         pricing::{Ceiling, TextCeiling},
@@ -15,13 +17,14 @@ use crate::{
         share::ShareReached,
         validate::{FieldCode, FieldError},
     },
-    jobs::{Fallbacks, Work},
+    jobs::{Call, Fallbacks, Work},
     memory::{self, Reservation},
     providers::{DeltaSink, ProviderPermit},
     service::{Service, ServiceError, auth::Caller},
-    store::generations::{NewRoute, NextCandidate},
+    store::generations::{NewGeneration, NewRoute, NextCandidate},
 };
 
+const CIRCUIT_OPEN: &str = "it failed several times within seconds";
 const NO_MEMORY: &str = "the server has no memory for another copy of the request";
 
 /// What a request may be served by.
@@ -53,6 +56,13 @@ pub(super) struct Candidate<'a> {
     pub ceiling: Ceiling,
     /// Whether its output is limited only by what the caller can pay for.
     pub unlimited: bool,
+}
+
+/// A candidate that could not be called, as it was first.
+pub(super) struct Passed<'a> {
+    candidate: Candidate<'a>,
+    pub row: NextCandidate,
+    pub call: Option<Call>,
 }
 
 impl Service {
@@ -177,7 +187,7 @@ impl Service {
         let (mut plans, mut dropped, mut refusal) = (Vec::new(), Vec::new(), None);
         let copies = memory::reservation();
         let account = caller.account_default(request.modality());
-        let mut models: Vec<&Model> = Vec::new();
+        let (mut models, mut planning): (Vec<&Model>, _) = (Vec::new(), Vec::new());
         for target in &wanted.targets {
             let asked = request.for_target(target);
             let model = self.0.catalogue.model_of(&asked, &account);
@@ -193,7 +203,24 @@ impl Service {
             }
             let deltas = deltas.as_ref().map(DeltaSink::another);
             let planned = self.plan_rendered(caller, asked, rendered.clone(), deltas);
-            match planned.await {
+            planning.push((model, planned));
+        }
+        let is_open =
+            |model: &Model| (self.0.runner.skipped_for(&model.provider, &model.id)).is_some();
+        let is_counted = matches!(&request, GenerationRequest::Dialogue(dialogue)
+            if dialogue.conversation.pdfs() > 0);
+        if is_counted && !planning.iter().all(|(model, _)| is_open(model)) {
+            // Its vendor would be asked for a count.
+            for (model, _) in planning.extract_if(.., |(model, _)| is_open(model)) {
+                let code = MoveReason::CircuitOpen.as_str();
+                dropped.push(drop_of(model, code, CIRCUIT_OPEN.to_owned()));
+            }
+        }
+        let planning = planning
+            .into_iter()
+            .map(async |(model, planned)| (model, planned.await));
+        for (at, (model, planned)) in join_all(planning).await.into_iter().enumerate() {
+            match planned {
                 Ok(plan) => plans.push(plan),
                 Err(
                     error @ (ServiceError::Invalid(_)
@@ -205,7 +232,7 @@ impl Service {
                     dropped.push(drop_of(model, &code, message));
                     refusal = refusal.or(Some(error));
                 }
-                Err(ServiceError::Overloaded) if models.len() > 1 => {
+                Err(ServiceError::Overloaded) if at > 0 => {
                     dropped.push(drop_of(model, "overloaded", NO_MEMORY.to_owned()));
                 }
                 Err(error) => return Err(error),
@@ -244,11 +271,18 @@ impl Service {
         match order {
             Order::Given => {}
             Order::Cheapest => {
-                // Without a limit each has as many tokens as the credits pay for.
-                let tokens = plans.iter().filter_map(|plan| match &plan.ceiling {
-                    Ceiling::Text(text) => Some(text.max_tokens),
-                    _ => None,
-                });
+                // A plan without a limit has as many tokens as the credits that are not on hold pay
+                // for, which must not decide.
+                let tokens =
+                    plans
+                        .iter()
+                        .filter_map(|plan| match (&plan.model.kind, &plan.ceiling) {
+                            (ModelKind::Text(text), _) if plan.unlimited => {
+                                Some(text.limits.max_output_tokens)
+                            }
+                            (_, Ceiling::Text(text)) => Some(text.max_tokens),
+                            _ => None,
+                        });
                 let max_tokens = tokens.min().unwrap_or_default();
                 plans.sort_by_cached_key(|plan| match &plan.ceiling {
                     Ceiling::Text(text) => Ceiling::Text(TextCeiling {
@@ -267,7 +301,8 @@ impl Service {
         }
     }
 
-    /// A permit for the first candidate that can be called now. Drops those before it.
+    /// A permit for the first candidate that can be called now. Drops those before it until the next
+    /// try.
     pub(super) fn choose_first(
         &self,
         caller: &Caller,
@@ -355,23 +390,46 @@ impl Prepared<'_> {
             let Some(route) = new.route.as_mut().filter(|route| !route.next.is_empty()) else {
                 break;
             };
-            let next = route.next.remove(0);
+            let mut row = route.next.remove(0);
             route.dropped.push(Dropped {
-                provider: mem::replace(&mut new.provider, next.provider),
-                model: mem::replace(&mut new.model, next.model),
+                provider: new.provider.clone(),
+                model: new.model.clone(),
                 code: reason.as_str().to_owned(),
                 message: match reason {
-                    MoveReason::CircuitOpen => "it failed several times within seconds",
+                    MoveReason::CircuitOpen => CIRCUIT_OPEN,
                     _ => "the provider is at its concurrency limit on this server",
                 }
                 .to_owned(),
             });
-            new.pricing = next.pricing;
-            new.parameters = next.parameters;
-            *call = Some(calls.remove(0));
-            self.first = self.spares.remove(0);
+            exchange(new, &mut row);
+            self.passed.push(Passed {
+                candidate: mem::replace(&mut self.first, self.spares.remove(0)),
+                row,
+                call: call.replace(calls.remove(0)),
+            });
         }
         self.update_hold()
+    }
+
+    /// Puts back what [`Self::drop_first`] has dropped, without the hold.
+    pub(super) fn restore_passed(&mut self) -> Result<(), ServiceError> {
+        let Work {
+            new,
+            call,
+            fallbacks,
+        } = unshared(&mut self.work)?;
+        while let (Some(passed), Some(mut route)) = (self.passed.pop(), new.route.take()) {
+            let mut row = passed.row;
+            exchange(new, &mut row);
+            route.next.insert(0, row);
+            route.dropped.pop();
+            new.route = Some(route);
+            let later = mem::replace(call, passed.call);
+            fallbacks.get_mut().calls.splice(0..0, later);
+            let later = mem::replace(&mut self.first, passed.candidate);
+            self.spares.insert(0, later);
+        }
+        Ok(())
     }
 
     /// Sets the ceilings of the row, and the hold to their maximum.
@@ -387,6 +445,14 @@ impl Prepared<'_> {
         }
         Ok(())
     }
+}
+
+/// Exchanges the candidate of a row with another one.
+fn exchange(new: &mut NewGeneration, other: &mut NextCandidate) {
+    mem::swap(&mut new.provider, &mut other.provider);
+    mem::swap(&mut new.model, &mut other.model);
+    mem::swap(&mut new.pricing, &mut other.pricing);
+    mem::swap(&mut new.parameters, &mut other.parameters);
 }
 
 fn names_model(error: &FieldError) -> bool {

@@ -249,7 +249,7 @@ impl Service {
         let work = unshared(&mut plan.work)?;
         // Of every candidate.
         let others = work.new.route.iter_mut().flat_map(|route| &mut route.next);
-        for next in others {
+        for next in others.chain(plan.passed.iter_mut().map(|passed| &mut passed.row)) {
             next.parameters[INPUTS] = serde_json::json!(stored);
         }
         work.new.parameters[INPUTS] = serde_json::json!(stored);
@@ -257,6 +257,7 @@ impl Service {
             .call
             .iter_mut()
             .chain(&mut work.fallbacks.get_mut().calls)
+            .chain(plan.passed.iter_mut().flat_map(|passed| &mut passed.call))
         {
             if let Call::Image(image) = call {
                 image.inputs.clone_from(&stored);

@@ -1,13 +1,14 @@
 //! Circuits: what opens, probes and closes them, and what a request gets while they are open.
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use chrono::TimeDelta;
 use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{attempts, fail_at, failed, fast, pairs, routed};
+use super::{attempts, fail_at, failed, fast, hello, pairs, routed};
 use crate::{
-    common::{Account, TestApp, Upstream},
+    common::{Account, Reply, TestApp, Upstream},
     v1::admin::operator,
 };
 
@@ -61,6 +62,37 @@ async fn an_open_circuit_is_passed_over_and_probed(_: PgPoolOptions, options: Pg
     let record = app.text(&account.key, fast()).await.expect(200);
     assert_eq!(record["provider"], "openai", "{record}");
     assert_eq!(open(&app, &admin).await, Vec::<String>::new());
+    app.assert_settled().await;
+}
+
+/// A document that only vendors can count is not sent to the one that is skipped.
+#[sqlx::test]
+async fn an_open_circuit_is_not_asked_for_a_count(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = routed(options, &upstream, &[]).await;
+    let account = app.account("1000").await;
+    let file = BASE64_STANDARD.encode("%PDF-1.7\nx");
+    let source = json!({"type": "base64", "media_type": "application/pdf", "data": file});
+    let content = json!([{"type": "document", "source": source}, {"type": "text", "text": "x"}]);
+    let body = json!({"model": "route/fast", "max_tokens": 100,
+        "messages": [{"role": "user", "content": content}]});
+    let served_by = async || {
+        upstream.play(|request| {
+            if request.path.to_lowercase().contains("tokens") {
+                return Reply::Status(200, json!({"input_tokens": 100, "totalTokens": 100}));
+            }
+            hello()
+        });
+        let answer = app.post(&account.key, "/anthropic/v1/messages", &body);
+        let answer = answer.await;
+        answer.expect(200);
+        answer.header("x-gensvc-served-by").to_owned()
+    };
+    assert_eq!(served_by().await, "openai/gpt-4.1-mini");
+    assert_eq!(upstream.calls(&Method::POST, "/openai/"), 2);
+    break_openai(&app, &upstream, &account).await;
+    assert_eq!(served_by().await, "anthropic/claude-haiku-4-5");
+    assert_eq!(upstream.calls(&Method::POST, "/openai/"), 7);
     app.assert_settled().await;
 }
 

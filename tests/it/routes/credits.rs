@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chrono::TimeDelta;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -68,6 +69,21 @@ async fn the_cheapest_is_compared_at_one_limit(_: PgPoolOptions, options: PgConn
     let body = json!({"model": "route/cheap", "messages": [{"role": "user", "content": "x"}]});
     let answer = app.post(&account.key, CHAT, &body).await;
     assert_eq!(answer.expect(200)["model"], "route/cheap");
+    assert_eq!(answer.header("x-gensvc-served-by"), "openai/gpt-4.1-mini");
+    app.assert_settled().await;
+}
+
+/// With few tokens Gemini's model is the cheaper one, because of its price of the input.
+#[sqlx::test]
+async fn few_credits_do_not_choose_the_cheapest(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    upstream.be_lenient();
+    let app = routed(options, &upstream, &[]).await;
+    let account = app.account("0.6").await;
+    let text = "x".repeat(12_000);
+    let body = json!({"model": "route/even", "messages": [{"role": "user", "content": text}]});
+    let answer = app.post(&account.key, CHAT, &body).await;
+    answer.expect(200);
     assert_eq!(answer.header("x-gensvc-served-by"), "openai/gpt-4.1-mini");
     app.assert_settled().await;
 }
@@ -155,6 +171,45 @@ async fn a_skipped_candidate_takes_its_limit_along(_: PgPoolOptions, options: Pg
     let uuid = answer.header("x-gensvc-generation");
     let record = app.record(&account, uuid).await;
     assert_eq!(record["parameters"]["max_tokens"], asked);
+    app.idle().await;
+    app.assert_settled().await;
+}
+
+/// A candidate that is skipped at one try is asked at a later one.
+#[sqlx::test]
+async fn a_skipped_candidate_is_back_after_a_wait(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = Arc::new(routed(options, &upstream, &[]).await);
+    let rich = app.account("1000").await;
+    fail_at(&upstream, &["/openai/"], failed(429));
+    for _ in 0..5 {
+        app.text(&rich.key, fast()).await.expect(200);
+    }
+    // 4,000 tokens of Anthropic's model cost 2 credits.
+    let account = app.account("2.2").await;
+    upstream.hold_only("/gemini/");
+    let before = upstream.count();
+    hold_by_a_job(&app, &account, 4_000).await;
+    upstream.arrived(before + 1).await;
+    let body = json!({"model": "route/fast", "max_tokens": 4_000,
+        "messages": [{"role": "user", "content": "x"}]});
+    let waiting = {
+        let (app, account) = (Arc::clone(&app), account.clone());
+        tokio::spawn(async move { app.post(&account.key, CHAT, &body).await })
+    };
+    while !is_waiting(&app).await {
+        tokio::task::yield_now().await;
+    }
+    app.advance(TimeDelta::seconds(31));
+    fail_at(&upstream, &[], failed(429));
+    upstream.release(usize::MAX >> 4);
+    let answer = waiting.await.unwrap();
+    answer.expect(200);
+    assert_eq!(answer.header("x-gensvc-served-by"), "openai/gpt-4.1-mini");
+    let uuid = answer.header("x-gensvc-generation");
+    let record = app.record(&account, uuid).await;
+    assert_eq!(record["metadata"].get("dropped"), None, "{record}");
+    assert_eq!(record["credits"]["charged"], record["bill"]["total"]);
     app.idle().await;
     app.assert_settled().await;
 }

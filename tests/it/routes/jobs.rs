@@ -1,6 +1,7 @@
 //! Jobs in the database: any server continues with the next candidate, and none submits twice.
 
 use axum::body::Bytes;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use chrono::TimeDelta;
 use gensvc::domain::request::SpeechFormat;
 use http::Method;
@@ -10,7 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{attempts, failed, pairs};
 use crate::common::{
     Recorded, Reply, TestApp, Upstream,
-    vendors::{mp4, speech},
+    vendors::{mp4, png, speech, stability_image},
 };
 
 /// Four seconds: 48 of `gen4.5`, 60 of `veo3.1_fast`, 160 of `veo3.1`.
@@ -203,6 +204,37 @@ async fn a_server_that_knows_no_routes_claims_no_job_with_candidates(
     );
     newer.until_finished(&account, &alone).await;
     newer.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn an_image_moves_on_with_its_inputs(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let account = app.account("100").await;
+    upstream.play(|request: &Recorded| {
+        if request.path.contains("/openai/") {
+            return failed(429);
+        }
+        stability_image(&png(64, 64), "SUCCESS")
+    });
+    let source = json!({"role": "source", "data": BASE64_STANDARD.encode(png(64, 64))});
+    let body = json!({"prompt": "At night", "provider": "openai", "model": "gpt-image-2.5-flare",
+        "inputs": [source], "fallbacks": [{"provider": "stability", "model": "sd3.5-large"}]});
+    let record = app.post(&account.key, "/v1/generate/image", &body).await;
+    let record = record.expect(200);
+    assert_eq!(
+        attempts(&record),
+        pairs(&[("openai", "overloaded"), ("stability", "completed")])
+    );
+    let credits = &record["credits"];
+    assert_eq!(credits["charged"], "6.5", "{record}");
+    assert_eq!(record["bill"]["total"], "6.5");
+    assert_ne!(credits["estimated"], "6.5");
+    for request in upstream.requests() {
+        assert!(request.text.contains("source.png"), "{}", request.path);
+    }
+    assert_eq!(upstream.count(), 2);
+    app.assert_settled().await;
 }
 
 #[sqlx::test]
