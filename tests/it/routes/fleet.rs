@@ -123,6 +123,17 @@ impl Case {
                 }
             }
         };
+        if number == 0 {
+            // The answer of the first one is lost.
+            let first = |end| all.iter().position(|(other, _)| *other == end).unwrap();
+            let acts = [Fate::Unknown, Fate::Serves, Fate::Serves].map(first);
+            return Self {
+                number,
+                order: GIVEN,
+                acts,
+                kind: 0,
+            };
+        }
         // Only `/v1` has the field.
         let kind = fastrand::usize(..if moves_on_unknown(number) { 2 } else { 4 });
         Self {
