@@ -3,8 +3,6 @@
 
 use std::{mem, time::Duration};
 
-use futures_util::future::join_all;
-
 use super::{Prepared, plan::Plan, unshared};
 use crate::{
     domain::{
@@ -187,7 +185,7 @@ impl Service {
         let (mut plans, mut dropped, mut refusal) = (Vec::new(), Vec::new(), None);
         let copies = memory::reservation();
         let account = caller.account_default(request.modality());
-        let (mut models, mut planning): (Vec<&Model>, _) = (Vec::new(), Vec::new());
+        let (mut models, mut candidates): (Vec<&Model>, _) = (Vec::new(), Vec::new());
         for target in &wanted.targets {
             let asked = request.for_target(target);
             let model = self.0.catalogue.model_of(&asked, &account);
@@ -201,26 +199,23 @@ impl Service {
                 dropped.push(drop_of(model, "overloaded", NO_MEMORY.to_owned()));
                 continue;
             }
-            let deltas = deltas.as_ref().map(DeltaSink::another);
-            let planned = self.plan_rendered(caller, asked, rendered.clone(), deltas);
-            planning.push((model, planned));
+            candidates.push((model, asked));
         }
         let is_open =
             |model: &Model| (self.0.runner.skipped_for(&model.provider, &model.id)).is_some();
         let is_counted = matches!(&request, GenerationRequest::Dialogue(dialogue)
             if dialogue.conversation.pdfs() > 0);
-        if is_counted && !planning.iter().all(|(model, _)| is_open(model)) {
+        if is_counted && !candidates.iter().all(|(model, _)| is_open(model)) {
             // Its vendor would be asked for a count.
-            for (model, _) in planning.extract_if(.., |(model, _)| is_open(model)) {
+            for (model, _) in candidates.extract_if(.., |(model, _)| is_open(model)) {
                 let code = MoveReason::CircuitOpen.as_str();
                 dropped.push(drop_of(model, code, CIRCUIT_OPEN.to_owned()));
             }
         }
-        let planning = planning
-            .into_iter()
-            .map(async |(model, planned)| (model, planned.await));
-        for (at, (model, planned)) in join_all(planning).await.into_iter().enumerate() {
-            match planned {
+        for (at, (model, asked)) in candidates.into_iter().enumerate() {
+            let deltas = deltas.as_ref().map(DeltaSink::another);
+            let planned = self.plan_rendered(caller, asked, rendered.clone(), deltas);
+            match planned.await {
                 Ok(plan) => plans.push(plan),
                 Err(
                     error @ (ServiceError::Invalid(_)
