@@ -1,6 +1,7 @@
 //! The receipt of a generation: result, bill, ledger entries, request, details.
 
 use axum::{extract::Path, response::Redirect};
+use chrono::DateTime;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -289,7 +290,9 @@ fn ledger(record: &Value, entries: &Value) -> Markup {
                     @if record["type"] == "text" {
                         "The hold is the maximum cost, with an answer of max_tokens. What is not "
                         "used is released when the generation ends."
-                    } @else { "The hold is the price of all that was asked for." }
+                    } @else if list(&record["attempts"]).is_empty() {
+                        "The hold is the price of all that was asked for."
+                    } @else { "The hold is the price with the dearest of its models." }
                 }
                 (table::cards(&super::ledger::columns(false), &rows))
             }
@@ -345,6 +348,18 @@ fn input_of(input: &Value) -> Markup {
     }
 }
 
+/// The seconds between two times.
+fn seconds(from: &Value, to: &Value) -> Markup {
+    let parsed = |at: &Value| DateTime::parse_from_rfc3339(at.as_str()?).ok();
+    match parsed(from).zip(parsed(to)) {
+        Some((from, to)) => {
+            let seconds = (to - from).as_seconds_f64();
+            html! { (decimal(&format!("{seconds:.2}"))) " s" }
+        }
+        None => amount(&Value::Null),
+    }
+}
+
 /// The models that it was handed to, if it moved on or had candidates that were ruled out.
 fn attempts(record: &Value) -> Markup {
     let attempts = list(&record["attempts"]);
@@ -357,22 +372,24 @@ fn attempts(record: &Value) -> Markup {
         section.card {
             h2 { "Attempts" }
             p.muted.small {
-                "The next model is called only if the one before is known not to have started. "
-                "Only the last one is charged."
+                "The models that it was handed to, and when after the request. Only the one that "
+                "served is charged."
             }
             div.table tabindex="0" {
                 table {
-                    thead { tr { th { "Model" } th { "From" } th { "To" } th { "Outcome" } } }
+                    thead { tr {
+                        th { "Model" } th { "Outcome" } th.right { "After" } th.right { "Took" }
+                    } }
                     tbody {
                         @for attempt in attempts { tr {
                             th scope="row" { (text(&attempt["provider"])) "/" (text(&attempt["model"])) }
-                            td { (time(&attempt["started_at"])) }
-                            td { (time(&attempt["ended_at"])) }
                             td {
                                 (words(&attempt["outcome"]))
                                 @if let Some(status) = attempt["status"].as_i64() { " (" (status) ")" }
                                 @if attempt["called"] == false { ", not called" }
                             }
+                            td.right { (seconds(&record["created_at"], &attempt["started_at"])) }
+                            td.right { (seconds(&attempt["started_at"], &attempt["ended_at"])) }
                         } }
                     }
                 }

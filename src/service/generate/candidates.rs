@@ -413,12 +413,13 @@ impl Prepared<'_> {
             call,
             fallbacks,
         } = unshared(&mut self.work)?;
-        while let (Some(passed), Some(mut route)) = (self.passed.pop(), new.route.take()) {
+        while let Some(passed) = self.passed.pop() {
             let mut row = passed.row;
             exchange(new, &mut row);
-            route.next.insert(0, row);
-            route.dropped.pop();
-            new.route = Some(route);
+            if let Some(route) = &mut new.route {
+                route.next.insert(0, row);
+                route.dropped.pop();
+            }
             let later = mem::replace(call, passed.call);
             fallbacks.get_mut().calls.splice(0..0, later);
             let later = mem::replace(&mut self.first, passed.candidate);

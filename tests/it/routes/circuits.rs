@@ -88,11 +88,15 @@ async fn an_open_circuit_is_not_asked_for_a_count(_: PgPoolOptions, options: PgC
         answer.expect(200);
         answer.header("x-gensvc-served-by").to_owned()
     };
-    assert_eq!(served_by().await, "openai/gpt-4.1-mini");
-    assert_eq!(upstream.calls(&Method::POST, "/openai/"), 2);
-    break_openai(&app, &upstream, &account).await;
+    // OpenAI's model takes no documents.
     assert_eq!(served_by().await, "anthropic/claude-haiku-4-5");
-    assert_eq!(upstream.calls(&Method::POST, "/openai/"), 7);
+    assert_eq!(upstream.calls(&Method::POST, "/anthropic/"), 2);
+    fail_at(&upstream, &["/openai/", "/anthropic/"], failed(429));
+    for _ in 0..5 {
+        app.text(&account.key, fast()).await.expect(200);
+    }
+    assert_eq!(served_by().await, "gemini/gemini-3.5-flash-lite");
+    assert_eq!(upstream.calls(&Method::POST, "/anthropic/"), 7);
     app.assert_settled().await;
 }
 

@@ -254,7 +254,6 @@ async fn files_that_are_written_after_a_deletion_are_removed(
 }
 
 /// Waits for the transactions of other tests that began before the last generation ended.
-/// Waits until no transaction runs that is older than a settlement.
 pub async fn ended_for_all(app: &TestApp) {
     let ended = "select bool_and(settled < pg_snapshot_xmin(pg_current_snapshot()))
         from finished_generations";
