@@ -2,8 +2,8 @@
 # Runs the examples of the documentation against a new server: make check-docs
 #
 # Each page runs in a shell of its own, its ```sh blocks one after the other, as they are written:
-# only the ports and the key are those of this server. What is not to be run is ```sh skip; a block
-# whose last request must be refused is ```sh fails.
+# only the ports and the key are those of this server, and a second server has the port after it.
+# What is not to be run is ```sh skip; a block whose last request must be refused is ```sh fails.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -17,9 +17,9 @@ clean() { (cd "$work" && env -i PATH="$programs:$PATH" HOME="$work" LANG=C.UTF-8
 server=
 finish() {
 	[ -z "$server" ] || { kill "$server" && wait "$server"; } || true
-	for data in "$work" "$work/restored"; do
-		clean GENSVC_DATA_DIR="$data/data" gensvc database stop || true
-		clean GENSVC_DATA_DIR="$data/data" gensvc database remove --yes || true
+	for data in data restored/data try; do
+		clean GENSVC_DATA_DIR="$work/$data" gensvc database stop || true
+		clean GENSVC_DATA_DIR="$work/$data" gensvc database remove --yes || true
 	done >/dev/null 2>&1
 	rm -rf "$work"
 }
@@ -57,6 +57,7 @@ script() {
 		}
 		inside
 	' | sed -e "s|http://127.0.0.1:8080|$url|; s|http://127.0.0.1:9321/metrics|$metrics|" \
+		-e "s|127.0.0.1:8081|127.0.0.1:$((${url##*:} + 1))|" \
 		-e "s|^KEY=svc_\.\.\.\$|KEY=$key|"
 }
 
