@@ -118,11 +118,11 @@ pub async fn page(session: Session, Path(uuid): Path<String>) -> Result<Markup, 
                         (result(&record))
                     }
                     @if record["status"] != "failed" { (bill(&record)) }
+                    (attempts(&record))
                     (ledger(&record, &entries))
                 }
                 div.stack {
                     (request(&session, &record))
-                    (attempts(&record))
                     (about(&record, &key))
                 }
             }
