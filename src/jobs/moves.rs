@@ -121,7 +121,7 @@ impl Runner {
             job = job.moved_to(next);
             guard.moved_to(next);
             advanced = match self.job_permit(&job).await {
-                Ok(_) if guard.cancel.is_cancelled() => self.fail(&job, guard, cancelled()).await,
+                _ if guard.cancel.is_cancelled() => self.fail(&job, guard, cancelled()).await,
                 Ok(_permit) => self.advance_first(&job, work, &call, guard).await,
                 Err(Step::Left(left)) => self.leave_candidate(&job, guard, *left).await,
                 Err(_) if self.0.interrupt.is_cancelled() => {

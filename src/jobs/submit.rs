@@ -126,8 +126,11 @@ impl Runner {
             };
             let reason = reason_to_move(&error);
             if reason.is_some() {
-                let now = self.0.clock.monotonic();
-                self.0.health.failed(&job.provider, &job.model, now);
+                // The retries of a request say nothing new.
+                if submissions.made == 1 {
+                    let now = self.0.clock.monotonic();
+                    self.0.health.failed(&job.provider, &job.model, now);
+                }
             } else if is_about_input(&error) {
                 self.0.health.answered(&job.provider, &job.model);
             }

@@ -240,7 +240,7 @@ impl Service {
         if let Some(max_cost) = plan.max_cost.filter(|max| hold > *max) {
             let (balance, jobs) = self.0.store.balance_and_jobs(caller.account_id).await?;
             self.check_jobs(plan, jobs)?;
-            let short = explain::above_max_cost(hold, max_cost, balance, &plan.first.ceiling);
+            let short = explain::above_max_cost(hold, max_cost, balance, plan.dearest());
             return Err(ServiceError::CreditsShort(Box::new(short)));
         }
         let permits = match permits {
@@ -411,7 +411,7 @@ impl Service {
             };
             request = Some(synchronous.try_acquire(account).ok_or_else(reached)?);
         }
-        let call = if plan.spares.is_empty() {
+        let call = if plan.work.new.route.is_none() {
             let model = plan.first.model;
             let call = self.0.providers.try_acquire(&model.provider, account);
             call.ok_or_else(|| self.busy(caller, model))?
@@ -428,6 +428,18 @@ fn unshared(work: &mut Arc<Work>) -> Result<&mut Work, ServiceError> {
 }
 
 impl Prepared<'_> {
+    /// The ceiling that the hold is for.
+    fn dearest(&self) -> &Ceiling {
+        let spares = self.spares.iter().map(|candidate| &candidate.ceiling);
+        spares.fold(&self.first.ceiling, |dearest, other| {
+            if other.hold() > dearest.hold() {
+                other
+            } else {
+                dearest
+            }
+        })
+    }
+
     fn is_unlimited(&self) -> bool {
         let mut all = std::iter::once(&self.first).chain(&self.spares);
         all.any(|candidate| candidate.unlimited)

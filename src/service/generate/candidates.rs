@@ -3,7 +3,9 @@
 
 use std::{mem, time::Duration};
 
-use super::{Prepared, plan::Plan, unshared};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Prepared, counted, plan::Plan, unshared};
 use crate::{
     domain::{
         catalogue::{Model, ModelKind},
@@ -205,17 +207,28 @@ impl Service {
             |model: &Model| (self.0.runner.skipped_for(&model.provider, &model.id)).is_some();
         let is_counted = matches!(&request, GenerationRequest::Dialogue(dialogue)
             if dialogue.conversation.pdfs() > 0);
+        let mut soonest = None;
         if is_counted && !candidates.iter().all(|(model, _)| is_open(model)) {
             // Its vendor would be asked for a count.
             for (model, _) in candidates.extract_if(.., |(model, _)| is_open(model)) {
                 let code = MoveReason::CircuitOpen.as_str();
                 dropped.push(drop_of(model, code, CIRCUIT_OPEN.to_owned()));
+                let left = self.0.runner.skipped_for(&model.provider, &model.id);
+                soonest = soonest.into_iter().chain(left).min();
             }
         }
+        // All counts together may take as long as one.
+        let until = Instant::now() + counted::TIMEOUT;
         for (at, (model, asked)) in candidates.into_iter().enumerate() {
             let deltas = deltas.as_ref().map(DeltaSink::another);
             let planned = self.plan_rendered(caller, asked, rendered.clone(), deltas);
-            match planned.await {
+            let planned = if is_counted {
+                let planned = timeout_at(until, planned).await;
+                planned.unwrap_or_else(|_elapsed| Err(counted::too_late()))
+            } else {
+                planned.await
+            };
+            match planned {
                 Ok(plan) => plans.push(plan),
                 Err(
                     error @ (ServiceError::Invalid(_)
@@ -225,7 +238,13 @@ impl Service {
                 ) => {
                     let (code, message) = explained(&error);
                     dropped.push(drop_of(model, &code, message));
-                    refusal = refusal.or(Some(error));
+                    // Rather one that does not last.
+                    let lasts =
+                        |error: &ServiceError| !matches!(error, ServiceError::NotCounted(_));
+                    let is_better = refusal.as_ref().is_none_or(lasts) && !lasts(&error);
+                    if refusal.is_none() || is_better {
+                        refusal = Some(error);
+                    }
                 }
                 Err(ServiceError::Overloaded) if at > 0 => {
                     dropped.push(drop_of(model, "overloaded", NO_MEMORY.to_owned()));
@@ -245,7 +264,8 @@ impl Service {
         let mut plans = plans.into_iter();
         let Some(first) = plans.next() else {
             let message = "a request has no candidate".to_owned();
-            return Err(refusal.unwrap_or(ServiceError::Internal(message)));
+            let refusal = refusal.unwrap_or(ServiceError::Internal(message));
+            return Err(soonest.map_or(refusal, ServiceError::NoCandidate));
         };
         Ok(Planned {
             first,

@@ -16,10 +16,16 @@ use crate::{
 };
 
 /// Maximum time of a count, including the wait for a permit.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 /// Margin on top of a count, which vendors call an estimate: a fraction of it, and tokens.
 const MARGIN_PART: u64 = 16;
 const MARGIN: u64 = 1_024;
+
+/// The refusal of a request whose input was not counted in time.
+pub(super) fn too_late() -> ServiceError {
+    let error = ProviderError::new(ProviderErrorKind::Timeout, "no count in time");
+    ServiceError::NotCounted(Box::new(error))
+}
 
 impl Service {
     /// Asks the vendor for the input tokens of a confirmed caller's call, if the account can pay
@@ -48,15 +54,12 @@ impl Service {
             })?;
             provider.count_input(call).await
         };
-        let counted = timeout(TIMEOUT, counting).await.unwrap_or_else(|_elapsed| {
-            Err(ProviderError::new(
-                ProviderErrorKind::Timeout,
-                "no count in time",
-            ))
-        });
-        let counted = counted.map_err(|error| {
+        let counted = match timeout(TIMEOUT, counting).await {
+            Ok(counted) => counted.map_err(|error| ServiceError::NotCounted(Box::new(error))),
+            Err(_elapsed) => Err(too_late()),
+        };
+        let counted = counted.inspect_err(|error| {
             tracing::warn!(provider = model.provider, model = model.id, %error, "input was not counted");
-            ServiceError::NotCounted(Box::new(error))
         })?;
         if let Some(maximum) = text.limits.max_input_tokens.map(u64::from)
             && counted > maximum

@@ -41,10 +41,10 @@ impl Service {
         let (hold, surface) = (plan.work.new.hold, plan.work.new.surface);
         let short = match cap {
             Some(cap) if cap.left() < hold => {
-                explain::above_spend_limit(hold, cap, balance, &plan.first.ceiling, surface)
+                explain::above_spend_limit(hold, cap, balance, plan.dearest(), surface)
             }
             _ if balance.available() < hold => {
-                explain::above_available(hold, balance, &plan.first.ceiling)
+                explain::above_available(hold, balance, plan.dearest())
             }
             _ => return Ok(()),
         };
