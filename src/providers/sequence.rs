@@ -16,8 +16,10 @@ use crate::memory::{self, Reservation};
 
 /// The most blocks of an answer.
 const MAX_BLOCKS: usize = 10_000;
-/// Memory of an event that waits: a part for each event, and a part for each byte of its text.
-const EVENT_MEMORY: (usize, usize) = (512, 8);
+/// The size of an event that waits, beside its text.
+const EVENT_BYTES: usize = 64;
+/// Memory of an event for each byte of its size.
+const MEMORY_PER_BYTE: usize = 8;
 
 /// How a vendor's events name a block and its end.
 #[derive(Debug)]
@@ -43,37 +45,43 @@ pub struct Blocks {
 #[derive(Debug)]
 pub struct Sequence {
     blocks: Blocks,
-    /// The last block of each name.
-    names: HashMap<Name, usize>,
+    /// The last block of each index and each id.
+    indexes: HashMap<u64, usize>,
+    ids: HashMap<String, usize>,
     /// In the order in which they began.
     begun: Vec<Block>,
-    /// How many of them were passed on as a whole: the next one is passed on as it comes.
+    /// How many of them have ended and were passed on. Events of the next one are passed on as they
+    /// come.
     passed: usize,
     /// The size of the events that wait.
     bytes: usize,
     reserved: Option<Reservation>,
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-enum Name {
-    Index(u64),
-    Id(String),
-}
-
 #[derive(Debug, Default)]
 struct Block {
+    /// A text may go on after other blocks, and its end may be missing.
     is_text: bool,
     has_ended: bool,
     /// The hash of the whole block in its last event.
     whole: Option<u64>,
     waiting: Vec<Value>,
+    /// The size of the events that wait.
+    bytes: usize,
+}
+
+/// The names of a block in an event.
+struct Names<'a> {
+    index: Option<u64>,
+    id: Option<&'a str>,
 }
 
 impl Sequence {
     pub fn new(blocks: Blocks) -> Self {
         Self {
             blocks,
-            names: HashMap::new(),
+            indexes: HashMap::new(),
+            ids: HashMap::new(),
             begun: Vec::new(),
             passed: 0,
             bytes: 0,
@@ -81,96 +89,131 @@ impl Sequence {
         }
     }
 
-    /// Adds an event, whose parsed data is `root`, and returns those that come next. Fails if the
-    /// block of a piece cannot be told.
+    /// Adds an event, whose parsed data is `root`, and returns the events that come next. Fails if a
+    /// piece may belong to several blocks.
     pub fn push(&mut self, event: &Event, root: Value) -> Result<Vec<Value>, ProviderError> {
         let kind = root.get("type").and_then(Value::as_str).unwrap_or_default();
-        let (begins, ends) = (kind == self.blocks.begin, kind == self.blocks.end);
         if self.blocks.after.contains(&kind) {
             let mut ready = self.pass_on(self.begun.len());
             ready.push(root);
             return Ok(ready);
         }
-        let is_piece = kind.ends_with(self.blocks.piece);
         let names = self.names_of(&root);
-        let known = if !names.is_empty() {
-            names.iter().find_map(|name| self.names.get(name)).copied()
-        } else if begins || ends || is_piece {
-            self.last()?
+        let at = if kind == self.blocks.begin {
+            Some(self.begin(&names, (self.blocks.is_text)(&root))?)
+        } else if kind == self.blocks.end {
+            self.end(&names, &root)?
+        } else if kind.ends_with(self.blocks.piece) {
+            Some(self.piece(&names)?)
         } else {
-            None
-        };
-        let known = known.and_then(|at| Some((at, self.begun.get(at)?)));
-        let is_idle = self.passed == self.begun.len();
-        let is_whole = ends && self.blocks.whole.is_some();
-        let at = match known {
-            Some((_, block)) if begins => {
-                if !block.has_ended && self.blocks.whole.is_some() {
-                    return Err(mixed());
-                }
-                self.begin(names, (self.blocks.is_text)(&root))?
+            match self.find(&names) {
+                None => return Ok(vec![root]),
+                known => known.filter(|&at| self.is_open(at)),
             }
-            Some((at, block)) if !block.has_ended => at,
-            Some((_, block)) if is_piece && block.is_text => self.begin(names, true)?,
-            None if begins => self.begin(names, (self.blocks.is_text)(&root))?,
-            Some((_, block)) if ends && self.is_repeated(block, &root) => return Ok(Vec::new()),
-            None if is_whole => self.begin(names, false)?,
-            _ if is_whole && is_idle => self.begin(names, false)?,
-            None if is_piece && is_idle => self.begin(names, false)?,
-            _ if is_piece || is_whole => return Err(mixed()),
-            _ => return Ok(vec![root]),
         };
-        if ends && let Some(block) = self.begun.get_mut(at) {
-            block.has_ended = true;
-            block.whole = self.blocks.whole.map(|name| hash_of(&root[name]));
+        let mut ready = Vec::new();
+        match at {
+            Some(at) if at > self.passed => self.wait(at, event, root)?,
+            Some(_) => ready.push(root),
+            None => {}
         }
-        if at > self.passed {
-            self.wait(at, event, root)?;
-            return Ok(self.pass_on(self.passed));
-        }
-        let mut ready = vec![root];
         ready.extend(self.pass_on(self.passed));
         Ok(ready)
     }
 
-    /// The index and the id of the block of an event.
-    fn names_of(&self, root: &Value) -> Vec<Name> {
-        let index = root.get(self.blocks.index).and_then(Value::as_u64);
+    fn names_of<'a>(&self, root: &'a Value) -> Names<'a> {
         let ids = self.blocks.ids.iter();
-        let id = ids.filter_map(|path| root.pointer(path)?.as_str());
-        let id = id.filter(|id| !id.is_empty()).map(str::to_owned).next();
-        let names = index.map(Name::Index).into_iter();
-        names.chain(id.map(Name::Id)).collect()
+        let mut ids = ids.filter_map(|path| root.pointer(path)?.as_str());
+        Names {
+            index: root.get(self.blocks.index).and_then(Value::as_u64),
+            id: ids.find(|id| !id.is_empty()),
+        }
     }
 
-    /// The block of an event without a name: the last one. Fails where it may be of another.
-    fn last(&self) -> Result<Option<usize>, ProviderError> {
+    fn is_open(&self, at: usize) -> bool {
+        self.begun.get(at).is_some_and(|block| !block.has_ended)
+    }
+
+    fn is_text(&self, at: usize) -> bool {
+        self.begun.get(at).is_some_and(|block| block.is_text)
+    }
+
+    /// The block with these names: by its id, or by its index. Some servers have another id in each
+    /// event of a block; others give one index to a block with another id after the first has ended.
+    fn find(&self, names: &Names<'_>) -> Option<usize> {
+        let by_id = names.id.and_then(|id| self.ids.get(id));
+        let by_index = names.index.and_then(|index| self.indexes.get(&index));
+        let by_index = by_index.filter(|at| names.id.is_none() || self.is_open(**at));
+        by_id.or(by_index).copied()
+    }
+
+    /// As [`Self::find`]. An event without a name belongs to the last block; fails if others are open.
+    fn find_or_last(&self, names: &Names<'_>) -> Result<Option<usize>, ProviderError> {
+        if names.is_some() {
+            return Ok(self.find(names));
+        }
         if self.begun.len() > self.passed + 1 {
             return Err(mixed());
         }
         Ok(self.begun.len().checked_sub(1))
     }
 
-    /// Whether a last event says nothing new.
-    fn is_repeated(&self, block: &Block, root: &Value) -> bool {
-        let whole = self.blocks.whole.map(|name| hash_of(&root[name]));
-        block.whole == whole
+    /// Begins a block by its first event. Some servers leave out the end of the one before.
+    fn begin(&mut self, names: &Names<'_>, is_text: bool) -> Result<usize, ProviderError> {
+        let open = self.find_or_last(names)?.filter(|&at| self.is_open(at));
+        if open.is_some_and(|at| self.blocks.whole.is_some() && !self.is_text(at)) {
+            return Err(mixed());
+        }
+        if let Some(block) = open.and_then(|at| self.begun.get_mut(at)) {
+            block.has_ended = true;
+        }
+        if let Some(block) = self.begun.last_mut() {
+            block.has_ended |= block.is_text;
+        }
+        self.add(names, is_text)
     }
 
-    /// Begins a block. Some servers leave out the end of the one before.
-    fn begin(&mut self, names: Vec<Name>, is_text: bool) -> Result<usize, ProviderError> {
+    fn piece(&mut self, names: &Names<'_>) -> Result<usize, ProviderError> {
+        match self.find_or_last(names)? {
+            Some(at) if self.is_open(at) => Ok(at),
+            Some(at) if self.is_text(at) => self.add(names, true),
+            // Some servers leave out the first event of a text.
+            None if self.passed == self.begun.len() => self.add(names, true),
+            _ => Err(mixed()),
+        }
+    }
+
+    /// Ends a block. `None`: the event says nothing new.
+    fn end(&mut self, names: &Names<'_>, root: &Value) -> Result<Option<usize>, ProviderError> {
+        let whole = self.blocks.whole.map(|name| hash_of(&root[name]));
+        let known = self.find_or_last(names)?;
+        let at = match known {
+            Some(at) if self.is_open(at) => at,
+            Some(at) if self.begun.get(at).is_some_and(|block| block.whole == whole) => {
+                return Ok(None);
+            }
+            _ if whole.is_none() => return Ok(None),
+            None => self.add(names, false)?,
+            Some(_) if self.passed == self.begun.len() => self.add(names, false)?,
+            Some(_) => return Err(mixed()),
+        };
+        if let Some(block) = self.begun.get_mut(at) {
+            block.has_ended = true;
+            block.whole = whole;
+        }
+        Ok(Some(at))
+    }
+
+    fn add(&mut self, names: &Names<'_>, is_text: bool) -> Result<usize, ProviderError> {
         let at = self.begun.len();
         if at == MAX_BLOCKS {
             return Err(ProviderError::failed("too many blocks"));
         }
-        if let Some(block) = self.begun.last_mut() {
-            block.has_ended |= block.is_text || names.is_empty();
+        if let Some(index) = names.index {
+            self.indexes.insert(index, at);
         }
-        for name in names {
-            let before = self.names.insert(name, at);
-            if let Some(block) = before.and_then(|at| self.begun.get_mut(at)) {
-                block.has_ended = true;
-            }
+        if let Some(id) = names.id {
+            self.ids.insert(id.to_owned(), at);
         }
         self.begun.push(Block {
             is_text,
@@ -180,38 +223,43 @@ impl Sequence {
     }
 
     fn wait(&mut self, at: usize, event: &Event, root: Value) -> Result<(), ProviderError> {
-        self.bytes += event.data.len();
-        if self.bytes > TEXT_CAP {
+        let bytes = EVENT_BYTES + event.data.len();
+        if self.bytes + bytes > TEXT_CAP {
             return Err(ProviderError::over_limit("text over the cap"));
         }
+        self.bytes += bytes;
         if let Some(reserved) = &self.reserved {
-            let (each, byte) = EVENT_MEMORY;
-            reserved.add(each + byte * event.data.len());
+            reserved.add(MEMORY_PER_BYTE * bytes);
         }
         if let Some(block) = self.begun.get_mut(at) {
+            block.bytes += bytes;
             block.waiting.push(root);
         }
         Ok(())
     }
 
-    /// Returns what waits of the first `most` blocks, and of those after blocks that have ended.
-    fn pass_on(&mut self, most: usize) -> Vec<Value> {
+    /// Ends the first `count` blocks and returns the events that no longer wait for another block.
+    fn pass_on(&mut self, count: usize) -> Vec<Value> {
         let mut ready = Vec::new();
         while let Some(block) = self.begun.get_mut(self.passed) {
             ready.append(&mut block.waiting);
-            block.has_ended |= self.passed < most;
+            self.bytes -= std::mem::take(&mut block.bytes);
+            block.has_ended |= self.passed < count;
             if !block.has_ended {
                 break;
             }
             self.passed += 1;
         }
-        if self.passed + 1 >= self.begun.len() {
-            self.bytes = 0;
-            if let Some(reserved) = &self.reserved {
-                reserved.shrink_to(0);
-            }
+        if let Some(reserved) = self.reserved.as_ref().filter(|_| !ready.is_empty()) {
+            reserved.shrink_to(MEMORY_PER_BYTE * self.bytes);
         }
         ready
+    }
+}
+
+impl Names<'_> {
+    const fn is_some(&self) -> bool {
+        self.index.is_some() || self.id.is_some()
     }
 }
 
@@ -260,6 +308,8 @@ mod tests {
             // By ids.
             ("xa ya xb yb x. y. end", "xa xb x. ya yb y. end"),
             ("xa xb x. zb ya end", "xa xb x. zb ya end"),
+            // Texts that alternate, of which the first seems to have ended.
+            ("0t 1t 0b 1b 0b 1b 0. 1. end", "0t 1t 1b 1b 1. 0b 0b 0. end"),
             ("xa ya zb end", "xa"),
             // A text, `t`, without an end.
             ("0t 0b 1a 1b end", "0t 0b 1a 1b end"),
@@ -361,7 +411,7 @@ mod tests {
             };
             push(0, "a", TEXT_CAP).unwrap();
             assert_eq!(memory.usage().0, 0);
-            push(1, "a", TEXT_CAP).unwrap();
+            push(1, "a", TEXT_CAP - EVENT_BYTES).unwrap();
             assert!(memory.usage().0 >= TEXT_CAP);
             push(1, "b", 1).unwrap_err();
             push(0, ".", 1).unwrap();

@@ -58,6 +58,8 @@ struct Shared {
     address: String,
     files: Files,
     log: Mutex<HashMap<String, Submissions>>,
+    /// How often the tokens of each mark were counted.
+    counts: Mutex<HashMap<String, u32>>,
     tasks: Tasks,
     /// Set: no new faults.
     calm: AtomicBool,
@@ -75,6 +77,7 @@ impl Upstream {
             address: format!("http://{address}"),
             files: Files::make().await,
             log: Mutex::default(),
+            counts: Mutex::default(),
             tasks: Tasks::default(),
             calm: AtomicBool::new(false),
             closings: watch::Sender::new(0),
@@ -204,8 +207,21 @@ impl Shared {
 
     /// Counts the tokens of a request, which starts nothing.
     fn count(&self, mark: &str, path: &str) -> Reply {
-        let mood = self.mood(&format!("count {mark}"), path);
-        let counted = Reply::json(200, &json!({"input_tokens": 20}));
+        let attempt = {
+            let mut counts = self.counts.lock().unwrap();
+            let counts = counts.entry(mark.to_owned()).or_default();
+            *counts += 1;
+            *counts
+        };
+        let mood = self.mood(&format!("count {mark} {attempt}"), path);
+        let tokens = match mood {
+            Mood::Lie(0) => Value::Null,
+            Mood::Lie(1) => json!(-5),
+            Mood::Lie(2) => json!("12"),
+            Mood::Lie(_) => json!(1_000_000_000),
+            _ => json!(20),
+        };
+        let counted = Reply::json(200, &json!({"input_tokens": tokens}));
         mood.spoilt(path).unwrap_or_else(|| mood.dress(counted))
     }
 

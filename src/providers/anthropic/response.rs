@@ -118,8 +118,10 @@ impl ResponseParser<'_> {
             }
             Some("content_block_delta") => {
                 let delta = root.get("delta").unwrap_or(&Value::Null);
-                if let Some((_, input)) = &mut self.server_call {
-                    *input += delta["partial_json"].as_str().unwrap_or_default();
+                if let Some((_, input)) = &mut self.server_call
+                    && let Some(piece) = delta["partial_json"].as_str()
+                {
+                    *input += piece;
                 } else if !self.is_opaque {
                     self.delta(delta)?;
                 } else if self.answer.is_dialogue() {

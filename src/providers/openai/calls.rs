@@ -46,7 +46,8 @@ struct Call {
     value: JsonValue,
     /// Whether its name came once more after its arguments: the next value is another call's.
     is_repeated: bool,
-    is_begun: bool,
+    /// Bytes of arguments that were delivered; `None` before the call is.
+    delivered: Option<usize>,
     is_closed: bool,
 }
 
@@ -254,10 +255,11 @@ impl Calls {
         }
         let arguments = take(&mut call.pending);
         self.waiting = self.waiting.saturating_sub(arguments.len());
-        if call.is_begun {
+        let before = call.delivered;
+        call.delivered = Some(before.unwrap_or_default() + arguments.len());
+        if before.is_some() {
             return answer.push(Delta::Arguments(arguments));
         }
-        call.is_begun = true;
         answer.call(ToolCall {
             id: call.id.clone(),
             name: call.name.clone(),
@@ -270,7 +272,7 @@ impl Calls {
 impl Call {
     /// Whether its arguments are `{}` so far, with which some servers begin every call.
     fn may_be_replaced(&self) -> bool {
-        !self.is_begun && self.pending == "{}"
+        self.delivered.unwrap_or_default() == 0 && self.pending == "{}"
     }
 
     fn add(&mut self, piece: &Piece<'_>) -> Result<(), &'static str> {

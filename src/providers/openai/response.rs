@@ -289,7 +289,6 @@ impl ResponseParser<'_> {
             return Err(self.answer.head.failed("generation ended in an error"));
         };
         if stop == Stop::ContentFilter {
-            self.choices[at].calls.end(&mut self.answer)?;
             self.refused(at, reason)?;
         }
         let choice = &mut self.choices[at];

@@ -3,7 +3,7 @@
 
 use std::{mem, time::Duration};
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use super::{Prepared, counted, plan::Plan, unshared};
 use crate::{
@@ -203,31 +203,37 @@ impl Service {
             }
             candidates.push((model, asked));
         }
-        let is_open =
-            |model: &Model| (self.0.runner.skipped_for(&model.provider, &model.id)).is_some();
         let is_counted = matches!(&request, GenerationRequest::Dialogue(dialogue)
             if dialogue.conversation.pdfs() > 0);
         let mut soonest = None;
-        if is_counted && !candidates.iter().all(|(model, _)| is_open(model)) {
-            // Its vendor would be asked for a count.
-            for (model, _) in candidates.extract_if(.., |(model, _)| is_open(model)) {
-                let code = MoveReason::CircuitOpen.as_str();
-                dropped.push(drop_of(model, code, CIRCUIT_OPEN.to_owned()));
-                let left = self.0.runner.skipped_for(&model.provider, &model.id);
-                soonest = soonest.into_iter().chain(left).min();
+        if is_counted {
+            // The vendor would be asked for a count.
+            let open: Vec<Option<Duration>> = (candidates.iter())
+                .map(|(model, _)| self.0.runner.skipped_for(&model.provider, &model.id))
+                .collect();
+            if open.iter().any(Option::is_none) {
+                let mut is_open = open.iter().map(Option::is_some);
+                for (model, _) in candidates.extract_if(.., |_| is_open.next() == Some(true)) {
+                    let code = MoveReason::CircuitOpen.as_str();
+                    dropped.push(drop_of(model, code, CIRCUIT_OPEN.to_owned()));
+                }
+                soonest = open.into_iter().flatten().min();
             }
         }
         // All counts together may take as long as one.
         let until = Instant::now() + counted::TIMEOUT;
+        let mut left = u32::try_from(candidates.len()).unwrap_or(u32::MAX);
         for (at, (model, asked)) in candidates.into_iter().enumerate() {
             let deltas = deltas.as_ref().map(DeltaSink::another);
             let planned = self.plan_rendered(caller, asked, rendered.clone(), deltas);
             let planned = if is_counted {
-                let planned = timeout_at(until, planned).await;
+                let share = until.saturating_duration_since(Instant::now()) / left;
+                let planned = timeout(share, planned).await;
                 planned.unwrap_or_else(|_elapsed| Err(counted::too_late()))
             } else {
                 planned.await
             };
+            left -= 1;
             match planned {
                 Ok(plan) => plans.push(plan),
                 Err(
@@ -238,13 +244,7 @@ impl Service {
                 ) => {
                     let (code, message) = explained(&error);
                     dropped.push(drop_of(model, &code, message));
-                    // Rather one that does not last.
-                    let lasts =
-                        |error: &ServiceError| !matches!(error, ServiceError::NotCounted(_));
-                    let is_better = refusal.as_ref().is_none_or(lasts) && !lasts(&error);
-                    if refusal.is_none() || is_better {
-                        refusal = Some(error);
-                    }
+                    refusal = refusal.or(Some(error));
                 }
                 Err(ServiceError::Overloaded) if at > 0 => {
                     dropped.push(drop_of(model, "overloaded", NO_MEMORY.to_owned()));
@@ -265,7 +265,11 @@ impl Service {
         let Some(first) = plans.next() else {
             let message = "a request has no candidate".to_owned();
             let refusal = refusal.unwrap_or(ServiceError::Internal(message));
-            return Err(soonest.map_or(refusal, ServiceError::NoCandidate));
+            return Err(match (refusal, soonest) {
+                (short @ ServiceError::CreditsShort(_), _) => short,
+                (_, Some(soonest)) => ServiceError::NoCandidate(soonest),
+                (refusal, None) => refusal,
+            });
         };
         Ok(Planned {
             first,

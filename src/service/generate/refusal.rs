@@ -66,7 +66,7 @@ impl Service {
         why: HoldOutcome,
         idempotent: Option<&IdempotentRequest>,
     ) -> Result<Submitted, ServiceError> {
-        let (ceiling, surface) = (&plan.first.ceiling, plan.work.new.surface);
+        let (ceiling, surface) = (plan.dearest(), plan.work.new.surface);
         let hold = plan.work.new.hold;
         let short = match why {
             HoldOutcome::SpendLimit(cap, balance) => {

@@ -65,6 +65,23 @@ async fn an_open_circuit_is_passed_over_and_probed(_: PgPoolOptions, options: Pg
     app.assert_settled().await;
 }
 
+#[sqlx::test]
+async fn a_request_and_its_retries_fail_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = routed(options, &upstream, &[]).await;
+    let account = app.account("1000").await;
+    let admin = operator(&app).await;
+    fail_at(&upstream, &["/openai/"], failed(429));
+    let alone = json!({"prompt": "x", "provider": "openai", "model": "gpt-4.1-mini"});
+    for failed in 1..=5 {
+        let answer = app.text(&account.key, alone.clone()).await;
+        answer.error(503, "provider_overloaded");
+        assert_eq!(open(&app, &admin).await.len(), usize::from(failed == 5));
+    }
+    assert_eq!(upstream.calls(&Method::POST, "/openai/"), 15);
+    app.assert_settled().await;
+}
+
 /// A document that only vendors can count is not sent to the one that is skipped.
 #[sqlx::test]
 async fn an_open_circuit_is_not_asked_for_a_count(_: PgPoolOptions, options: PgConnectOptions) {

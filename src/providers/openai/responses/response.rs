@@ -4,7 +4,9 @@
 //! dialect; unknown events are skipped. Source: openai 3.57.0 (`PyPI`)
 //! `openai/types/responses/response.py`, `response_stream_event.py`, `response_usage.py`.
 
-use serde_json::Value;
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
 
 use super::{
     super::{
@@ -49,15 +51,30 @@ pub struct ResponseParser<'a> {
     usage: TokenCounts,
     /// The item of a stream that may still grow.
     open: Option<OpenItem>,
-    /// Items that have ended.
-    ended: usize,
+    /// The items of a stream so far.
+    known: Known,
     /// The phase of the next text's message, for a caller of the same dialect.
     phase: Option<Delta>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 struct OpenItem {
     has_pieces: bool,
+    /// Its names, as [`Known`] has them.
+    ids: Vec<String>,
+    place: Option<(u64, String)>,
+}
+
+/// Items that a stream had. Some servers number the items at the end anew, others give them other
+/// ids.
+#[derive(Debug, Default)]
+struct Known {
+    /// Their ids and the ids of calls.
+    ids: HashSet<String>,
+    /// Their indexes and types.
+    places: HashSet<(u64, String)>,
+    /// The number of those without an id and an index.
+    unnamed: usize,
 }
 
 impl<'a> TextParser<'a> for ResponseParser<'a> {
@@ -73,7 +90,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             stop: None,
             usage: TokenCounts::default(),
             open: None,
-            ended: 0,
+            known: Known::default(),
             phase: None,
         }
     }
@@ -113,6 +130,51 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     }
 }
 
+impl OpenItem {
+    fn named(index: Option<u64>, item: &Value) -> Self {
+        let text = |name: &str| item.get(name).and_then(Value::as_str);
+        let ids = [text("id"), text("call_id")].into_iter().flatten();
+        let kind = text("type").unwrap_or_default();
+        Self {
+            has_pieces: false,
+            ids: ids.filter(|id| !id.is_empty()).map(str::to_owned).collect(),
+            place: index.map(|index| (index, kind.to_owned())),
+        }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        let is_place = self.place.is_some() && self.place == other.place;
+        is_place || self.ids.iter().any(|id| other.ids.contains(id))
+    }
+}
+
+impl Known {
+    fn add(&mut self, item: OpenItem) -> OpenItem {
+        if item.ids.is_empty() && item.place.is_none() {
+            self.unnamed += 1;
+        }
+        self.ids.extend(item.ids.iter().cloned());
+        self.places.extend(item.place.clone());
+        item
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ids.is_empty() && self.places.is_empty() && self.unnamed == 0
+    }
+
+    /// Whether the stream had an item. Each one without names stands for one that is not known.
+    fn take(&mut self, item: &OpenItem) -> bool {
+        let mut ids = item.ids.iter();
+        let is_named = ids.any(|id| self.ids.contains(id))
+            || (item.place.as_ref()).is_some_and(|place| self.places.contains(place));
+        if !is_named && self.unnamed > 0 {
+            self.unnamed -= 1;
+            return true;
+        }
+        is_named
+    }
+}
+
 impl ResponseParser<'_> {
     /// Parses an event. Returns whether it was the last.
     fn read(&mut self, root: &Value) -> Result<bool, ProviderError> {
@@ -123,26 +185,31 @@ impl ResponseParser<'_> {
             }
             Some("response.output_item.added") => self.begin(root)?,
             Some("response.output_item.done") => {
-                self.done(root.get("item").unwrap_or(&Value::Null))?;
+                let item = root.get("item").unwrap_or(&Value::Null);
+                if self.open.is_none() {
+                    let index = root.get("output_index").and_then(Value::as_u64);
+                    self.known.add(OpenItem::named(index, item));
+                }
+                self.done(item)?;
             }
             Some("response.output_text.delta") => {
-                self.piece();
+                self.piece(root);
                 self.text(text("delta"))?;
             }
             Some("response.refusal.delta") => {
-                self.piece();
+                self.piece(root);
                 self.refused(None)?;
             }
             Some("response.function_call_arguments.delta") => {
-                self.piece();
+                self.piece(root);
                 self.push(Delta::Arguments(text("delta").to_owned()))?;
             }
             Some("response.reasoning_summary_text.delta" | "response.reasoning_text.delta") => {
-                self.think(text("delta"))?;
+                self.think(root, text("delta"))?;
             }
             Some("response.reasoning_summary_part.added") => {
                 if root.get("summary_index").and_then(Value::as_u64) > Some(0) {
-                    self.think("\n\n")?;
+                    self.think(root, "\n\n")?;
                 }
             }
             Some("response.completed" | "response.incomplete" | "response.failed") => {
@@ -172,12 +239,21 @@ impl ResponseParser<'_> {
         let output = match response.get("output").and_then(Value::as_array) {
             Some(output) => output.as_slice(),
             // Some servers leave out what the events had.
-            None if self.ended > 0 || self.open.is_some() => &[],
+            None if !self.known.is_empty() => &[],
             None => return Err(self.answer.head.failed("response without an output")),
         };
         self.identify(response);
-        for item in output.iter().skip(self.ended) {
-            self.done(item)?;
+        for (at, item) in (0..).zip(output) {
+            let named = OpenItem::named(Some(at), item);
+            if self.open.as_ref().is_some_and(|open| open.is(&named)) {
+                self.done(item)?;
+            } else if !self.known.take(&named) {
+                // Thinking cannot be moved before what was delivered.
+                let is_late = !self.known.is_empty() && item["type"] == "reasoning";
+                if !is_late {
+                    self.content(item)?;
+                }
+            }
         }
         self.stop = Some(self.stop_of(response)?);
         self.usage = TokenCounts {
@@ -209,12 +285,12 @@ impl ResponseParser<'_> {
 
     /// An item begins.
     fn begin(&mut self, root: &Value) -> Result<(), ProviderError> {
-        if let Some(open) = self.open.replace(OpenItem::default()) {
-            // Some servers leave out the end of an item, but not of one that has no pieces.
-            if !open.has_pieces {
-                return Err(self.answer.head.failed("item without an end"));
-            }
-            self.ended += 1;
+        let item = root.get("item").unwrap_or(&Value::Null);
+        let index = root.get("output_index").and_then(Value::as_u64);
+        let item = self.known.add(OpenItem::named(index, item));
+        // Some servers leave out the end of an item, but not of one that has no pieces.
+        if (self.open.replace(item)).is_some_and(|open| !open.has_pieces) {
+            return Err(self.answer.head.failed("item without an end"));
         }
         match root.get("item") {
             Some(item) if is_call(item) => self.call(item),
@@ -231,15 +307,17 @@ impl ResponseParser<'_> {
         self.phase = phase.map(Delta::from_phase);
     }
 
-    /// A piece of the open item. Returns whether it is the first.
-    fn piece(&mut self) -> bool {
-        let open = self.open.get_or_insert_default();
+    /// A piece of the open item, whose first event may be missing. Returns whether it is the first.
+    fn piece(&mut self, root: &Value) -> bool {
+        let open = self.open.get_or_insert_with(|| {
+            let item = json!({"id": root.get("item_id")});
+            self.known.add(OpenItem::named(None, &item))
+        });
         !std::mem::replace(&mut open.has_pieces, true)
     }
 
     /// An item has ended: what came in pieces is not read again.
     fn done(&mut self, item: &Value) -> Result<(), ProviderError> {
-        self.ended += 1;
         let Some(open) = self.open.take() else {
             return self.content(item);
         };
@@ -306,12 +384,12 @@ impl ResponseParser<'_> {
         self.answer.text(&text)
     }
 
-    fn think(&mut self, text: &str) -> Result<(), ProviderError> {
+    fn think(&mut self, root: &Value, text: &str) -> Result<(), ProviderError> {
         // A caller of the same dialect gets the item whole, as it brings it back.
         if self.answer.is_passed() {
             return Ok(());
         }
-        if self.piece() {
+        if self.piece(root) {
             self.push(Delta::Thinking(String::new()))?;
         }
         self.push(Delta::Thinking(text.to_owned()))

@@ -160,6 +160,15 @@ async fn pieces_are_given_to_their_calls(_: PgPoolOptions, options: PgConnectOpt
             ],
             vec![("f", "{\"a\":{},\"b\":1}")],
         ),
+        // An empty object before the arguments.
+        (
+            vec![
+                p(&zero, "1", "f", ""),
+                p(&zero, "", "", "{}"),
+                p(&zero, "", "", a),
+            ],
+            vec![("f", a)],
+        ),
         // No index.
         (
             vec![
