@@ -86,9 +86,9 @@ impl Mood {
         }
     }
 
-    /// Whether the caller may submit again.
+    /// Whether the caller may submit again, after 403 to another provider.
     pub const fn is_refusal(self) -> bool {
-        matches!(self, Self::Busy { .. })
+        matches!(self, Self::Busy { .. } | Self::Broken(403))
     }
 
     /// The name that it is counted under.

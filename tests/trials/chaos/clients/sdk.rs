@@ -61,7 +61,7 @@ fn body(rng: &mut fastrand::Rng, route: &str, model: &str, text: &str) -> Value 
         "text"
     };
     let mut content = vec![json!({"type": kind, "text": text})];
-    if rng.u32(0..4) == 0 {
+    if rng.u32(0..3) == 0 {
         let pdf = BASE64_STANDARD.encode("%PDF-1.7\n");
         let url = format!("data:application/pdf;base64,{pdf}");
         content.push(match route {
@@ -78,7 +78,7 @@ fn body(rng: &mut fastrand::Rng, route: &str, model: &str, text: &str) -> Value 
     } else {
         json!({"model": model, "max_tokens": most, "messages": message})
     };
-    if route == MESSAGES && rng.u32(0..4) == 0 {
+    if route == MESSAGES && rng.bool() {
         body["tools"] = json!([{"type": "web_search_20250305", "name": "web_search"}]);
     }
     body
@@ -118,6 +118,9 @@ async fn retry(
             let (status, may_retry) = (response.status(), header(&response, "x-should-retry"));
             scene.tally.answer(status.as_u16());
             response.text().await.ok()?;
+            if status.is_success() {
+                note(scene, body);
+            }
             Some(status.is_success() || may_retry == "false")
         };
         match timeout(patience, asking).await {
@@ -125,6 +128,18 @@ async fn retry(
             Ok(_) => tokio::time::sleep(Duration::from_millis(rng.u64(0..200))).await,
             Err(_elapsed) => scene.tally.deed("gave up an attempt of an SDK"),
         }
+    }
+}
+
+/// Counts what an answered request had.
+fn note(scene: &Scene, body: &Value) {
+    if body["tools"].is_array() {
+        scene.tally.deed("searched the web");
+    }
+    let content = body.pointer("/messages/0/content");
+    let content = content.or_else(|| body.pointer("/input/0/content"));
+    if content.is_some_and(|content| content[1].is_object()) {
+        scene.tally.deed("sent a document");
     }
 }
 
