@@ -96,7 +96,7 @@ pub async fn run(options: &Options) -> ExitCode {
         Some(minutes) => soak::run(&options.args, minutes).await,
         None if !ATTACKS.iter().any(|one| one.name.contains(&options.only)) => {
             let names: Vec<_> = ATTACKS.iter().map(|attack| attack.name).collect();
-            eprintln!("--only must be a part of one of: {}", names.join("; "));
+            println!("--only must be a part of one of: {}", names.join("; "));
             false
         }
         None => alone(options).await,
