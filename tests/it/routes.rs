@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use uuid::Uuid;
 
-use crate::common::{CONFIG_FILE, Recorded, Reply, TestApp, Upstream};
+use crate::common::{Account, CONFIG_FILE, Recorded, Reply, TestApp, Upstream};
 
 const FILE: &str = r#"
 [routes.fast]
@@ -68,6 +68,21 @@ fn fail_at(upstream: &Upstream, parts: &'static [&'static str], failure: Reply) 
             hello()
         }
     });
+}
+
+/// Begins a text and does not wait for it. Returns its uuid.
+async fn begin(app: &TestApp, account: &Account, body: &Value) -> String {
+    let headers = [("prefer", "respond-async")];
+    let sent = app.post_with(&account.key, "/v1/generate/text", &headers, body);
+    sent.await.expect(202)["uuid"].as_str().unwrap().to_owned()
+}
+
+/// Opens the circuit of OpenAI's model.
+async fn break_openai(app: &TestApp, upstream: &Upstream, account: &Account) {
+    fail_at(upstream, &["/openai/"], failed(429));
+    for _ in 0..5 {
+        app.text(&account.key, fast()).await.expect(200);
+    }
 }
 
 fn failed(status: u16) -> Reply {

@@ -6,9 +6,9 @@ use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{attempts, fail_at, failed, fast, hello, pairs, routed};
+use super::{attempts, begin, break_openai, fail_at, failed, fast, hello, pairs, routed};
 use crate::{
-    common::{Account, Reply, TestApp, Upstream},
+    common::{Reply, TestApp, Upstream},
     v1::admin::operator,
 };
 
@@ -21,14 +21,6 @@ async fn open(app: &TestApp, admin: &str) -> Vec<String> {
         .flat_map(|provider| provider["open_circuits"].as_array().unwrap());
     all.map(|circuit| circuit["model"].as_str().unwrap().to_owned())
         .collect()
-}
-
-/// Opens the circuit of OpenAI's model.
-async fn break_openai(app: &TestApp, upstream: &Upstream, account: &Account) {
-    fail_at(upstream, &["/openai/"], failed(429));
-    for _ in 0..5 {
-        app.text(&account.key, fast()).await.expect(200);
-    }
 }
 
 #[sqlx::test]
@@ -210,12 +202,8 @@ async fn only_an_answer_of_the_provider_closes_a_circuit(
         .error(402, "insufficient_credits");
     // The probe is still there. It is cancelled before an answer.
     upstream.hold_only("/openai/");
-    let headers = [("prefer", "respond-async")];
-    let body = fast();
-    let sent = app.post_with(&account.key, "/v1/generate/text", &headers, &body);
-    let probe = sent.await.expect(202);
+    let uuid = begin(&app, &account, &fast()).await;
     upstream.arrived(upstream.count()).await;
-    let uuid = probe["uuid"].as_str().unwrap();
     let path = format!("/v1/generate/{uuid}/cancel");
     let cancelled = app.call(Method::POST, &account.key, &path, &[], None).await;
     assert_eq!(cancelled.expect(200)["provider"], "openai");

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::task::JoinHandle;
 
-use super::{fail_at, failed, fast, routed, with_fallbacks};
-use crate::common::{Account, TestApp, Upstream};
+use super::{begin, break_openai, fail_at, failed, routed, with_fallbacks};
+use crate::common::{Account, Answer, TestApp, Upstream};
 
 const CHAT: &str = "/openai/v1/chat/completions";
 
@@ -31,15 +32,22 @@ fn names(list: &Value) -> Vec<&str> {
 async fn hold_by_a_job(app: &TestApp, account: &Account, max_tokens: u32) {
     let body = json!({"prompt": "x", "provider": "gemini", "model": "gemini-3.5-flash-lite",
         "parameters": {"max_tokens": max_tokens}});
-    let headers = [("prefer", "respond-async")];
-    let sent = app.post_with(&account.key, "/v1/generate/text", &headers, &body);
-    sent.await.expect(202);
+    begin(app, account, &body).await;
 }
 
-/// Whether a request waits for credits on hold.
-async fn is_waiting(app: &TestApp) -> bool {
-    let metrics = app.metrics(&[("host", "localhost")]).await.text;
-    metrics.contains("\ngensvc_waiting 1\n")
+/// Sends a chat that must wait for credits on hold, and returns when it waits.
+async fn waiting(app: &Arc<TestApp>, account: &Account, body: &Value) -> JoinHandle<Answer> {
+    let asking = {
+        let (app, account, body) = (Arc::clone(app), account.clone(), body.clone());
+        tokio::spawn(async move { app.post(&account.key, CHAT, &body).await })
+    };
+    loop {
+        let metrics = app.metrics(&[("host", "localhost")]).await.text;
+        if metrics.contains("\ngensvc_waiting 1\n") {
+            return asking;
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 /// The order comes first, and what is dropped has a name, also where nothing is left.
@@ -135,10 +143,7 @@ async fn a_skipped_candidate_takes_its_limit_along(_: PgPoolOptions, options: Pg
     upstream.be_lenient();
     let app = Arc::new(routed(options, &upstream, &[]).await);
     let rich = app.account("1000").await;
-    fail_at(&upstream, &["/openai/"], failed(429));
-    for _ in 0..5 {
-        app.text(&rich.key, fast()).await.expect(200);
-    }
+    break_openai(&app, &upstream, &rich).await;
     // More than OpenAI's model writes, less than Anthropic's.
     let asked = 40_000;
     let body = json!({"model": "route/fast", "max_tokens": asked,
@@ -151,13 +156,7 @@ async fn a_skipped_candidate_takes_its_limit_along(_: PgPoolOptions, options: Pg
         hold_by_a_job(&app, &account, 4096).await;
     }
     upstream.arrived(before + 3).await;
-    let waiting = {
-        let (app, account, body) = (Arc::clone(&app), account.clone(), body.clone());
-        tokio::spawn(async move { app.post(&account.key, CHAT, &body).await })
-    };
-    while !is_waiting(&app).await {
-        tokio::task::yield_now().await;
-    }
+    let waiting = waiting(&app, &account, &body).await;
     upstream.release(usize::MAX >> 4);
     let answer = waiting.await.unwrap();
     answer.expect(200);
@@ -181,10 +180,7 @@ async fn a_skipped_candidate_is_back_after_a_wait(_: PgPoolOptions, options: PgC
     let upstream = Upstream::start().await;
     let app = Arc::new(routed(options, &upstream, &[]).await);
     let rich = app.account("1000").await;
-    fail_at(&upstream, &["/openai/"], failed(429));
-    for _ in 0..5 {
-        app.text(&rich.key, fast()).await.expect(200);
-    }
+    break_openai(&app, &upstream, &rich).await;
     // 4,000 tokens of Anthropic's model cost 2 credits.
     let account = app.account("2.2").await;
     upstream.hold_only("/gemini/");
@@ -193,13 +189,7 @@ async fn a_skipped_candidate_is_back_after_a_wait(_: PgPoolOptions, options: PgC
     upstream.arrived(before + 1).await;
     let body = json!({"model": "route/fast", "max_tokens": 4_000,
         "messages": [{"role": "user", "content": "x"}]});
-    let waiting = {
-        let (app, account) = (Arc::clone(&app), account.clone());
-        tokio::spawn(async move { app.post(&account.key, CHAT, &body).await })
-    };
-    while !is_waiting(&app).await {
-        tokio::task::yield_now().await;
-    }
+    let waiting = waiting(&app, &account, &body).await;
     app.advance(TimeDelta::seconds(31));
     fail_at(&upstream, &[], failed(429));
     upstream.release(usize::MAX >> 4);
@@ -227,13 +217,7 @@ async fn a_wait_sizes_every_candidate_again(_: PgPoolOptions, options: PgConnect
     upstream.arrived(2).await;
     fail_at(&upstream, &["/openai/"], failed(429));
     let body = json!({"model": "route/fast", "messages": [{"role": "user", "content": "x"}]});
-    let waiting = {
-        let (app, account) = (Arc::clone(&app), account.clone());
-        tokio::spawn(async move { app.post(&account.key, CHAT, &body).await })
-    };
-    while !is_waiting(&app).await {
-        tokio::task::yield_now().await;
-    }
+    let waiting = waiting(&app, &account, &body).await;
     upstream.release(usize::MAX >> 4);
     let answer = waiting.await.unwrap();
     answer.expect(200);

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{attempts, fail_at, failed, fast, pairs, routed, with_fallbacks};
+use super::{attempts, begin, fail_at, failed, fast, pairs, routed, with_fallbacks};
 use crate::common::{End, Recorded, Reply, Upstream};
 
 #[sqlx::test]
@@ -225,10 +225,7 @@ async fn a_server_that_lost_its_row_does_not_move_it_on(
     let account = app.account("1000").await;
     fail_at(&upstream, &["/openai/"], failed(429));
     upstream.hold();
-    let body = json!({"prompt": "Say hello.", "model": "route/fast"});
-    let headers = [("prefer", "respond-async")];
-    let sent = app.post_with(&account.key, "/v1/generate/text", &headers, &body);
-    let uuid = sent.await.expect(202)["uuid"].as_str().unwrap().to_owned();
+    let uuid = begin(&app, &account, &fast()).await;
     upstream.arrived(1).await;
     // It is taken for dead during the call, whose answer then says that it was not started.
     let other = app.replica().await;
@@ -249,10 +246,7 @@ async fn a_cancelled_generation_does_not_move_on(_: PgPoolOptions, options: PgCo
     let account = app.account("1000").await;
     fail_at(&upstream, &["/openai/"], failed(429));
     upstream.hold();
-    let headers = [("prefer", "respond-async")];
-    let body = fast();
-    let sent = app.post_with(&account.key, "/v1/generate/text", &headers, &body);
-    let uuid = sent.await.expect(202)["uuid"].as_str().unwrap().to_owned();
+    let uuid = begin(&app, &account, &fast()).await;
     upstream.arrived(1).await;
     let path = format!("/v1/generate/{uuid}/cancel");
     let cancelled = app.call(Method::POST, &account.key, &path, &[], None).await;
@@ -270,10 +264,7 @@ async fn a_provider_at_its_limit_is_passed_over(_: PgPoolOptions, options: PgCon
     let app = routed(options, &upstream, &env).await;
     let account = app.account("1000").await;
     upstream.hold_only("/openai/");
-    let headers = [("prefer", "respond-async")];
-    let body = fast();
-    let sent = app.post_with(&account.key, "/v1/generate/text", &headers, &body);
-    sent.await.expect(202);
+    begin(&app, &account, &fast()).await;
     upstream.arrived(1).await;
     let record = app.text(&account.key, fast()).await.expect(200);
     assert_eq!(attempts(&record), pairs(&[("anthropic", "completed")]));
