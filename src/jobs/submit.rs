@@ -126,7 +126,7 @@ impl Runner {
             };
             let reason = reason_to_move(&error);
             if reason.is_some() {
-                // The retries of a request say nothing new.
+                // A request counts once, however often it is retried.
                 if submissions.made == 1 {
                     let now = self.0.clock.monotonic();
                     self.0.health.failed(&job.provider, &job.model, now);

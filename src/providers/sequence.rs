@@ -16,7 +16,7 @@ use crate::memory::{self, Reservation};
 
 /// The most blocks of an answer.
 const MAX_BLOCKS: usize = 10_000;
-/// The size of an event that waits, beside its text.
+/// Size of a waiting event in addition to its text.
 const EVENT_BYTES: usize = 64;
 /// Memory of an event for each byte of its size.
 const MEMORY_PER_BYTE: usize = 8;
@@ -183,7 +183,7 @@ impl Sequence {
         }
     }
 
-    /// Ends a block. `None`: the event says nothing new.
+    /// Ends a block. `None`: the event is a duplicate.
     fn end(&mut self, names: &Names<'_>, root: &Value) -> Result<Option<usize>, ProviderError> {
         let whole = self.blocks.whole.map(|name| hash_of(&root[name]));
         let known = self.find_or_last(names)?;

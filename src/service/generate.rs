@@ -431,13 +431,9 @@ impl Prepared<'_> {
     /// The ceiling that the hold is for.
     fn dearest(&self) -> &Ceiling {
         let spares = self.spares.iter().map(|candidate| &candidate.ceiling);
-        spares.fold(&self.first.ceiling, |dearest, other| {
-            if other.hold() > dearest.hold() {
-                other
-            } else {
-                dearest
-            }
-        })
+        let dearest = spares.max_by_key(|ceiling| ceiling.hold());
+        let dearest = dearest.filter(|ceiling| ceiling.hold() > self.first.ceiling.hold());
+        dearest.unwrap_or(&self.first.ceiling)
     }
 
     fn is_unlimited(&self) -> bool {

@@ -45,9 +45,9 @@ pub fn complete_schema(schema: &mut Map<String, Value>, combined: bool) -> bool 
     changed | complete_arrays(schema)
 }
 
-/// Replaces the schemas that the root combines by their properties. Of alternatives, those are required
-/// that all require. A schema that is too large or whose references get lost stays as it is, and the vendor
-/// says what is wrong. Returns whether it changed.
+/// Replaces the schemas that the root combines by their properties. Of alternatives, those are
+/// required that all require. A schema that is too large, or would keep references to a removed part,
+/// stays as it is, and the vendor says what is wrong. Returns whether it changed.
 fn flatten(schema: &mut Map<String, Value>) -> bool {
     let is_combined = |name: &&str| schema.contains_key(*name);
     if !COMBINING.iter().chain(&REMOVED).any(is_combined) {
@@ -70,7 +70,7 @@ fn flatten(schema: &mut Map<String, Value>) -> bool {
         }
         Value::Object(members)
     });
-    // References to what is gone.
+    // References to a removed part remain.
     flattened.take_if(|flattened| !resolves(flattened, flattened));
     let is_changed = flattened.is_some();
     if let Value::Object(members) = flattened.unwrap_or(root) {

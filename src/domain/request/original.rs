@@ -73,7 +73,7 @@ impl<'a> Edited<'a> {
         })
     }
 
-    /// Its blocks, which it has no longer.
+    /// Takes its blocks.
     fn take_blocks(&mut self) -> Vec<Cow<'a, RawValue>> {
         if let Some(blocks) = self.content.take() {
             return blocks;

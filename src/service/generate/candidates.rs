@@ -27,7 +27,7 @@ use crate::{
 const CIRCUIT_OPEN: &str = "it failed several times within seconds";
 const NO_MEMORY: &str = "the server has no memory for another copy of the request";
 
-/// What a request may be served by.
+/// The candidates of a request, in order.
 pub(super) struct Wanted {
     name: Option<String>,
     order: Order,

@@ -65,7 +65,7 @@ struct OpenItem {
     place: Option<(u64, String)>,
 }
 
-/// Items that a stream had. Some servers number the items at the end anew, others give them other
+/// Items that were streamed. In the last event, some servers list them with other indexes or other
 /// ids.
 #[derive(Debug, Default)]
 struct Known {
@@ -162,7 +162,7 @@ impl Known {
         self.ids.is_empty() && self.places.is_empty() && self.unnamed == 0
     }
 
-    /// Whether the stream had an item. Each one without names stands for one that is not known.
+    /// Whether an item was streamed. Each streamed item without a name counts for one unknown item.
     fn take(&mut self, item: &OpenItem) -> bool {
         let mut ids = item.ids.iter();
         let is_named = ids.any(|id| self.ids.contains(id))
