@@ -19,6 +19,7 @@ mod extract;
 mod generate;
 mod generations;
 mod health;
+mod lifecycle;
 mod links;
 mod media;
 mod metrics;
@@ -94,10 +95,19 @@ pub struct ApiSettings {
     pub memory: Memory,
 }
 
-#[derive(Clone)]
 pub struct ApiState {
     service: Service,
     settings: Arc<Settings>,
+}
+
+/// Each request has a clone, with the catalogue of its time.
+impl Clone for ApiState {
+    fn clone(&self) -> Self {
+        Self {
+            service: self.service.current(),
+            settings: Arc::clone(&self.settings),
+        }
+    }
 }
 
 /// What was set, and what is made of it.
@@ -134,16 +144,18 @@ fn routes() -> Vec<Route> {
         AlreadyFinished, Cancelled, ContentPolicy, ContextLengthExceeded, CreditsOnHold,
         ExpiredSignature, IdempotencyInProgress, IdempotencyKeyReused, InsufficientCredits,
         InvalidCredentials, InvalidSignature, InvalidToken, LoopbackOnly, MaxCostExceeded,
-        MissingToken, NotFinished, NotFound, Paused, ProviderError, ProviderOverloaded,
-        ProviderRejected, ProviderTimeout, RangeNotSatisfiable, ReferenceReused,
-        SpendLimitExceeded, StorageUnavailable, TooManyJobs, TooManyLogins, TooManyRequests,
+        MissingToken, ModelRetired, NotFinished, NotFound, Paused, ProviderError,
+        ProviderOverloaded, ProviderRejected, ProviderTimeout, RangeNotSatisfiable,
+        ReferenceReused, SpendLimitExceeded, StorageUnavailable, TooManyJobs, TooManyLogins,
+        TooManyRequests,
     };
     /// A generation is refused.
-    const REFUSED: [Code; 9] = [
+    const REFUSED: [Code; 10] = [
         InsufficientCredits,
         MaxCostExceeded,
         SpendLimitExceeded,
         NotFound,
+        ModelRetired,
         IdempotencyInProgress,
         IdempotencyKeyReused,
         CreditsOnHold,
@@ -151,8 +163,9 @@ fn routes() -> Vec<Route> {
         Paused,
     ];
     /// Counting the input of a dialogue; the provider counts it if there are PDFs.
-    const COUNTED: [Code; 8] = [
+    const COUNTED: [Code; 9] = [
         NotFound,
+        ModelRetired,
         InsufficientCredits,
         SpendLimitExceeded,
         ContextLengthExceeded,
@@ -198,7 +211,7 @@ fn routes() -> Vec<Route> {
         route!(credits::balance),
         route!(credits::ledger),
         route!(usage::usage),
-        route!(estimate::estimate).errors(&[ContextLengthExceeded]),
+        route!(estimate::estimate).errors(&[ContextLengthExceeded, ModelRetired]),
         route!(uploads::create)
             .unbounded()
             .errors(&[Paused, StorageUnavailable, TooManyRequests]),
@@ -212,7 +225,7 @@ fn routes() -> Vec<Route> {
         route!(templates::replace),
         route!(templates::delete),
         route!(account::get),
-        route!(account::change),
+        route!(account::change).errors(&[ModelRetired]),
         route!(api_keys::create),
         route!(api_keys::list),
         route!(api_keys::get),
@@ -251,11 +264,11 @@ fn routes() -> Vec<Route> {
         waited_for(route!(surfaces::images::edits)),
         waited_for(route!(surfaces::speech::speech)),
         route!(surfaces::openai::list),
-        route!(surfaces::openai::get),
+        route!(surfaces::openai::get).errors(&[ModelRetired]),
         waited_for(route!(surfaces::anthropic::create)).errors(&[ContextLengthExceeded]),
         route!(surfaces::anthropic::count_tokens).errors(&COUNTED),
         route!(surfaces::anthropic::list),
-        route!(surfaces::anthropic::get),
+        route!(surfaces::anthropic::get).errors(&[ModelRetired]),
         route!(catalogue::models),
         route!(catalogue::model),
         route!(catalogue::providers),
@@ -389,7 +402,7 @@ const REQUEST_HEADERS: &str = "\
 /// Headers that these scripts may read.
 const EXPOSED_HEADERS: &str = "\
     x-request-id x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset retry-after location \
-    link idempotent-replayed preference-applied request-id retry-after-ms \
+    link deprecation sunset idempotent-replayed preference-applied request-id retry-after-ms \
     anthropic-ratelimit-requests-limit anthropic-ratelimit-requests-remaining \
     anthropic-ratelimit-requests-reset x-gensvc-generation x-gensvc-left-out x-gensvc-max-tokens \
     x-gensvc-served-by x-ratelimit-limit-requests x-ratelimit-remaining-requests \

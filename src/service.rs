@@ -25,7 +25,8 @@ pub mod webhooks;
 
 use std::{sync::Arc, time::Duration};
 
-use chrono::TimeDelta;
+use arc_swap::ArcSwap;
+use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::{
     domain::{
@@ -97,14 +98,15 @@ pub struct ServiceSettings {
     pub paused: bool,
 }
 
-/// Cheap to clone.
+/// The service with the catalogue of one time, which a clone keeps. Cheap to clone.
 #[derive(Clone)]
-pub struct Service(Arc<Inner>);
+pub struct Service(Arc<Inner>, Arc<Catalogue>);
 
 struct Inner {
     store: Store,
     clock: SharedClock,
-    catalogue: Catalogue,
+    /// The catalogue of now.
+    catalogue: ArcSwap<Catalogue>,
     providers: Registry,
     runner: Runner,
     sender: Sender,
@@ -135,10 +137,11 @@ impl Service {
         settings: ServiceSettings,
     ) -> Self {
         let per_account = share(settings.account_share_percent, settings.max_requests);
-        Self(Arc::new(Inner {
+        let catalogue = Arc::new(catalogue.at(clock.now()));
+        let inner = Inner {
             store,
             clock,
-            catalogue,
+            catalogue: ArcSwap::new(Arc::clone(&catalogue)),
             providers,
             runner,
             sender,
@@ -158,7 +161,20 @@ impl Service {
                 RENDERINGS.1,
                 RENDERINGS.2,
             ),
-        }))
+        };
+        Self(Arc::new(inner), catalogue)
+    }
+
+    /// The service with the catalogue of now. A request uses one of them, so that it sees no mixture.
+    #[must_use]
+    pub fn current(&self) -> Self {
+        let now = self.0.clock.now();
+        let mut catalogue = self.0.catalogue.load_full();
+        if !catalogue.is_valid_at(now) {
+            self.0.catalogue.rcu(|known| known.at(now));
+            catalogue = self.0.catalogue.load_full();
+        }
+        Self(Arc::clone(&self.0), catalogue)
     }
 
     pub fn store(&self) -> &Store {
@@ -166,7 +182,20 @@ impl Service {
     }
 
     pub fn catalogue(&self) -> &Catalogue {
-        &self.0.catalogue
+        &self.1
+    }
+
+    /// Since when the retirement of a model is announced, and when it is; `None` if it need not be
+    /// yet.
+    pub fn retirement(
+        &self,
+        provider: &str,
+        model: &str,
+    ) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
+        let model = self.catalogue().find(provider, model)?;
+        let announced = model.deprecated_from()?;
+        let retirement = (announced, model.sunset()?);
+        (announced <= self.0.clock.now()).then_some(retirement)
     }
 
     /// Whether the machine's clock is too far off.

@@ -41,9 +41,16 @@ pub struct ModelBody {
     pub limits: Limits,
     /// Whether it serves requests to this provider that name no model.
     pub default: bool,
-    /// The day from which the provider may have switched it off.
+    /// The day from which it is refused with 410 `model_retired`, at midnight UTC: the provider may
+    /// have switched it off.
     #[schema(required, nullable)]
     pub retiring: Option<NaiveDate>,
+    /// The model to use instead of a retiring one, as `provider/model`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<String>,
+    /// Other names for it. Once it is retired, they lead to its replacement.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
     /// Of a route (provider `route`): its models, of which one serves. Its prices and limits above
     /// are those of the first one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -133,6 +140,8 @@ impl ModelBody {
             },
             default,
             retiring: model.retiring,
+            replacement: model.replacement.clone(),
+            aliases: model.aliases.clone(),
             candidates: Vec::new(),
             order: None,
         }
@@ -203,7 +212,7 @@ pub async fn models(
     get, path = "/v1/models/{provider}/{model}", tag = "catalogue",
     params(
         ("provider" = String, Path, description = "Provider name"),
-        ("model" = String, Path, description = "Model id; a slash in it is written %2F"),
+        ("model" = String, Path, description = "Model id or alias; a slash in it is written %2F"),
     ),
     responses((status = 200, description = "The model", body = ModelBody)),
 )]

@@ -23,7 +23,7 @@ use crate::{
     domain::{
         generation::{ACCOUNT_REFUSED, Failure, FailureCode, Generation},
         ids::GenerationId,
-        validate::FieldError,
+        validate::{FieldCode, FieldError},
     },
     media::LinkError,
     providers::{ProviderError, ProviderErrorKind},
@@ -178,8 +178,17 @@ impl ApiError {
         Self::new(Code::NotFound, message)
     }
 
-    /// 422 with every failing field.
-    pub fn invalid(errors: Vec<FieldError>) -> Self {
+    /// 422 with every failing field; 410 if one names a retired model.
+    pub fn invalid(mut errors: Vec<FieldError>) -> Self {
+        let is_retired = |error: &FieldError| error.code == FieldCode::ModelRetired;
+        if let Some(retired) = errors.iter().position(is_retired) {
+            let retired = errors.swap_remove(retired);
+            let message = format!("{} {}", retired.param, retired.message);
+            let mut error =
+                Self::new(Code::ModelRetired, message).detail("replacement", &retired.replacement);
+            error.0.errors = vec![retired];
+            return error;
+        }
         let mut sentences = errors.iter().map(|e| format!("{} {}", e.param, e.message));
         let first = sentences.next().unwrap_or_default();
         let message = match sentences.count() {

@@ -18,6 +18,7 @@ use super::{
     context::{IDEMPOTENCY_KEY, RequestPermit},
     error::ApiError,
     extract::{Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo},
+    lifecycle::Retirement,
     links::MediaLinks,
     prefer::Prefer,
     record::{GenerationRecord, mark_replay, name_server, served_by},
@@ -104,6 +105,7 @@ pub async fn text(
     };
     let is_replay = submitted.is_replay();
     let (submitted, record) = state.service.record_of(&caller, submitted).await?;
+    let retirement = Retirement::of(&state.service, &record);
     let events = RecordEvents {
         begin: Some(GenerationRecord::of(record, state.links())),
         links: state.links().clone(),
@@ -113,7 +115,7 @@ pub async fn text(
         ended.await
     };
     let events = stream::events(events, None, deltas, end, KEEP_ALIVE);
-    let response = stream::response(events);
+    let response = retirement.on(stream::response(events));
     Ok(mark_replay(response, is_replay))
 }
 
@@ -353,8 +355,7 @@ async fn answer_queued(
     }
     let served_by = served_by(&record).filter(|_| record.status.is_finished());
     let mut response = if record.status.is_finished() {
-        let record = Json(GenerationRecord::of(record, state.links()));
-        name_server(record.into_response(), served_by)
+        name_server(completed(state, record), served_by)
     } else {
         accepted(state, record)
     };
@@ -369,16 +370,22 @@ fn finished(state: &ApiState, record: Generation) -> Response {
     let served_by = served_by(&record);
     let response = match record.status {
         Status::Failed => ApiError::failed_generation(record, state.links()).into_response(),
-        _ => Json(GenerationRecord::of(record, state.links())).into_response(),
+        _ => completed(state, record),
     };
     name_server(response, served_by)
+}
+
+/// The record of a generation as it is.
+fn completed(state: &ApiState, record: Generation) -> Response {
+    let retirement = Retirement::of(&state.service, &record);
+    retirement.on(Json(GenerationRecord::of(record, state.links())).into_response())
 }
 
 /// 202 and where to poll.
 fn accepted(state: &ApiState, record: Generation) -> Response {
     let id = record.id;
-    let body = Json(GenerationRecord::of(record, state.links()));
-    let mut response = (StatusCode::ACCEPTED, body).into_response();
+    let mut response = completed(state, record);
+    *response.status_mut() = StatusCode::ACCEPTED;
     let headers = response.headers_mut();
     if let Ok(location) = HeaderValue::from_str(&format!("/v1/generate/{id}")) {
         headers.insert(header::LOCATION, location);

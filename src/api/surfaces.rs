@@ -15,6 +15,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use serde_json::{Value, json};
 use tracing::Instrument as _;
 
 use super::{
@@ -24,6 +25,7 @@ use super::{
     error::{ApiError, GENERATION},
     extract::Authorized,
     generate::idempotency_key,
+    lifecycle::Retirement,
     record::{SERVED_BY, mark_replay, served_by},
 };
 use crate::{
@@ -35,12 +37,12 @@ use crate::{
         ids::GenerationId,
         request::{DialogueRequest, GenerationRequest},
         route::{PROVIDER, route_name},
-        validate::Body,
+        validate::{Body, FieldCode, FieldError},
     },
     media::{MediaFile, MediaKey},
     providers::{DeltaSink, Deltas},
     service::{
-        ServiceError,
+        Service, ServiceError,
         auth::Caller,
         generate::{IdempotentRequest, Submitted},
     },
@@ -100,7 +102,7 @@ impl SdkRequest {
             .then(|| DeltaSink::channel(dialogue.visibility))
             .unzip();
         let (streamed, model) = (dialogue.stream, dialogue.model.clone());
-        let service = &self.state.service;
+        let service = self.state.service.clone();
         let preview = service.preview(&self.caller, &dialogue);
         let log = SdkRequestLog {
             surface: dialogue.surface,
@@ -138,7 +140,7 @@ impl SdkRequest {
                 if let Some(handle) = handle {
                     handle.follow_moves(&mut record);
                 }
-                let mut headers = Headers::of(&record, preview.left_out(&record));
+                let mut headers = Headers::of(&service, &record, preview.left_out(&record));
                 if !is_decided {
                     headers.0[1..].fill(const { (MAX_TOKENS, None) });
                 }
@@ -148,7 +150,7 @@ impl SdkRequest {
         } else {
             log.failure(self.wait(submitted, false).await)?
         };
-        let headers = Headers::of(&record, preview.left_out(&record));
+        let headers = Headers::of(&service, &record, preview.left_out(&record));
         let answer = log.end(Some(record.id), answer_of(&record, self.state.links()))?;
         let mut writer = writer(head(&record, answer.usage.input_tokens));
         let response = if streamed {
@@ -281,12 +283,12 @@ fn renamed(error: ServiceError, names: &[(&str, &str)]) -> ApiError {
 }
 
 /// Headers that describe the generation.
-struct Headers([(HeaderName, Option<HeaderValue>); 4]);
+struct Headers([(HeaderName, Option<HeaderValue>); 4], Retirement);
 
 impl Headers {
-    fn of(record: &Generation, left_out: &[&str]) -> Self {
+    fn of(service: &Service, record: &Generation, left_out: &[&str]) -> Self {
         let limit = record.parameters["max_tokens"].as_u64();
-        Self([
+        let headers = [
             (
                 GENERATION,
                 HeaderValue::from_str(&record.id.to_string()).ok(),
@@ -299,7 +301,8 @@ impl Headers {
                     .then(|| HeaderValue::from_str(&left_out.join(", ")).ok())
                     .flatten(),
             ),
-        ])
+        ];
+        Self(headers, Retirement::of(service, record))
     }
 
     fn on(self, mut response: Response) -> Response {
@@ -308,7 +311,7 @@ impl Headers {
                 response.headers_mut().insert(name, value);
             }
         }
-        response
+        self.1.on(response)
     }
 }
 
@@ -321,14 +324,29 @@ type Listed<'a> = (String, &'a Model, &'a TextModel);
 
 fn listed(model: &Model) -> Option<Listed<'_>> {
     match &model.kind {
-        ModelKind::Text(text) => Some((format!("{}/{}", model.provider, model.id), model, text)),
+        ModelKind::Text(text) => Some((model.name(), model, text)),
         _ => None,
     }
 }
 
 /// The text models of this server.
 fn models(state: &ApiState) -> impl Iterator<Item = Listed<'_>> {
-    state.service.catalogue().listed().filter_map(listed)
+    let models = state.service.catalogue().listed();
+    models.filter(|model| !model.retired).filter_map(listed)
+}
+
+/// Adds a model's retirement and aliases to its entry in a list, as GET /v1/models has them.
+fn with_lifecycle(mut body: Value, model: &Model) -> Value {
+    if let Some(day) = model.retiring {
+        body["retiring"] = json!(day);
+    }
+    if let Some(replacement) = &model.replacement {
+        body["replacement"] = json!(replacement);
+    }
+    if !model.aliases.is_empty() {
+        body["aliases"] = json!(model.aliases);
+    }
+    body
 }
 
 /// The model that a request of this caller would get by this name.
@@ -337,17 +355,23 @@ fn named<'a>(
     caller: &Caller,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Listed<'a>, ApiError> {
-    let found = name.ok().and_then(|Path(name)| {
-        let account = caller.account_default(Modality::Text);
-        let catalogue = state.service.catalogue();
-        let route = route_name(&name).and_then(|name| catalogue.find_listed(PROVIDER, name));
-        let model = match route {
-            Some(route) => route,
-            None => catalogue.named(Modality::Text, &name, &account).ok()?,
-        };
-        listed(model)
-    });
-    found.ok_or_else(no_model)
+    let Path(name) = name.map_err(|_| no_model())?;
+    let account = caller.account_default(Modality::Text);
+    let catalogue = state.service.catalogue();
+    let route = route_name(&name).and_then(|name| catalogue.find_listed(PROVIDER, name));
+    let found = match route {
+        Some(route) => Ok(route),
+        None => catalogue.named(Modality::Text, &name, &account),
+    };
+    listed(found.map_err(not_found)?).ok_or_else(no_model)
+}
+
+/// The answer to a lookup by a name that leads to no model, or a retired one.
+fn not_found(error: FieldError) -> ApiError {
+    match error.code {
+        FieldCode::ModelRetired => ApiError::invalid(vec![error]),
+        _ => no_model(),
+    }
 }
 
 fn no_model() -> ApiError {

@@ -7,7 +7,8 @@ use std::{collections::BTreeMap, path::Path};
 use toml::{Table, Value};
 
 use super::{
-    Config, ConfigError, Provider, changes, merge, models::markup::check_margin, providers, routes,
+    Config, ConfigError, Provider, changes, lifecycle, merge, models::markup::check_margin,
+    providers, routes,
 };
 use crate::domain::{generation::Modality, settings, vendor::Vendor};
 
@@ -127,6 +128,7 @@ impl Config {
             vendors,
             &mut self.warnings,
         )?;
+        lifecycle::resolve(&mut self.providers)?;
         for (modality, wanted) in self.defaults.lists() {
             check_names(modality, wanted, &self.providers)?;
         }

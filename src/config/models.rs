@@ -21,7 +21,7 @@ use crate::domain::{
     catalogue::{Model, ModelKind},
     generation::Modality,
     pricing::Markup,
-    settings::{quoted, range::Bounded, shown},
+    settings::{blank_is_none, quoted, range::Bounded, shown},
     vendor::{SharedSettings, Vendor},
 };
 
@@ -30,12 +30,18 @@ const MAX_ID_CHARS: usize = 200;
 
 #[derive(Debug, Clone)]
 pub struct ModelConfig {
+    /// Its key, for errors.
+    pub(super) path: String,
     /// The provider's own model id.
     pub id: String,
     /// Whether it serves requests that name no model.
     pub default: bool,
     /// The day from which the provider may have retired it.
     pub retiring: Option<NaiveDate>,
+    /// The model to use then: as configured, and `provider/id` once it is resolved.
+    pub replacement: Option<String>,
+    /// Other names for it.
+    pub aliases: Vec<String>,
     /// Prices, with the margin, and limits.
     pub kind: ModelKind,
     /// Settings of its adapter.
@@ -49,6 +55,9 @@ impl ModelConfig {
             id: self.id.clone(),
             default: self.default,
             retiring: self.retiring,
+            replacement: self.replacement.clone(),
+            aliases: self.aliases.clone(),
+            retired: false,
             kind: self.kind.clone(),
         }
     }
@@ -74,6 +83,10 @@ pub(super) struct RawModel {
     enabled: Option<bool>,
     #[serde(default, deserialize_with = "day")]
     retiring: Option<NaiveDate>,
+    #[serde(default, deserialize_with = "blank_is_none")]
+    replacement: Option<String>,
+    #[serde(default)]
+    aliases: Vec<String>,
     prices: Option<Value>,
     pub(super) markup: Option<Markup>,
     limits: Option<Value>,
@@ -81,18 +94,25 @@ pub(super) struct RawModel {
     wire: Option<Value>,
 }
 
-/// The enabled models of the provider at `path`. `markup` applies to models without their own.
+/// The enabled models of the provider at `path`, and the ids of all. `markup` applies to models
+/// without their own.
 pub(super) fn resolve(
     path: &str,
     vendor: &Vendor,
     markup: Markup,
     raw: Vec<RawModel>,
-) -> Result<Vec<ModelConfig>, ConfigError> {
+) -> Result<(Vec<ModelConfig>, Vec<String>), ConfigError> {
     let mut models: Vec<ModelConfig> = Vec::new();
     let mut ids: Vec<String> = Vec::new();
     for (index, raw) in raw.into_iter().enumerate() {
         let path = format!("{path}.models[{index}]");
         let id = id(raw.id.clone()).map_err(|error| error.under(&path))?;
+        for (index, alias) in raw.aliases.iter().enumerate() {
+            if !is_id(alias) {
+                let key = format!("{path}.aliases[{index}]");
+                return Err(ConfigError::new(key, not_an_id(alias)));
+            }
+        }
         if let Some(first) = ids.iter().position(|known| *known == id) {
             let problem = format!("is {id:?}, as models[{first}] already is: keep one of them");
             return Err(ConfigError::new(format!("{path}.id"), problem));
@@ -103,11 +123,12 @@ pub(super) fn resolve(
         }
         let markup = raw.markup.unwrap_or(markup);
         let mut model = model(vendor, id, raw).map_err(|error| error.under(&path))?;
+        model.path = path;
         model.kind.mark_up(markup);
         models.push(model);
     }
     check_default(path, &models)?;
-    Ok(models)
+    Ok((models, ids))
 }
 
 fn id(raw: Option<String>) -> Result<String, ConfigError> {
@@ -115,14 +136,19 @@ fn id(raw: Option<String>) -> Result<String, ConfigError> {
         let problem = "is missing: give the provider's own name of the model";
         return Err(ConfigError::new("id", problem));
     };
-    if id.chars().count() > MAX_ID_CHARS || id.chars().any(char::is_control) {
-        let problem = format!(
-            "is {}: must have at most {MAX_ID_CHARS} characters, none of them a control character",
-            quoted(&id)
-        );
-        return Err(ConfigError::new("id", problem));
+    if !is_id(&id) {
+        return Err(ConfigError::new("id", not_an_id(&id)));
     }
     Ok(id)
+}
+
+fn is_id(name: &str) -> bool {
+    (1..=MAX_ID_CHARS).contains(&name.chars().count()) && !name.chars().any(char::is_control)
+}
+
+fn not_an_id(name: &str) -> String {
+    let name = quoted(name);
+    format!("is {name}: must have 1 to {MAX_ID_CHARS} characters, none of them a control character")
 }
 
 /// Checks that several models of a type have exactly one default.
@@ -175,9 +201,12 @@ fn model(vendor: &Vendor, id: String, raw: RawModel) -> Result<ModelConfig, Conf
     };
     settings.check(&made)?;
     Ok(ModelConfig {
+        path: String::new(),
         id,
         default: raw.default.unwrap_or(false),
         retiring: raw.retiring,
+        replacement: raw.replacement,
+        aliases: raw.aliases,
         kind: made,
         settings,
     })
@@ -201,9 +230,12 @@ fn modality(vendor: &Vendor, raw: Option<Modality>) -> Result<Modality, ConfigEr
     Err(ConfigError::new("type", problem))
 }
 
-/// Reads a date or text.
+/// Reads a date or text; `""` unsets it.
 fn day<'de, D: Deserializer<'de>>(source: D) -> Result<Option<NaiveDate>, D::Error> {
     let value = Value::deserialize(source)?;
+    if value.as_str() == Some("") {
+        return Ok(None);
+    }
     let text = value.as_str().unwrap_or_default();
     let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").map_err(|_| {
         let bad = shown(&value);

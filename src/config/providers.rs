@@ -60,10 +60,18 @@ pub struct Provider {
     pub timeout: Duration,
     /// Maximum of concurrent calls of this process, 1 to 10,000.
     pub max_concurrent: usize,
+    /// The enabled models.
     pub models: Vec<ModelConfig>,
+    /// The ids of all models.
+    model_ids: Vec<String>,
 }
 
 impl Provider {
+    /// Whether it has a model of this id, enabled or not.
+    pub fn has_model(&self, id: &str) -> bool {
+        self.model_ids.iter().any(|known| known == id)
+    }
+
     pub fn is_sandbox(&self) -> bool {
         self.vendor.access == Access::BuiltIn
     }
@@ -181,7 +189,8 @@ fn provider(
         let advice = format!("add at least one [[{path}.models]]");
         return Err(missing("models", &advice));
     };
-    let models = models::resolve(&path, vendor, raw.markup.unwrap_or(markup), raw_models)?;
+    let (models, model_ids) =
+        models::resolve(&path, vendor, raw.markup.unwrap_or(markup), raw_models)?;
     let status = if raw.enabled == Some(false) {
         Status::SwitchedOff
     } else if api_key.is_none() && !api_key_env.is_empty() {
@@ -205,6 +214,7 @@ fn provider(
             None => MAX_CONCURRENT,
         },
         models,
+        model_ids,
     })
 }
 

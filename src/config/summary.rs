@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use chrono::NaiveDate;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -61,6 +62,12 @@ pub struct ModelSummary {
     pub r#type: Modality,
     /// Credits, markup included.
     pub prices: Prices,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retiring: Option<NaiveDate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
 }
 
 impl Summary {
@@ -125,6 +132,9 @@ fn model(model: &ModelConfig) -> ModelSummary {
         id: model.id.clone(),
         r#type: model.modality(),
         prices: entry.prices(),
+        retiring: model.retiring,
+        replacement: model.replacement.clone(),
+        aliases: model.aliases.clone(),
     }
 }
 
@@ -200,7 +210,17 @@ impl fmt::Display for Summary {
                     let is_default = provider.default_models.get(&model.r#type) == Some(&model.id);
                     let default = if is_default { " (default)" } else { "" };
                     let (kind, id) = (model.r#type, &model.id);
-                    writeln!(f, "      {kind} {id}{default}: {}", priced(&model.prices))?;
+                    write!(f, "      {kind} {id}{default}: {}", priced(&model.prices))?;
+                    if let Some(day) = model.retiring {
+                        write!(f, "; retires on {day}")?;
+                    }
+                    if let Some(replacement) = &model.replacement {
+                        write!(f, ", replaced by {replacement}")?;
+                    }
+                    if !model.aliases.is_empty() {
+                        write!(f, "; also {}", model.aliases.join(", "))?;
+                    }
+                    writeln!(f)?;
                 }
             } else {
                 writeln!(f)?;

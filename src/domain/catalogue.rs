@@ -1,5 +1,6 @@
 //! The catalogue: the models that this server offers, with their prices and limits.
 
+mod dates;
 mod dialogue;
 mod inputs;
 mod media;
@@ -8,9 +9,9 @@ mod text;
 mod translate;
 mod vision;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate, Utc};
 pub use dialogue::Dialogue;
 pub use inputs::InputLimits;
 pub use media::{
@@ -59,10 +60,21 @@ pub struct Model {
     pub default: bool,
     /// The day from which the provider may have retired it.
     pub retiring: Option<NaiveDate>,
+    /// The model to use then, as `provider/id`.
+    pub replacement: Option<String>,
+    /// Other names for it, which lead to its replacement once it is retired.
+    pub aliases: Vec<String>,
+    /// Whether requests for it are refused.
+    pub retired: bool,
     pub kind: ModelKind,
 }
 
 impl Model {
+    /// Whether `name` is its id or an alias.
+    fn has_name(&self, name: &str) -> bool {
+        self.id == name || self.aliases.iter().any(|alias| alias == name)
+    }
+
     pub const fn modality(&self) -> Modality {
         match self.kind {
             ModelKind::Text(_) => Modality::Text,
@@ -108,7 +120,11 @@ impl Model {
 /// The models that are enabled on this server.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
+    /// The models at the time of this catalogue.
     models: Vec<Model>,
+    configured: Arc<[Model]>,
+    /// The times at which this catalogue applies; none until [`Self::at`].
+    valid: Range<DateTime<Utc>>,
     /// Provider names by modality, in order of preference.
     preference: BTreeMap<Modality, Vec<String>>,
     /// Configured providers that are not enabled, with the reason.
@@ -128,7 +144,9 @@ impl Catalogue {
             ))
         });
         Self {
+            configured: models.clone().into(),
             models,
+            valid: Range::default(),
             preference,
             disabled: BTreeMap::new(),
             routes: Vec::new(),
@@ -147,18 +165,19 @@ impl Catalogue {
         &self.models
     }
 
-    pub fn find(&self, provider: &str, id: &str) -> Option<&Model> {
+    /// `name`: the model's id, or an alias.
+    pub fn find(&self, provider: &str, name: &str) -> Option<&Model> {
         self.models
             .iter()
-            .find(|m| m.provider == provider && m.id == id)
+            .find(|m| m.provider == provider && m.has_name(name))
     }
 
-    /// Sorted; all of them, or those that offer a modality.
+    /// Sorted; all of them, or those that have a model for a modality that is not retired.
     pub fn providers(&self, modality: Option<Modality>) -> Vec<&str> {
         let mut names: Vec<&str> = self
             .models
             .iter()
-            .filter(|m| modality.is_none_or(|wanted| m.modality() == wanted))
+            .filter(|m| modality.is_none_or(|wanted| m.modality() == wanted && !m.retired))
             .map(|m| m.provider.as_str())
             .collect();
         names.dedup();
@@ -166,10 +185,14 @@ impl Catalogue {
     }
 
     pub fn default_model(&self, provider: &str, modality: Modality) -> Option<&Model> {
+        let is_of = |m: &&Model| m.provider == provider && m.modality() == modality;
         // The default is sorted first; the only model of a provider needs no `default`.
-        self.models
-            .iter()
-            .find(|m| m.provider == provider && m.modality() == modality)
+        let default = self.models.iter().find(is_of)?;
+        if !default.retired {
+            return Some(default);
+        }
+        let successor = self.successor(default).filter(is_of);
+        successor.or_else(|| self.models.iter().find(|m| is_of(m) && !m.retired))
     }
 
     /// The provider of requests that name none.
@@ -219,6 +242,11 @@ impl Catalogue {
         target: &Target,
         account: &Target,
     ) -> Result<&Model, FieldError> {
+        if let (Some(provider), Some(name)) = (&target.provider, &target.model)
+            && let Some(model) = self.of(provider, modality, name)
+        {
+            return self.served(model, name);
+        }
         let offered = self.providers(Some(modality));
         // An account default that has since been disabled is ignored.
         let account_provider = account.provider.as_deref().filter(|p| offered.contains(p));
@@ -238,22 +266,24 @@ impl Catalogue {
             },
         };
         self.check_provider(modality, provider, &offered)?;
-        let wanted = match (&target.model, &account.model) {
-            (Some(named), _) => Some(named),
-            (None, Some(account)) if from_account => {
-                Some(account).filter(|id| self.of(provider, modality, id).is_some())
+        let model = match &target.model {
+            Some(name) => {
+                let found = self.of(provider, modality, name);
+                found.map(|model| self.served(model, name)).transpose()?
             }
-            (None, _) => None,
-        };
-        let model = match wanted {
-            Some(id) => self.of(provider, modality, id),
-            None => self.default_model(provider, modality),
+            None => {
+                let own = account.model.as_ref().filter(|_| from_account);
+                let own = own.and_then(|name| self.of(provider, modality, name));
+                // A default follows its replacement like an alias.
+                let own = own.and_then(|model| self.served(model, "").ok());
+                own.or_else(|| self.default_model(provider, modality))
+            }
         };
         model.ok_or_else(|| {
             let ids: Vec<&str> = self
                 .models
                 .iter()
-                .filter(|m| m.provider == provider && m.modality() == modality)
+                .filter(|m| m.provider == provider && m.modality() == modality && !m.retired)
                 .map(|m| m.id.as_str())
                 .collect();
             let message = format!(
@@ -278,22 +308,26 @@ impl Catalogue {
         if let Some((provider, id)) = name.split_once('/')
             && let Some(model) = self.of(provider, modality, id)
         {
-            return Ok(model);
+            return self.served(model, id);
         }
+        let all = self.all_of(modality, name);
+        let is_served = |model: &&Model| self.served(model, name).is_ok();
+        let served: Vec<&Model> = all.iter().copied().filter(is_served).collect();
         let preferred = self.preference.get(&modality).into_iter().flatten();
         let preferred = account.provider.iter().chain(preferred);
         let mut preferred = preferred.map(String::as_str);
-        if let Some(model) = preferred.find_map(|provider| self.of(provider, modality, name)) {
-            return Ok(model);
+        let of = |provider| served.iter().find(|model| model.provider == provider);
+        if let Some(model) = preferred.find_map(of) {
+            return self.served(model, name);
         }
-        let (code, message) = match &self.all_of(modality, name)[..] {
-            [model] => return Ok(model),
-            [] => (
+        let (code, message) = match (&served[..], &all[..]) {
+            ([model], _) | ([], [model, ..]) => return self.served(model, name),
+            ([], []) => (
                 FieldCode::UnknownModel,
                 format!("names no model for {modality} of this server; GET /v1/models has them"),
             ),
-            several => {
-                let names = several.iter().map(|m| format!("{}/{}", m.provider, m.id));
+            (several, _) => {
+                let names = several.iter().map(|m| m.name());
                 let names = names.collect::<Vec<_>>().join(", ");
                 let message = format!("is a model of several providers; must be one of {names}");
                 (FieldCode::InvalidFormat, message)
@@ -302,13 +336,14 @@ impl Catalogue {
         Err(FieldError::new("model", code, message))
     }
 
-    fn all_of(&self, modality: Modality, id: &str) -> Vec<&Model> {
-        let is_it = |model: &&Model| model.id == id && model.modality() == modality;
+    fn all_of(&self, modality: Modality, name: &str) -> Vec<&Model> {
+        let is_it = |model: &&Model| model.has_name(name) && model.modality() == modality;
         self.models.iter().filter(is_it).collect()
     }
 
-    fn of(&self, provider: &str, modality: Modality, id: &str) -> Option<&Model> {
-        self.find(provider, id).filter(|m| m.modality() == modality)
+    fn of(&self, provider: &str, modality: Modality, name: &str) -> Option<&Model> {
+        self.find(provider, name)
+            .filter(|m| m.modality() == modality)
     }
 
     fn check_provider(

@@ -22,10 +22,8 @@ impl Service {
         let mut errors = Vec::new();
         for (modality, target) in &change.defaults {
             let Some(target) = target else { continue };
-            let found = self
-                .0
-                .catalogue
-                .resolve(*modality, target, &Target::default());
+            let catalogue = &self.0.catalogue;
+            let found = catalogue.resolve(*modality, target, &Target::default());
             errors.extend(found.err());
             errors.extend(self.unknown_fallbacks(*modality, target));
             for error in &mut errors {

@@ -47,7 +47,7 @@ impl Service {
         let _permit = self.report_permit(Party::Operator).await?;
         let health = self.0.store.model_health(RECENT).await?;
         let errors = self.0.store.provider_errors(RECENT).await?;
-        let providers = self.0.catalogue.providers(None).into_iter();
+        let providers = self.catalogue().providers(None).into_iter();
         let calls = providers.map(|name| {
             let limiter = self.0.providers.limiters.get(name);
             let in_use =

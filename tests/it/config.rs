@@ -3,6 +3,7 @@
 mod defaults;
 mod environment;
 mod errors;
+mod lifecycle;
 mod media_catalogue;
 mod media_errors;
 mod media_models;

@@ -13,6 +13,7 @@ mod models;
 mod paused;
 mod presumed;
 mod rate_limit;
+mod retired;
 mod spend_caps;
 mod templates;
 pub mod uploads;

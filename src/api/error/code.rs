@@ -83,6 +83,7 @@ codes! {
     NotFinished = "not_finished", CONFLICT Conflict;
     Cancelled = "cancelled", CONFLICT Conflict;
     IdempotencyInProgress = "idempotency_in_progress", CONFLICT Conflict;
+    ModelRetired = "model_retired", GONE NotFound;
     PayloadTooLarge = "payload_too_large", PAYLOAD_TOO_LARGE InvalidRequest;
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE InvalidRequest;
     RangeNotSatisfiable = "range_not_satisfiable", RANGE_NOT_SATISFIABLE InvalidRequest;

@@ -57,6 +57,14 @@ impl ApiError {
                     "the reference was used for another movement: grant 250 (ledger entry 17)",
                 );
             }
+            Code::ModelRetired => {
+                let message = "is openai/gpt-4.1, which was retired on 2027-01-14: use \
+                               openai/gpt-6-luna";
+                return Self::invalid(vec![FieldError {
+                    replacement: Some("openai/gpt-6-luna".to_owned()),
+                    ..FieldError::new("model", FieldCode::ModelRetired, message)
+                }]);
+            }
             Code::Cancelled => {
                 let message = "the generation was cancelled";
                 return Self::failed(FailureCode::Cancelled, message, None);

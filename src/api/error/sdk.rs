@@ -211,7 +211,7 @@ fn anthropic_type(status: StatusCode) -> &'static str {
         401 => "authentication_error",
         402 => "billing_error",
         403 => "permission_error",
-        404 => "not_found_error",
+        404 | 410 => "not_found_error",
         429 => "rate_limit_error",
         408 | 504 => "timeout_error",
         503 => "overloaded_error",

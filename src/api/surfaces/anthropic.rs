@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     Listed, SdkHeaders, SdkRequest, dialogue_body::DialogueBody, idempotent, models, named,
+    with_lifecycle,
 };
 use crate::{
     api::{
@@ -33,7 +34,7 @@ const MESSAGES: &str = "/anthropic/v1/messages";
 const MAX_PAGE: i64 = 1000;
 
 fn model_body((id, model, text): &Listed<'_>) -> Value {
-    json!({
+    let body = json!({
         "type": "model",
         "id": id,
         "display_name": model.id,
@@ -42,7 +43,8 @@ fn model_body((id, model, text): &Listed<'_>) -> Value {
         "lifecycle": if model.retiring.is_some() { "deprecated" } else { "active" },
         "max_input_tokens": text.limits.max_input_tokens,
         "max_tokens": text.limits.max_output_tokens,
-    })
+    });
+    with_lifecycle(body, model)
 }
 
 /// Which page of the models.

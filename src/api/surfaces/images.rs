@@ -130,7 +130,7 @@ async fn answered(call: SdkRequest, request: ImagesRequest) -> Result<Response, 
         streamed(&call.state, &answer.to_string(), &record.outputs).await?
     };
     Ok(mark_replay(
-        Headers::of(&record, &[]).on(response),
+        Headers::of(&call.state.service, &record, &[]).on(response),
         is_replay,
     ))
 }

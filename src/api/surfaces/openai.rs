@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use super::{
     SdkHeaders, SdkRequest,
     dialogue_body::DialogueBody,
-    idempotent, no_model,
+    idempotent, no_model, not_found,
     references::resolve,
     responses::{RENAMED, is_mixed, read as read_responses},
+    with_lifecycle,
 };
 use crate::{
     api::{
@@ -42,14 +43,15 @@ const CHAT: &str = "/openai/v1/chat/completions";
 const SERVED: [Modality; 3] = [Modality::Text, Modality::Image, Modality::Audio];
 
 fn model_body(model: &Model) -> Value {
-    json!({
-        "id": format!("{}/{}", model.provider, model.id),
+    let body = json!({
+        "id": model.name(),
         "object": "model",
         // Unknown.
         "created": 0,
         "owned_by": model.provider,
         "type": model.modality(),
-    })
+    });
+    with_lifecycle(body, model)
 }
 
 /// Chat Completions
@@ -135,7 +137,7 @@ pub async fn list(
     let catalogue = state.service.catalogue();
     let of = |modality| {
         let models = catalogue.listed();
-        models.filter(move |model| model.modality() == modality)
+        models.filter(move |model| model.modality() == modality && !model.retired)
     };
     let data: Vec<Value> = SERVED.into_iter().flat_map(of).map(model_body).collect();
     Json(json!({"object": "list", "data": data, "models": data}))
@@ -155,16 +157,20 @@ pub async fn get(
     path: Result<Path<String>, PathRejection>,
     _query: NoQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let found = path.ok().and_then(|Path(name)| {
-        let catalogue = state.service.catalogue();
-        if let Some(name) = route_name(&name) {
-            return catalogue.find_listed(PROVIDER, name);
+    let Path(name) = path.map_err(|_| no_model())?;
+    let catalogue = state.service.catalogue();
+    if let Some(name) = route_name(&name) {
+        let route = catalogue.find_listed(PROVIDER, name);
+        return Ok(Json(model_body(route.ok_or_else(no_model)?)));
+    }
+    let mut refused = no_model();
+    for modality in SERVED {
+        let account = auth.caller.account_default(modality);
+        match catalogue.named(modality, &name, &account) {
+            Ok(model) => return Ok(Json(model_body(model))),
+            Err(error) if error.code == FieldCode::ModelRetired => refused = not_found(error),
+            Err(_) => {}
         }
-        SERVED.into_iter().find_map(|modality| {
-            let account = auth.caller.account_default(modality);
-            catalogue.named(modality, &name, &account).ok()
-        })
-    });
-    let model = found.ok_or_else(no_model)?;
-    Ok(Json(model_body(model)))
+    }
+    Err(refused)
 }

@@ -61,7 +61,7 @@ pub async fn speech(
     ];
     let response = (about, Body::from_stream(file.body)).into_response();
     Ok(mark_replay(
-        Headers::of(&record, &[]).on(response),
+        Headers::of(&call.state.service, &record, &[]).on(response),
         is_replay,
     ))
 }

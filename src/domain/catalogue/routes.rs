@@ -28,7 +28,9 @@ impl Route {
                 id: name.clone(),
                 default: false,
                 retiring: None,
-                kind: first.kind.clone(),
+                replacement: None,
+                aliases: Vec::new(),
+                ..first.clone()
             },
             name,
             order,

@@ -36,6 +36,8 @@ pub enum FieldCode {
     UnknownTemplate,
     /// A template variable without a value.
     MissingVariable,
+    /// A model that is retired.
+    ModelRetired,
 }
 
 /// One failing field.
@@ -47,6 +49,9 @@ pub struct FieldError {
     pub code: FieldCode,
     /// The error's message, for people; it continues the sentence after the path.
     pub message: String,
+    /// The model that replaces a retired one.
+    #[serde(skip)]
+    pub replacement: Option<String>,
 }
 
 impl FieldError {
@@ -55,6 +60,7 @@ impl FieldError {
             param: param.into(),
             code,
             message: message.into(),
+            replacement: None,
         }
     }
 }

@@ -175,7 +175,7 @@ impl Service {
         request: &DialogueRequest,
     ) -> Result<(&Model, &TextModel), ServiceError> {
         let account = caller.account_default(Modality::Text);
-        let catalogue = &self.0.catalogue;
+        let catalogue = self.catalogue();
         let model = catalogue.named(Modality::Text, &request.model, &account);
         let model = model.map_err(ServiceError::invalid)?;
         match &model.kind {

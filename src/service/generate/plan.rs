@@ -80,10 +80,10 @@ impl Service {
     ) -> Result<&Model, Vec<FieldError>> {
         let modality = request.modality();
         let account = caller.account_default(modality);
-        let model = self.0.catalogue.model_of(request, &account);
+        let model = self.catalogue().model_of(request, &account);
         let model = model.map_err(|error| vec![error])?;
         match model.violations(request, chars) {
-            none if none.is_empty() => match self.0.catalogue.input_violations(model, request) {
+            none if none.is_empty() => match self.catalogue().input_violations(model, request) {
                 none if none.is_empty() => Ok(model),
                 errors => Err(errors),
             },

@@ -94,7 +94,7 @@ fn of_models() {
     let unpriced = "a model without a complete price is not served";
     for (lines, want) in [
         ("type = \"text\"".to_owned(), "providers.x.models[0].id is missing: give the provider's own name of the model".to_owned()),
-        ("id = \"a\\nb\"".to_owned(), r#"providers.x.models[0].id is "a\nb": must have at most 200 characters, none of them a control character"#.to_owned()),
+        ("id = \"a\\nb\"".to_owned(), r#"providers.x.models[0].id is "a\nb": must have 1 to 200 characters, none of them a control character"#.to_owned()),
         ("id = \"m\"".to_owned(), r#"providers.x.models[0].type is missing: write type = "text" or "image""#.to_owned()),
         ("id = \"m\"\ntype = \"video\"".to_owned(), r#"providers.x.models[0].type is "video": must be "text" or "image" for a provider of kind "openai_compatible""#.to_owned()),
         ("id = \"m\"\ntype = \"speech\"".to_owned(), r#"providers.x.models[0].type is "speech": must be one of text, image, video, audio"#.to_owned()),

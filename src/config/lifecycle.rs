@@ -1,0 +1,123 @@
+//! Replacements and aliases of models, across providers.
+
+use std::collections::BTreeMap;
+
+use super::{ConfigError, ModelConfig, Provider};
+use crate::domain::settings::quoted;
+
+/// Checks replacements and aliases. Replacements become `provider/id`.
+pub(super) fn resolve(providers: &mut [Provider]) -> Result<(), ConfigError> {
+    let mut replacements = BTreeMap::new();
+    for (provider, model) in models(providers) {
+        if let Some(replacement) = &model.replacement {
+            let found = replacement_of(providers, provider, model, replacement);
+            let found = found.map_err(|problem| {
+                ConfigError::new(format!("{}.replacement", model.path), problem)
+            })?;
+            replacements.insert(name(provider, model), found);
+        }
+    }
+    for (provider, model) in models(providers) {
+        let own = name(provider, model);
+        let mut next = replacements.get(&own);
+        // A loop that this model only leads to is found at its own models.
+        for _ in 0..replacements.len() {
+            if next == Some(&own) {
+                let problem = "leads back to this model: name one that stays";
+                return Err(ConfigError::new(
+                    format!("{}.replacement", model.path),
+                    problem,
+                ));
+            }
+            next = next.and_then(|name| replacements.get(name));
+        }
+    }
+    check_aliases(providers)?;
+    for provider in providers {
+        for model in &mut provider.models {
+            let own = format!("{}/{}", provider.name, model.id);
+            model.replacement = replacements.remove(&own);
+        }
+    }
+    Ok(())
+}
+
+fn models(providers: &[Provider]) -> impl Iterator<Item = (&Provider, &ModelConfig)> {
+    let all = providers.iter();
+    all.flat_map(|provider| provider.models.iter().map(move |model| (provider, model)))
+}
+
+fn name(provider: &Provider, model: &ModelConfig) -> String {
+    format!("{}/{}", provider.name, model.id)
+}
+
+/// `provider/id` of a replacement; an error continues the sentence after the key.
+fn replacement_of(
+    providers: &[Provider],
+    own: &Provider,
+    model: &ModelConfig,
+    wanted: &str,
+) -> Result<String, String> {
+    let of_another = wanted.split_once('/').and_then(|(provider, id)| {
+        let is_it = |known: &&Provider| known.name == provider && known.has_model(id);
+        Some((providers.iter().find(is_it)?, id))
+    });
+    let of_own = || Some((own, wanted)).filter(|_| own.has_model(wanted));
+    let Some((provider, id)) = of_own().or(of_another) else {
+        return Err(format!(
+            "is {}, which is no model of the configuration: use the id of a model of {}, or \
+             \"provider/id\"",
+            quoted(wanted),
+            own.name
+        ));
+    };
+    // A disabled model has no settings to check.
+    let Some(found) = provider.models.iter().find(|known| known.id == id) else {
+        return Ok(format!("{}/{id}", provider.name));
+    };
+    if found.modality() != model.modality() {
+        return Err(format!(
+            "is {}, a model for {}: name one for {}",
+            quoted(wanted),
+            found.modality(),
+            model.modality()
+        ));
+    }
+    if let (Some(day), Some(own)) = (found.retiring, model.retiring)
+        && day <= own
+        && found.path != model.path
+    {
+        return Err(format!(
+            "is {}, which is retired on {day} and must outlast this model, retired on {own}: name \
+             another",
+            quoted(wanted)
+        ));
+    }
+    Ok(name(provider, found))
+}
+
+/// Checks that each alias names one model only.
+fn check_aliases(providers: &[Provider]) -> Result<(), ConfigError> {
+    let mut known: BTreeMap<&str, String> = BTreeMap::new();
+    for (provider, model) in models(providers) {
+        for (index, alias) in model.aliases.iter().enumerate() {
+            let is_id = |provider: &&Provider| {
+                let rest = alias.strip_prefix(provider.name.as_str());
+                let full = rest.and_then(|rest| rest.strip_prefix('/'));
+                provider.has_model(alias) || full.is_some_and(|id| provider.has_model(id))
+            };
+            let taken = match providers.iter().find(is_id) {
+                Some(provider) => Some(format!("a model of {}", provider.name)),
+                None => known
+                    .insert(alias, name(provider, model))
+                    .map(|other| format!("an alias of {other}")),
+            };
+            if let Some(taken) = taken {
+                let problem = format!("is {}, already {taken}: choose another", quoted(alias));
+                let key = format!("{}.aliases[{index}]", model.path);
+                return Err(ConfigError::new(key, problem));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! The catalogue at a time. Models retire on a day, so the catalogue of one day is not that of the
+//! next.
+
+use std::ops::Range;
+
+use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
+
+use super::{Catalogue, Model};
+use crate::domain::validate::{FieldCode, FieldError};
+
+/// How long before its retirement the answers of a model announce it.
+const NOTICE: Days = Days::new(30);
+
+fn midnight(day: NaiveDate) -> DateTime<Utc> {
+    day.and_time(NaiveTime::MIN).and_utc()
+}
+
+impl Model {
+    /// `provider/id`, as SDKs name it.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.provider, self.id)
+    }
+
+    /// The time from which requests for it are refused.
+    pub fn sunset(&self) -> Option<DateTime<Utc>> {
+        self.retiring.map(midnight)
+    }
+
+    /// The time from which its answers announce its retirement.
+    pub fn deprecated_from(&self) -> Option<DateTime<Utc>> {
+        Some(midnight(self.retiring?.checked_sub_days(NOTICE)?))
+    }
+
+    /// The days on which its catalogue entry changes.
+    fn days(&self) -> impl Iterator<Item = NaiveDate> {
+        self.retiring.into_iter()
+    }
+
+    fn at(&self, today: NaiveDate) -> Self {
+        Self {
+            retired: self.retiring.is_some_and(|day| day <= today),
+            ..self.clone()
+        }
+    }
+}
+
+impl Catalogue {
+    /// The catalogue as it is at a time.
+    #[must_use]
+    pub fn at(&self, now: DateTime<Utc>) -> Self {
+        let today = now.date_naive();
+        let days = || self.configured.iter().flat_map(Model::days);
+        let since = days().filter(|day| *day <= today).max();
+        let until = days().filter(|day| *day > today).min();
+        let bounds = Range {
+            start: since.map_or(DateTime::<Utc>::MIN_UTC, midnight),
+            end: until.map_or(DateTime::<Utc>::MAX_UTC, midnight),
+        };
+        Self {
+            models: self.configured.iter().map(|m| m.at(today)).collect(),
+            valid: bounds,
+            ..self.clone()
+        }
+    }
+
+    /// Whether this is the catalogue of that time.
+    pub fn is_valid_at(&self, time: DateTime<Utc>) -> bool {
+        self.valid.contains(&time)
+    }
+
+    /// Returns a model that was found by `name`. Once it is retired, an alias leads to its
+    /// replacement, and its id is refused.
+    pub(super) fn served<'a>(
+        &'a self,
+        model: &'a Model,
+        name: &str,
+    ) -> Result<&'a Model, FieldError> {
+        if !model.retired {
+            return Ok(model);
+        }
+        let successor = self.successor(model);
+        match successor {
+            Some(successor) if name != model.id => return Ok(successor),
+            _ => {}
+        }
+        let replacement = successor.map(Model::name);
+        let replacement = replacement.or_else(|| model.replacement.clone());
+        let day = model.retiring.unwrap_or_default();
+        let advice = match &replacement {
+            Some(replacement) => format!("use {replacement}"),
+            None => "GET /v1/models has others".to_owned(),
+        };
+        let message = format!("is {}, which was retired on {day}: {advice}", model.name());
+        Err(FieldError {
+            replacement,
+            ..FieldError::new("model", FieldCode::ModelRetired, message)
+        })
+    }
+
+    /// The first of a model's replacements that is not retired itself. The configuration refuses
+    /// loops.
+    pub(super) fn successor(&self, model: &Model) -> Option<&Model> {
+        let next = |model: &Model| {
+            let (provider, id) = model.replacement.as_ref()?.split_once('/')?;
+            self.find(provider, id)
+        };
+        let mut successor = next(model)?;
+        while successor.retired {
+            successor = next(successor)?;
+        }
+        Some(successor)
+    }
+}

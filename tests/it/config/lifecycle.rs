@@ -1,0 +1,137 @@
+//! Retirement, replacements and aliases of models, and what is wrong with them.
+
+use super::*;
+
+/// Three models of text and one of images; `lines` belong to the first.
+fn models(lines: &str) -> String {
+    let model = |id: &str, kind: &str, more: &str| {
+        format!("[[providers.x.models]]\nid = \"{id}\"\ntype = \"{kind}\"\n{more}\n")
+    };
+    let prices = "prices = { input_per_million = \"1\", output_per_million = \"1\" }";
+    let sizes = "prices.per_image.1024x1024 = { standard = \"1\" }\n\
+                 limits.native_sizes = [\"1024x1024\"]";
+    [
+        "[providers.x]\nkind = \"openai_compatible\"\nbase_url = \"http://a.test\"\n".to_owned(),
+        model("a", "text", &format!("default = true\n{prices}\n{lines}")),
+        model(
+            "b",
+            "text",
+            &format!("{prices}\nretiring = 2027-03-01\nreplacement = \"c\""),
+        ),
+        model("c", "text", &format!("{prices}\naliases = [\"taken\"]")),
+        model("i", "image", sizes),
+        model("off", "text", "enabled = false"),
+    ]
+    .concat()
+}
+
+#[test]
+fn replacements_and_aliases_are_read() {
+    let lines = "retiring = 2027-02-01\nreplacement = \"b\"\naliases = [\"latest\", \"newest\"]";
+    let c = from_file(&models(lines), &[]).unwrap();
+    let catalogue = c.catalogue();
+    let a = catalogue.find("x", "latest").unwrap();
+    assert_eq!(
+        (a.id.as_str(), a.replacement.as_deref()),
+        ("a", Some("x/b"))
+    );
+    let summary = c.summary().to_string();
+    let line = summary
+        .lines()
+        .find(|line| line.contains("text a "))
+        .unwrap();
+    assert!(
+        line.ends_with("; retires on 2027-02-01, replaced by x/b; also latest, newest"),
+        "{line}"
+    );
+    for replacement in ["x/b", "off", "openai/gpt-6-luna"] {
+        let lines = format!("retiring = 2027-02-01\nreplacement = \"{replacement}\"");
+        from_file(&models(&lines), &[]).unwrap();
+    }
+    // What a file inherits can be unset.
+    let unset =
+        "[[providers.openai.models]]\nid = \"gpt-4o\"\nretiring = \"\"\nreplacement = \"\"\n";
+    let c = from_file(unset, &[("OPENAI_API_KEY", "k")]).unwrap();
+    let catalogue = c.catalogue();
+    let model = catalogue.find("openai", "gpt-4o").unwrap();
+    assert_eq!((model.retiring, &model.replacement), (None, &None));
+}
+
+#[test]
+fn of_lifecycles() {
+    let day = "retiring = 2027-02-01\n";
+    let late = "retiring = 2027-03-01\n";
+    let at = "providers.x.models[0]";
+    let choose = "choose another";
+    for (lines, want) in [
+        (
+            format!("{day}replacement = \"zz\""),
+            format!(
+                "{at}.replacement is \"zz\", which is no model of the configuration: use the id of a model of x, or \"provider/id\""
+            ),
+        ),
+        (
+            format!("{day}replacement = \"y/c\""),
+            format!(
+                "{at}.replacement is \"y/c\", which is no model of the configuration: use the id of a model of x, or \"provider/id\""
+            ),
+        ),
+        (
+            format!("{day}replacement = \"i\""),
+            format!("{at}.replacement is \"i\", a model for image: name one for text"),
+        ),
+        (
+            format!("{late}replacement = \"b\""),
+            format!(
+                "{at}.replacement is \"b\", which is retired on 2027-03-01 and must outlast this model, retired on 2027-03-01: name another"
+            ),
+        ),
+        (
+            format!("{day}replacement = \"a\""),
+            format!("{at}.replacement leads back to this model: name one that stays"),
+        ),
+        (
+            "aliases = [\"c\"]".to_owned(),
+            format!("{at}.aliases[0] is \"c\", already a model of x: {choose}"),
+        ),
+        (
+            "aliases = [\"n\", \"off\"]".to_owned(),
+            format!("{at}.aliases[1] is \"off\", already a model of x: {choose}"),
+        ),
+        (
+            "aliases = [\"gpt-6-luna\"]".to_owned(),
+            format!("{at}.aliases[0] is \"gpt-6-luna\", already a model of openai: {choose}"),
+        ),
+        (
+            "aliases = [\"openai/gpt-6-luna\"]".to_owned(),
+            format!(
+                "{at}.aliases[0] is \"openai/gpt-6-luna\", already a model of openai: {choose}"
+            ),
+        ),
+        (
+            "aliases = [\"n\", \"n\"]".to_owned(),
+            format!("{at}.aliases[1] is \"n\", already an alias of x/a: {choose}"),
+        ),
+        (
+            "aliases = [\"taken\"]".to_owned(),
+            format!(
+                "providers.x.models[2].aliases[0] is \"taken\", already an alias of x/a: {choose}"
+            ),
+        ),
+        (
+            "aliases = [\"\"]".to_owned(),
+            format!(
+                "{at}.aliases[0] is \"\": must have 1 to 200 characters, none of them a control character"
+            ),
+        ),
+        (
+            "aliases = 3".to_owned(),
+            format!("{at}.aliases is \"n\": must be a list"),
+        ),
+    ] {
+        check(&models(&lines), &[], &want);
+    }
+    let looped = models("replacement = \"b\"").replace("aliases", "replacement = \"a\"\naliases");
+    let want = format!("{at}.replacement leads back to this model: name one that stays");
+    check(&looped, &[], &want);
+}

@@ -1,0 +1,291 @@
+//! Models that retire: announced 30 days before, refused from their day on, replaced by alias.
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::common::{Account, Answer, CONFIG_FILE, TestApp};
+
+/// Beside the built-in models of the sandbox. The clock starts on 2027-01-15.
+const FILE: &str = r#"
+[[providers.sandbox.models]]
+id = "old"
+type = "text"
+retiring = 2027-03-01
+replacement = "newer"
+aliases = ["latest"]
+prices = { input_per_million = "10", output_per_million = "50" }
+
+[[providers.sandbox.models]]
+id = "newer"
+type = "text"
+retiring = 2027-06-01
+replacement = "sandbox/newest"
+prices = { input_per_million = "10", output_per_million = "50" }
+
+[[providers.sandbox.models]]
+id = "newest"
+type = "text"
+prices = { input_per_million = "10", output_per_million = "50" }
+
+[[providers.sandbox.models]]
+id = "last"
+type = "text"
+retiring = 2027-03-01
+prices = { input_per_million = "10", output_per_million = "50" }
+"#;
+
+const CHAT: &str = "/openai/v1/chat/completions";
+const RESPONSES: &str = "/openai/v1/responses";
+const MESSAGES: &str = "/anthropic/v1/messages";
+
+/// A server with a configuration file.
+pub async fn with_file(options: PgConnectOptions, text: &str) -> TestApp {
+    let file = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let file = file.join(uuid::Uuid::now_v7().to_string());
+    std::fs::write(&file, text).unwrap();
+    let app = TestApp::with(options, &[(CONFIG_FILE, file.to_str().unwrap())]).await;
+    std::fs::remove_file(&file).unwrap();
+    app
+}
+
+/// Moves the clock to a time.
+pub fn advance_to(app: &TestApp, time: &str) {
+    let time: DateTime<Utc> = time.parse().unwrap();
+    app.advance(time - app.now());
+}
+
+async fn chat(app: &TestApp, account: &Account, model: &str) -> Answer {
+    let body = json!({"model": model, "max_tokens": 16,
+        "messages": [{"role": "user", "content": "Hi."}]});
+    app.post(&account.key, CHAT, &body).await
+}
+
+async fn text(app: &TestApp, account: &Account, model: &str) -> Answer {
+    let body = json!({"prompt": "Hi.", "provider": "sandbox", "model": model,
+        "parameters": {"max_tokens": 16}});
+    app.text(&account.key, body).await
+}
+
+/// The model of the record behind an SDK's answer.
+async fn served_by(app: &TestApp, account: &Account, answer: &Answer) -> String {
+    answer.expect(200);
+    let path = format!("/v1/generate/{}", answer.header("x-gensvc-generation"));
+    let record = app.get(&account.key, &path).await.expect(200);
+    record["model"].as_str().unwrap().to_owned()
+}
+
+fn announced(answer: &Answer) -> (Option<&str>, Option<&str>) {
+    let header = |name| {
+        answer
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    };
+    (header("deprecation"), header("sunset"))
+}
+
+#[sqlx::test]
+async fn retirement_is_announced_for_30_days(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = with_file(options, FILE).await;
+    let account = app.account("100").await;
+    advance_to(&app, "2027-01-29T23:59:59.999Z");
+    assert_eq!(announced(&chat(&app, &account, "old").await), (None, None));
+    advance_to(&app, "2027-01-30T00:00:00Z");
+    let wanted = (Some("@1801267200"), Some("Mon, 01 Mar 2027 00:00:00 GMT"));
+    let streamed = json!({"model": "latest", "max_tokens": 16, "stream": true,
+        "messages": [{"role": "user", "content": "Hi."}]});
+    let asynchronous = [("prefer", "respond-async")];
+    let body = json!({"prompt": "Hi.", "provider": "sandbox", "model": "old"});
+    let events = json!({"prompt": "Hi.", "provider": "sandbox", "model": "old", "stream": true});
+    for answer in [
+        chat(&app, &account, "sandbox/old").await,
+        app.post(&account.key, CHAT, &streamed).await,
+        app.post(&account.key, MESSAGES, &streamed).await,
+        text(&app, &account, "latest").await,
+        app.text(&account.key, events).await,
+        app.post_with(&account.key, "/v1/generate/text", &asynchronous, &body)
+            .await,
+    ] {
+        assert!(answer.status.is_success(), "{}", answer.text);
+        assert_eq!(announced(&answer), wanted);
+    }
+    assert_eq!(
+        announced(&chat(&app, &account, "newest").await),
+        (None, None)
+    );
+}
+
+#[sqlx::test]
+async fn retired_model_is_refused_before_the_hold(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = with_file(options, FILE).await;
+    let account = app.account("100").await;
+    advance_to(&app, "2027-02-28T23:59:59.999Z");
+    text(&app, &account, "old").await.expect(200);
+    let (balance, _) = app.balance(&account).await;
+    advance_to(&app, "2027-03-01T00:00:00Z");
+
+    let error = text(&app, &account, "old")
+        .await
+        .error(410, "model_retired");
+    assert_eq!(error["replacement"], "sandbox/newer");
+    assert_eq!(error["param"], "model");
+    assert_eq!(error["retryable"], false);
+    let message = "model is sandbox/old, which was retired on 2027-03-01: use sandbox/newer";
+    assert_eq!(error["message"], message);
+    let error = text(&app, &account, "last")
+        .await
+        .error(410, "model_retired");
+    assert_eq!(error["replacement"], Value::Null);
+    let estimate = json!({"type": "text", "prompt": "Hi.", "provider": "sandbox", "model": "old"});
+    let answer = app
+        .post(&account.key, "/v1/credits/estimate", &estimate)
+        .await;
+    answer.error(410, "model_retired");
+
+    let body = json!({"model": "sandbox/old", "max_tokens": 16, "input": "Hi.",
+        "messages": [{"role": "user", "content": "Hi."}]});
+    for path in [
+        CHAT,
+        RESPONSES,
+        MESSAGES,
+        "/anthropic/v1/messages/count_tokens",
+    ] {
+        let mut body = body.clone();
+        if path == RESPONSES {
+            body.as_object_mut().unwrap().remove("messages");
+            body.as_object_mut().unwrap().remove("max_tokens");
+        } else {
+            body.as_object_mut().unwrap().remove("input");
+        }
+        if path.ends_with("count_tokens") {
+            body.as_object_mut().unwrap().remove("max_tokens");
+        }
+        let answer = app.post(&account.key, path, &body).await;
+        let error = answer.expect(410)["error"].clone();
+        assert_eq!(error["message"], message, "{path}");
+        assert_eq!(error["replacement"], "sandbox/newer");
+        assert_eq!(answer.header("x-should-retry"), "false");
+        if path.starts_with("/openai") {
+            assert_eq!(
+                (&error["type"], &error["code"], &error["param"]),
+                (
+                    &json!("invalid_request_error"),
+                    &json!("model_retired"),
+                    &json!("model")
+                )
+            );
+        } else {
+            assert_eq!(
+                (&error["type"], &error["details"]["error_code"]),
+                (&json!("not_found_error"), &json!("model_retired"))
+            );
+        }
+    }
+    assert_eq!(app.balance(&account).await, (balance, "0".to_owned()));
+}
+
+#[sqlx::test]
+async fn alias_leads_to_the_replacement(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = with_file(options, FILE).await;
+    let account = app.account("100").await;
+    for (time, model) in [
+        ("2027-01-16T00:00:00Z", "old"),
+        ("2027-03-01T00:00:00Z", "newer"),
+        ("2027-06-01T00:00:00Z", "newest"),
+    ] {
+        advance_to(&app, time);
+        for name in ["latest", "sandbox/latest"] {
+            let answer = chat(&app, &account, name).await;
+            assert_eq!(answer.json()["model"], name);
+            assert_eq!(served_by(&app, &account, &answer).await, model);
+        }
+        let record = text(&app, &account, "latest").await.expect(200);
+        assert_eq!(record["model"], model);
+    }
+    // The replacement is retired too by now.
+    let error = text(&app, &account, "old")
+        .await
+        .error(410, "model_retired");
+    assert_eq!(error["replacement"], "sandbox/newest");
+    app.assert_settled().await;
+    app.assert_verified().await;
+}
+
+#[sqlx::test]
+async fn defaults_move_on_when_they_retire(_: PgPoolOptions, options: PgConnectOptions) {
+    let default = "[[providers.sandbox.models]]\nid = \"sandbox-text-1\"\nretiring = 2027-03-01\n\
+                   replacement = \"newest\"\n";
+    let app = with_file(options, &format!("{FILE}\n{default}")).await;
+    let (account, other) = (app.account("100").await, app.account("100").await);
+    let own = json!({"defaults": {"text": {"provider": "sandbox", "model": "old"}}});
+    let session = app.login(&other).await;
+    let set = async |session: &str| {
+        let json = [("content-type", "application/json")];
+        let body = Some(own.to_string());
+        app.call(http::Method::PATCH, session, "/v1/account", &json, body)
+            .await
+    };
+    set(&session).await.expect(200);
+    let of = async |account: &Account| {
+        let record = app.text(&account.key, json!({"prompt": "Hi."})).await;
+        record.expect(200)["model"].clone()
+    };
+    assert_eq!(
+        (of(&account).await, of(&other).await),
+        ("sandbox-text-1".into(), "old".into())
+    );
+    advance_to(&app, "2027-03-01T00:00:00Z");
+    let session = app.login(&other).await;
+    assert_eq!(
+        (of(&account).await, of(&other).await),
+        ("newest".into(), "newer".into())
+    );
+    set(&session).await.error(410, "model_retired");
+}
+
+#[sqlx::test]
+async fn lists_show_retirement(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = with_file(options, FILE).await;
+    let account = app.account("1").await;
+    let model = app.get("", "/v1/models/sandbox/latest").await.expect(200);
+    assert_eq!(model["id"], "old");
+    assert_eq!(model["retiring"], "2027-03-01");
+    assert_eq!(model["replacement"], "sandbox/newer");
+    assert_eq!(model["aliases"], json!(["latest"]));
+    let ids = async |path: &str| {
+        let list = app.get(&account.key, path).await.expect(200);
+        let data = list["data"].as_array().unwrap().clone();
+        let old = data
+            .iter()
+            .find(|model| model["id"] == "sandbox/old")
+            .cloned();
+        let ids = data
+            .iter()
+            .map(|model| model["id"].as_str().unwrap().to_owned());
+        (ids.collect::<Vec<_>>(), old)
+    };
+    for path in ["/openai/v1/models", "/anthropic/v1/models"] {
+        let (_, old) = ids(path).await;
+        let old = old.unwrap();
+        assert_eq!(old["retiring"], "2027-03-01");
+        assert_eq!(old["replacement"], "sandbox/newer");
+        assert_eq!(old["aliases"], json!(["latest"]));
+    }
+    advance_to(&app, "2027-03-01T00:00:00Z");
+    for path in ["/openai/v1/models", "/anthropic/v1/models"] {
+        let (ids, old) = ids(path).await;
+        assert!(old.is_none() && ids.contains(&"sandbox/newer".to_owned()));
+        let answer = app
+            .get(&account.key, &format!("{path}/sandbox%2Fold"))
+            .await;
+        assert_eq!(answer.expect(410)["error"]["replacement"], "sandbox/newer");
+        let alias = app.get(&account.key, &format!("{path}/latest")).await;
+        assert_eq!(alias.expect(200)["id"], "sandbox/newer");
+        let none = app.get(&account.key, &format!("{path}/nope")).await;
+        none.expect(404);
+    }
+    // Its replacement can still be looked up.
+    let model = app.get("", "/v1/models/sandbox/old").await.expect(200);
+    assert_eq!(model["replacement"], "sandbox/newer");
+}
