@@ -328,6 +328,9 @@ pub enum ServiceError {
     /// The circuits of all candidates are open; how long the first one is skipped yet.
     #[error("no candidate can be called now")]
     NoCandidate(Duration),
+    /// The catalogue changed while the request was planned, and there was no memory to keep a copy.
+    #[error("the catalogue has changed")]
+    CatalogueChanged,
     #[error("the server is overloaded")]
     Overloaded,
     /// The file storage did not store a file; logged.

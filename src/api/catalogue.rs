@@ -37,6 +37,9 @@ pub struct ModelBody {
     pub r#type: Modality,
     /// Prices in credits.
     pub prices: Prices,
+    /// Prices that replace them, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub upcoming_prices: Vec<UpcomingPrices>,
     /// The limits of its requests.
     pub limits: Limits,
     /// Whether it serves requests to this provider that name no model.
@@ -58,6 +61,15 @@ pub struct ModelBody {
     /// Of a route: the order in which its models are tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
+}
+
+/// Prices of generations that are created from a day on.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UpcomingPrices {
+    /// The day, from midnight UTC.
+    pub valid_from: NaiveDate,
+    /// Prices in credits.
+    pub prices: Prices,
 }
 
 /// Models.
@@ -132,6 +144,14 @@ impl ModelBody {
             provider: model.provider.clone(),
             r#type: model.modality(),
             prices: model.prices(),
+            upcoming_prices: model
+                .later
+                .iter()
+                .map(|(valid_from, kind)| UpcomingPrices {
+                    valid_from: *valid_from,
+                    prices: kind.prices(),
+                })
+                .collect(),
             limits: match &model.kind {
                 ModelKind::Text(text) => Limits::Text(text.limits.clone()),
                 ModelKind::Image(image) => Limits::Image(image.limits.clone()),

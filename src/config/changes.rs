@@ -56,11 +56,8 @@ fn collect(
             }
         }
         let shown = shown(value);
-        // An environment variable is text, whatever the type of the built-in value. Tables in a
-        // list without ids, such as tiers, are shown empty.
-        if built_in.is_some_and(|built_in| {
-            built_in == value || (!shown.is_empty() && self::shown(built_in) == shown)
-        }) {
+        // An environment variable is text, whatever the type of the built-in value.
+        if built_in.is_some_and(|built_in| built_in == value || self::shown(built_in) == shown) {
             continue;
         }
         let built_in = built_in.map(self::shown);
@@ -79,15 +76,20 @@ fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(items) if items.iter().any(Value::is_table) => {
-            let ids = items.iter().filter_map(|item| item.get("id")?.as_str());
-            ids.collect::<Vec<_>>().join(",")
+            let name = |item: &Value| match item.get("id").and_then(Value::as_str) {
+                Some(id) => id.to_owned(),
+                None => shown(item),
+            };
+            items.iter().map(name).collect::<Vec<_>>().join(",")
         }
         Value::Array(items) => items.iter().map(shown).collect::<Vec<_>>().join(","),
         Value::Integer(number) => number.to_string(),
         Value::Float(number) => number.to_string(),
         Value::Boolean(flag) => flag.to_string(),
         Value::Datetime(time) => time.to_string(),
-        // Collected leaf by leaf.
-        Value::Table(_) => String::new(),
+        Value::Table(table) => {
+            let entries = table.iter().map(|(key, value)| format!("{key} = {}", shown(value)));
+            format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
+        }
     }
 }

@@ -25,6 +25,18 @@ pub(super) fn file(built_in: &mut Table, mut file: Table) {
     tables(built_in, file);
 }
 
+/// Adds the built-in prices to a list that begins on a day: they apply until then.
+fn keep_present_prices(built_in: &Table, changes: &mut Table) {
+    if let (Some(Value::Array(prices)), Some(present @ Value::Table(_))) =
+        (changes.get_mut("prices"), built_in.get("prices"))
+        && prices
+            .first()
+            .is_some_and(|first| first.get("valid_from").is_some())
+    {
+        prices.insert(0, present.clone());
+    }
+}
+
 fn tables(base: &mut Table, over: Table) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
@@ -49,7 +61,8 @@ fn extend(models: &mut Vec<Value>, built_in: &[Value]) {
         if let Some(known) = rest.iter().position(is_it)
             && let Value::Table(known) = rest.remove(known)
         {
-            let changes = std::mem::replace(model, known);
+            let mut changes = std::mem::replace(model, known);
+            keep_present_prices(model, &mut changes);
             tables(model, changes);
         }
         if is_new_default {

@@ -3,6 +3,7 @@
 //! No model is served without a complete price, and limits are within those of the API and the
 //! vendor. `domain::catalogue` checks requests against them.
 
+mod dated;
 mod image;
 mod inputs;
 pub(super) mod markup;
@@ -42,8 +43,12 @@ pub struct ModelConfig {
     pub replacement: Option<String>,
     /// Other names for it.
     pub aliases: Vec<String>,
+    /// The day of its first prices.
+    pub valid_from: Option<NaiveDate>,
     /// Prices, with the margin, and limits.
     pub kind: ModelKind,
+    /// The same from later days on.
+    pub later: Vec<(NaiveDate, ModelKind)>,
     /// Settings of its adapter.
     pub settings: SharedSettings,
 }
@@ -58,7 +63,9 @@ impl ModelConfig {
             replacement: self.replacement.clone(),
             aliases: self.aliases.clone(),
             retired: false,
+            valid_from: self.valid_from,
             kind: self.kind.clone(),
+            later: self.later.clone(),
         }
     }
 
@@ -125,6 +132,9 @@ pub(super) fn resolve(
         let mut model = model(vendor, id, raw).map_err(|error| error.under(&path))?;
         model.path = path;
         model.kind.mark_up(markup);
+        for (_, kind) in &mut model.later {
+            kind.mark_up(markup);
+        }
         models.push(model);
     }
     check_default(path, &models)?;
@@ -186,20 +196,27 @@ fn model(vendor: &Vendor, id: String, raw: RawModel) -> Result<ModelConfig, Conf
     }
     let settings =
         (vendor.settings)(&id, modality, raw.wire).map_err(|error| error.under("wire"))?;
-    let (prices, limits) = (raw.prices, raw.limits);
-    let made = match modality {
-        Modality::Text => ModelKind::Text(text::read(
-            vendor,
-            prices,
-            limits,
-            raw.overhead_tokens.map(|number| *number),
-            &*settings,
-        )?),
-        Modality::Image => ModelKind::Image(image::read(prices, limits)?),
-        Modality::Video => ModelKind::Video(video::read(vendor, prices, limits)?),
-        Modality::Audio => ModelKind::Speech(speech::read(vendor, prices, limits)?),
+    let read = |prices: Option<Value>| {
+        let limits = raw.limits.clone();
+        let made = match modality {
+            Modality::Text => ModelKind::Text(text::read(
+                vendor,
+                prices,
+                limits,
+                raw.overhead_tokens.as_deref().copied(),
+                &*settings,
+            )?),
+            Modality::Image => ModelKind::Image(image::read(prices, limits)?),
+            Modality::Video => ModelKind::Video(video::read(vendor, prices, limits)?),
+            Modality::Audio => ModelKind::Speech(speech::read(vendor, prices, limits)?),
+        };
+        settings.check(&made)?;
+        Ok(made)
     };
-    settings.check(&made)?;
+    let (valid_from, kind, later) = match raw.prices {
+        Some(Value::Array(list)) => dated::read(list, read)?,
+        prices => (None, read(prices)?, Vec::new()),
+    };
     Ok(ModelConfig {
         path: String::new(),
         id,
@@ -207,7 +224,9 @@ fn model(vendor: &Vendor, id: String, raw: RawModel) -> Result<ModelConfig, Conf
         retiring: raw.retiring,
         replacement: raw.replacement,
         aliases: raw.aliases,
-        kind: made,
+        valid_from,
+        kind,
+        later,
         settings,
     })
 }

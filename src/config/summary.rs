@@ -60,8 +60,14 @@ pub struct ProviderSummary {
 pub struct ModelSummary {
     pub id: String,
     pub r#type: Modality,
+    /// The day from which they apply, if they have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub valid_from: Option<NaiveDate>,
     /// Credits, markup included.
     pub prices: Prices,
+    /// Prices from later days on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub later_prices: Vec<(NaiveDate, Prices)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retiring: Option<NaiveDate>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,7 +137,13 @@ fn model(model: &ModelConfig) -> ModelSummary {
     ModelSummary {
         id: model.id.clone(),
         r#type: model.modality(),
+        valid_from: model.valid_from,
         prices: entry.prices(),
+        later_prices: model
+            .later
+            .iter()
+            .map(|(day, kind)| (*day, kind.prices()))
+            .collect(),
         retiring: model.retiring,
         replacement: model.replacement.clone(),
         aliases: model.aliases.clone(),
@@ -211,6 +223,12 @@ impl fmt::Display for Summary {
                     let default = if is_default { " (default)" } else { "" };
                     let (kind, id) = (model.r#type, &model.id);
                     write!(f, "      {kind} {id}{default}: {}", priced(&model.prices))?;
+                    if let Some(day) = model.valid_from {
+                        write!(f, " (from {day})")?;
+                    }
+                    for (day, prices) in &model.later_prices {
+                        write!(f, "; from {day}: {}", priced(prices))?;
+                    }
                     if let Some(day) = model.retiring {
                         write!(f, "; retires on {day}")?;
                     }

@@ -40,6 +40,15 @@ pub enum ModelKind {
 }
 
 impl ModelKind {
+    pub fn prices(&self) -> Prices {
+        match self {
+            Self::Text(model) => Prices::Text((*model.prices).clone()),
+            Self::Image(model) => Prices::Image(model.prices.clone()),
+            Self::Video(model) => Prices::Video(model.prices),
+            Self::Speech(model) => Prices::Speech(model.prices),
+        }
+    }
+
     /// Adds the operator's margin to every price.
     pub fn mark_up(&mut self, markup: Markup) {
         match self {
@@ -66,7 +75,12 @@ pub struct Model {
     pub aliases: Vec<String>,
     /// Whether requests for it are refused.
     pub retired: bool,
+    /// The day of its first prices; before it the model is not served.
+    pub valid_from: Option<NaiveDate>,
+    /// Prices and limits.
     pub kind: ModelKind,
+    /// The same from later days on, ascending.
+    pub later: Vec<(NaiveDate, ModelKind)>,
 }
 
 impl Model {
@@ -108,12 +122,7 @@ impl Model {
     }
 
     pub fn prices(&self) -> Prices {
-        match &self.kind {
-            ModelKind::Text(model) => Prices::Text((*model.prices).clone()),
-            ModelKind::Image(model) => Prices::Image(model.prices.clone()),
-            ModelKind::Video(model) => Prices::Video(model.prices),
-            ModelKind::Speech(model) => Prices::Speech(model.prices),
-        }
+        self.kind.prices()
     }
 }
 

@@ -14,7 +14,7 @@ mod wait_queue;
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 pub use attempts::IdempotentRequest;
 pub use dialogue::Preview;
@@ -42,6 +42,10 @@ use candidates::{Candidate, Passed, Planned};
 use dialogue::replan_text;
 use hold_wait::HoldWait;
 use inputs::FoundInput;
+
+/// Maximum time between the beginning of a request and its creation: it may be counted by its
+/// provider, and wait for credits.
+const PLANNING: TimeDelta = TimeDelta::hours(1);
 
 pub enum Submitted {
     /// A new generation, held and running in this process.
@@ -93,7 +97,10 @@ impl Service {
         waiting: impl Fn() + Send + Copy,
     ) -> Result<Submitted, ServiceError> {
         // Keeps a copy of a request that may be planned again, if there is memory.
-        let copied = memory::reservation().filter(|_| caller.is_unconfirmed());
+        let catalogue_ends = self.0.clock.now() + PLANNING;
+        let catalogue_changes = self.catalogue().changes_before(catalogue_ends);
+        let may_repeat = caller.is_unconfirmed() || catalogue_changes;
+        let copied = memory::reservation().filter(|_| may_repeat);
         let has_room = copied
             .as_ref()
             .is_none_or(|copied| copied.try_add(request.copied_bytes()));
@@ -106,14 +113,17 @@ impl Service {
             None
         };
         let caller = confirmed.as_ref().unwrap_or(caller);
-        // The defaults of a cached key may have changed: its request is then planned again.
-        let again = caller
-            .is_unconfirmed()
+        // The defaults of a cached key or the catalogue may change: the request is planned again.
+        let again = (caller.is_unconfirmed() || (catalogue_changes && has_room))
             .then(|| (request.clone(), deltas.as_ref().map(DeltaSink::another)));
         let generating =
             self.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
         let (error, (request, deltas)) = match (generating.await, again) {
-            (Err(error), Some(again)) if caller.is_unconfirmed() => (error, again),
+            (Err(error), Some(again))
+                if caller.is_unconfirmed() || matches!(error, ServiceError::CatalogueChanged) =>
+            {
+                (error, again)
+            }
             (done, _) => return done,
         };
         if let ServiceError::Store(StoreError::Unavailable(_)) | ServiceError::Unconfirmed(..) =
@@ -122,16 +132,20 @@ impl Service {
             caller.leave_uncounted();
             return Err(error);
         }
-        match caller.confirm_for(ability).await? {
-            Some(known)
-                if matches!(error, ServiceError::NotAsPresumed) || !known.plans_like(caller) =>
-            {
-                let generating =
-                    self.try_generate(&known, request, idempotent, deltas, respond_async, waiting);
-                generating.await
-            }
-            _ => Err(error),
+        let confirmed = caller.confirm_for(ability).await?;
+        let repeats = match (&error, &confirmed) {
+            (ServiceError::CatalogueChanged, _) => true,
+            (ServiceError::NotAsPresumed, Some(_)) => true,
+            (_, Some(known)) => !known.plans_like(caller),
+            (_, None) => false,
+        };
+        if !repeats {
+            return Err(error);
         }
+        let (service, caller) = (self.current(), confirmed.as_ref().unwrap_or(caller));
+        let generating =
+            service.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
+        generating.await
     }
 
     async fn try_generate(
@@ -162,6 +176,7 @@ impl Service {
             _ => Some(HoldWait::new(self, caller, waiting)),
         };
         let mut plan = self.prepare(caller, planned, surface, respond_async, idempotent)?;
+        self.check_catalogue(plan.work.new.now)?;
         if let Some(wait) = &mut wait {
             // Its caller waits for the job, which must not begin without a place to wait.
             if plan.work.call.is_none() && !wait.take_place() {
@@ -332,6 +347,14 @@ impl Service {
         Ok(prepared)
     }
 
+    /// A generation has the prices of its creation.
+    fn check_catalogue(&self, created_at: DateTime<Utc>) -> Result<(), ServiceError> {
+        if self.catalogue().is_valid_at(created_at) {
+            return Ok(());
+        }
+        Err(ServiceError::CatalogueChanged)
+    }
+
     /// `pending` if no worker is free for a queued job.
     fn first_status(&self, is_queued: bool) -> Status {
         if is_queued && !self.0.runner.has_free_worker() {
@@ -382,6 +405,7 @@ impl Service {
         }
         new.id = self.0.ids.next(self.0.clock.now());
         new.now = new.id.created_at();
+        self.check_catalogue(new.now)?;
         new.status = self.first_status(new.instance.is_none());
         new.deadline = new.deadline.map(|_| new.now + self.0.settings.job_deadline);
         new.idempotency = idempotent.map(|request| self.binding(request, new.id));

@@ -5,6 +5,7 @@ pub mod admin;
 mod api_keys;
 mod auth;
 mod credits;
+mod dated_prices;
 mod estimate;
 pub mod generate;
 mod inputs;

@@ -121,6 +121,10 @@ impl From<ServiceError> for ApiError {
             )
             .retry_after(left.as_secs() + 1),
             ServiceError::NotCounted(error) => Self::not_counted(&error),
+            ServiceError::CatalogueChanged => Self::busy(
+                Code::Overloaded,
+                "prices changed while the request was being accepted; no credits were held",
+            ),
             ServiceError::Overloaded => Self::overloaded(),
             ServiceError::Store(error) => error.into(),
             ServiceError::Unconfirmed(generation, error) => {

@@ -1,5 +1,5 @@
-//! The catalogue at a time. Models retire on a day, so the catalogue of one day is not that of the
-//! next.
+//! The catalogue at a time. Prices begin and models retire at midnight UTC, so a catalogue is valid
+//! until the next such day.
 
 use std::ops::Range;
 
@@ -33,14 +33,26 @@ impl Model {
 
     /// The days on which its catalogue entry changes.
     fn days(&self) -> impl Iterator<Item = NaiveDate> {
-        self.retiring.into_iter()
+        let later = self.later.iter().map(|(day, _)| *day);
+        self.retiring
+            .into_iter()
+            .chain(self.valid_from)
+            .chain(later)
     }
 
-    fn at(&self, today: NaiveDate) -> Self {
-        Self {
-            retired: self.retiring.is_some_and(|day| day <= today),
-            ..self.clone()
+    /// The model on a day; `None` before its first prices.
+    fn at(&self, today: NaiveDate) -> Option<Self> {
+        if self.valid_from.is_some_and(|day| day > today) {
+            return None;
         }
+        let begun = self.later.iter().take_while(|(day, _)| *day <= today);
+        let kind = begun.clone().last().map_or(&self.kind, |(_, kind)| kind);
+        Some(Self {
+            retired: self.retiring.is_some_and(|day| day <= today),
+            kind: kind.clone(),
+            later: self.later[begun.count()..].to_vec(),
+            ..self.clone()
+        })
     }
 }
 
@@ -57,7 +69,7 @@ impl Catalogue {
             end: until.map_or(DateTime::<Utc>::MAX_UTC, midnight),
         };
         Self {
-            models: self.configured.iter().map(|m| m.at(today)).collect(),
+            models: self.configured.iter().filter_map(|m| m.at(today)).collect(),
             valid: bounds,
             ..self.clone()
         }
@@ -66,6 +78,11 @@ impl Catalogue {
     /// Whether this is the catalogue of that time.
     pub fn is_valid_at(&self, time: DateTime<Utc>) -> bool {
         self.valid.contains(&time)
+    }
+
+    /// Whether another catalogue applies at a later time.
+    pub fn changes_before(&self, time: DateTime<Utc>) -> bool {
+        self.valid.end <= time
     }
 
     /// Returns a model that was found by `name`. Once it is retired, an alias leads to its

@@ -126,7 +126,7 @@ fn of_lifecycles() {
         ),
         (
             "aliases = 3".to_owned(),
-            format!("{at}.aliases is \"n\": must be a list"),
+            format!("{at}.aliases is 3: must be a list"),
         ),
     ] {
         check(&models(&lines), &[], &want);
@@ -134,4 +134,94 @@ fn of_lifecycles() {
     let looped = models("replacement = \"b\"").replace("aliases", "replacement = \"a\"\naliases");
     let want = format!("{at}.replacement leads back to this model: name one that stays");
     check(&looped, &[], &want);
+}
+
+/// A text model with these prices.
+fn dated(prices: &str) -> String {
+    format!(
+        "[providers.x]\nkind = \"openai_compatible\"\nbase_url = \"http://a.test\"\n\
+         [[providers.x.models]]\nid = \"m\"\ntype = \"text\"\nprices = {prices}\n"
+    )
+}
+
+const FIRST: &str = "{ input_per_million = \"1\", output_per_million = \"2\" }";
+
+fn from(day: &str) -> String {
+    format!("{{ valid_from = {day}, input_per_million = \"3\", output_per_million = \"4\" }}")
+}
+
+#[test]
+fn prices_by_date_are_read() {
+    let file = dated(&format!(
+        "[{FIRST}, {}]\nmarkup = \"2\"",
+        from("2026-12-01")
+    ));
+    let c = from_file(&file, &[]).unwrap();
+    let summary = c.summary().to_string();
+    let line = summary
+        .lines()
+        .find(|line| line.contains("text m "))
+        .unwrap();
+    assert!(
+        line.ends_with(
+            "input_per_million 2, output_per_million 4; \
+             from 2026-12-01: input_per_million 6, output_per_million 8"
+        ),
+        "{line}"
+    );
+    // The built-in prices of a model apply until the first day of a list.
+    let file = format!(
+        "[[providers.openai.models]]\nid = \"gpt-6-luna\"\nprices = [{}]\n",
+        from("2026-12-01")
+    );
+    let c = from_file(&file, &[("OPENAI_API_KEY", "k")]).unwrap();
+    let built_in = from_env(&[("OPENAI_API_KEY", "k")]).unwrap().catalogue();
+    let built_in = built_in.find("openai", "gpt-6-luna").unwrap().prices();
+    let at = |time: &str| {
+        let catalogue = c.catalogue().at(time.parse().unwrap());
+        catalogue.find("openai", "gpt-6-luna").unwrap().prices()
+    };
+    assert_eq!(at("2026-11-30T23:59:59.999999Z"), built_in);
+    let later = serde_json::to_value(at("2026-12-01T00:00:00Z")).unwrap();
+    assert_eq!(later["input_per_million"], "3");
+    let change = c
+        .changes()
+        .iter()
+        .find(|change| change.key.ends_with("luna.prices"));
+    assert!(change.unwrap().value.contains("valid_from = 2026-12-01"));
+}
+
+#[test]
+fn of_prices_by_date() {
+    let at = "providers.x.models[0].prices";
+    let (first, second) = (from("2026-12-01"), from("2026-12-01"));
+    for (prices, want) in [
+        ("[]".to_owned(), format!("{at} is empty: list at least one")),
+        (
+            format!("[{FIRST}, {FIRST}]"),
+            format!("{at}[1].valid_from is missing: name the day from which these prices apply"),
+        ),
+        (
+            format!("[{first}, {second}]"),
+            format!(
+                "{at}[1].valid_from is 2026-12-01: must be later than that of the prices before it"
+            ),
+        ),
+        (
+            format!("[{FIRST}, {}]", from("\"soon\"")),
+            format!("{at}[1].valid_from is \"soon\": must be a date, such as 2027-01-14"),
+        ),
+        (
+            format!("[{FIRST}, {{ valid_from = 2026-12-01, input_per_million = \"1\" }}]"),
+            format!(
+                "{at}[1].output_per_million is missing: a model without a complete price is not served; add it or set enabled = false"
+            ),
+        ),
+        (
+            format!("[{FIRST}, 3]"),
+            format!("{at}[1] is 3: must be a table with keys"),
+        ),
+    ] {
+        check(&dated(&prices), &[], &want);
+    }
 }

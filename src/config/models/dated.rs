@@ -1,0 +1,64 @@
+//! Prices that begin on a day: `prices = [{ ... }, { valid_from = 2026-12-01, ... }]`.
+
+use chrono::NaiveDate;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::{super::ConfigError, day};
+use crate::domain::{catalogue::ModelKind, settings};
+
+const VALID_FROM: &str = "valid_from";
+
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Day(#[serde(deserialize_with = "day")] Option<NaiveDate>);
+
+/// The day of the first prices, the model with them, and the same from later days on.
+type Dated = (Option<NaiveDate>, ModelKind, Vec<(NaiveDate, ModelKind)>);
+
+/// Reads a list of prices. `read` makes the model with one of them.
+pub(super) fn read(
+    list: Vec<Value>,
+    read: impl Fn(Option<Value>) -> Result<ModelKind, ConfigError>,
+) -> Result<Dated, ConfigError> {
+    let mut first: Option<(Option<NaiveDate>, ModelKind)> = None;
+    let mut later: Vec<(NaiveDate, ModelKind)> = Vec::new();
+    for (index, given) in list.into_iter().enumerate() {
+        let path = format!("prices[{index}]");
+        let mut table: Table =
+            settings::read(given).map_err(|error: ConfigError| error.under(&path))?;
+        let key = format!("{path}.{VALID_FROM}");
+        let from = table
+            .remove(VALID_FROM)
+            .map(settings::read::<Day>)
+            .transpose();
+        let from =
+            from.map_err(|error: ConfigError| ConfigError::new(key.clone(), error.problem))?;
+        let from = from.and_then(|Day(day)| day);
+        let kind = read(Some(Value::Table(table))).map_err(|mut error| {
+            // It has the name of a single table.
+            if let Some(rest) = error.key.strip_prefix("prices") {
+                error.key = format!("{path}{rest}");
+            }
+            error
+        })?;
+        let Some((first_day, _)) = &first else {
+            first = Some((from, kind));
+            continue;
+        };
+        let Some(from) = from else {
+            let problem = "is missing: name the day from which these prices apply";
+            return Err(ConfigError::new(key, problem));
+        };
+        let before = later.last().map(|(day, _)| *day).or(*first_day);
+        if before.is_some_and(|before| before >= from) {
+            let problem = format!("is {from}: must be later than that of the prices before it");
+            return Err(ConfigError::new(key, problem));
+        }
+        later.push((from, kind));
+    }
+    let Some((valid_from, kind)) = first else {
+        return Err(ConfigError::new("prices", "is empty: list at least one"));
+    };
+    Ok((valid_from, kind, later))
+}
