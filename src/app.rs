@@ -7,6 +7,7 @@ pub mod listener;
 mod media;
 mod periodic;
 mod providers;
+mod reload;
 pub mod serve;
 mod stop;
 
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use axum::Router;
 use chrono::TimeDelta;
 
-use self::database::Database;
+use self::{database::Database, reload::Reload};
 use crate::{
     api::{self, ApiSettings, MediaLinks, MetricsEndpoint, Network},
     config::Config,
@@ -29,7 +30,7 @@ use crate::{
     media::MediaStore,
     memory::Memory,
     observe::Metrics,
-    providers::Registry,
+    providers::{Registry, http::HttpClient},
     service::{Service, ServiceSettings, uploads::UploadSettings},
     store::Store,
 };
@@ -44,6 +45,8 @@ pub struct App {
     pub auditor: Auditor,
     /// How stored files are linked to.
     pub links: MediaLinks,
+    /// Applies a changed catalogue.
+    pub reload: Reload,
     pub router: Router,
     /// The metrics, for this machine alone.
     pub metrics_router: Router,
@@ -142,8 +145,10 @@ impl App {
         public_url: &str,
         storage: MediaStore,
     ) -> Result<Self, AppError> {
-        let providers = providers::registry(config, &clock)?;
-        Self::build_with(config, store, clock, public_url, storage, providers).await
+        let http = HttpClient::new().map_err(AppError::HttpClient)?;
+        let share = *config.server.account_share_percent;
+        let providers = providers::registry(&config.enabled_providers(), share, &http, &clock)?;
+        Self::assemble(config, store, clock, public_url, storage, providers, http).await
     }
 
     /// As [`Self::build_over`], with other adapters than the configured ones.
@@ -155,8 +160,22 @@ impl App {
         storage: MediaStore,
         providers: Registry,
     ) -> Result<Self, AppError> {
+        let http = HttpClient::new().map_err(AppError::HttpClient)?;
+        Self::assemble(config, store, clock, public_url, storage, providers, http).await
+    }
+
+    /// `http`: the client of the adapters.
+    async fn assemble(
+        config: &Config,
+        store: Store,
+        clock: SharedClock,
+        public_url: &str,
+        storage: MediaStore,
+        providers: Registry,
+        http: HttpClient,
+    ) -> Result<Self, AppError> {
         let metrics = Metrics::default();
-        let providers = jobs::observed(providers, &metrics);
+        let (providers, adapters) = jobs::observed(providers, &metrics);
         let links = media::links(config, &store, &clock, public_url).await?;
         let runner = Runner::new(
             store.clone(),
@@ -197,7 +216,7 @@ impl App {
         );
         let metrics =
             MetricsEndpoint::new(metrics, config.metrics.token.as_ref(), Arc::clone(&clock));
-        let console_clock = Arc::clone(&clock);
+        let (console_clock, reload_clock) = (Arc::clone(&clock), Arc::clone(&clock));
         let service = Service::new(
             store,
             clock,
@@ -223,6 +242,7 @@ impl App {
                 paused: config.jobs.paused,
             },
         );
+        let reload = Reload::new(config, service.clone(), adapters, http, reload_clock);
         let bucket = storage.origin().cloned();
         let settings = ApiSettings {
             max_body_bytes: *config.server.max_body_bytes,
@@ -244,6 +264,7 @@ impl App {
             dispatcher,
             auditor,
             links,
+            reload,
             router: console::router(
                 routers.api,
                 routers.observer,

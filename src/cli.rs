@@ -153,6 +153,7 @@ async fn carry_out(command: Command, config: &Config, output: Output) -> Result<
             ended => Ok(ended.map(|()| ExitCode::SUCCESS)?),
         },
         Command::Config(args::ConfigCommand::Check) => commands::config_check(config, output),
+        Command::Catalogue(command) => commands::catalogue::run(config, command, output).await,
         Command::Database(command) => commands::database::run(config, command, output).await,
         Command::Migrate => commands::migrate(config, output).await,
         Command::Account(command) => commands::accounts::run(config, command, output).await,

@@ -14,6 +14,7 @@ pub mod models;
 mod net;
 pub mod observe;
 pub mod providers;
+mod reload;
 mod routes;
 pub mod sections;
 pub mod summary;
@@ -75,6 +76,8 @@ pub struct Config {
     warnings: Vec<String>,
     #[serde(skip)]
     changes: Vec<Change>,
+    #[serde(skip)]
+    origin: reload::Origin,
 }
 
 impl Config {
@@ -91,10 +94,13 @@ impl Config {
 
     /// Every enabled model of every enabled provider, and the routes.
     pub fn catalogue(&self) -> Catalogue {
-        let models = self
-            .providers
-            .iter()
-            .filter(|provider| provider.status == Status::Enabled)
+        self.catalogue_of(|provider| provider.status == Status::Enabled)
+    }
+
+    /// Every enabled model of the providers that are served.
+    fn catalogue_of(&self, is_served: impl Fn(&Provider) -> bool) -> Catalogue {
+        let served = self.providers.iter().filter(|provider| is_served(provider));
+        let models = served
             .flat_map(|provider| provider.models.iter().map(|m| m.to_model(&provider.name)))
             .collect();
         let preference = self
@@ -102,7 +108,7 @@ impl Config {
             .lists()
             .map(|(modality, names)| (modality, names.to_vec()));
         let disabled = self.providers.iter();
-        let disabled = disabled.filter(|provider| provider.status != Status::Enabled);
+        let disabled = disabled.filter(|provider| !is_served(provider));
         let disabled = disabled.map(|provider| (provider.name.clone(), provider.reason()));
         Catalogue::new(models, BTreeMap::from(preference))
             .with_disabled(disabled.collect())

@@ -48,7 +48,7 @@ pub use audit::Auditor;
 pub use call::{Call, ImageWork, TextWork, VideoWork};
 pub use cancel::Cancel;
 pub use health::Circuit;
-pub use observed::observed;
+pub use observed::{Adapters, observed};
 pub use running::{Handle, RunningGuard};
 pub use start::{Fallbacks, Permits, SharedFallbacks, Started, Work};
 pub use submit::SubmitSettings;

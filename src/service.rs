@@ -198,6 +198,12 @@ impl Service {
         (announced <= self.0.clock.now()).then_some(retirement)
     }
 
+    /// Replaces the catalogue for requests that begin from now on.
+    pub fn replace_catalogue(&self, catalogue: &Catalogue) {
+        let catalogue = catalogue.at(self.0.clock.now());
+        self.0.catalogue.store(Arc::new(catalogue));
+    }
+
     /// Whether the machine's clock is too far off.
     pub fn has_skewed_clock(&self) -> bool {
         self.0.clock.machine_ahead().abs() > MAX_SKEW

@@ -2,16 +2,20 @@
 
 use super::AppError;
 use crate::{
-    config::Config,
+    config::Provider,
     domain::{clock::SharedClock, limiter::Limiter, share::share},
     providers::{Registry, Setup, VENDORS, http::HttpClient},
 };
 
-/// The adapters of every enabled provider.
-pub(super) fn registry(config: &Config, clock: &SharedClock) -> Result<Registry, AppError> {
-    let http = HttpClient::new().map_err(AppError::HttpClient)?;
+/// The adapters of providers. `account_share`: percent of the calls that one account may make.
+pub(super) fn registry(
+    providers: &[Provider],
+    account_share: usize,
+    http: &HttpClient,
+    clock: &SharedClock,
+) -> Result<Registry, AppError> {
     let mut registry = Registry::default();
-    for provider in config.enabled_providers() {
+    for provider in providers.iter().cloned() {
         let models = provider.models.iter();
         let setup = Setup {
             name: provider.name.clone(),
@@ -27,7 +31,7 @@ pub(super) fn registry(config: &Config, clock: &SharedClock) -> Result<Registry,
         let base_url = setup.base_url.clone();
         registry.base_urls.insert(provider.name.clone(), base_url);
         let calls = provider.max_concurrent;
-        let per_account = share(*config.server.account_share_percent, calls);
+        let per_account = share(account_share, calls);
         // As many as there are workers wait at most.
         let waiters = (usize::MAX, usize::MAX);
         let limiter = Limiter::with_queue((calls, per_account), waiters);

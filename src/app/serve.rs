@@ -12,6 +12,7 @@ use chrono::TimeDelta;
 use nix::sys::stat::{Mode, umask};
 use tokio::{
     net::TcpListener,
+    signal::unix::{Signal, SignalKind, signal},
     task::JoinSet,
     time::{Instant, timeout},
 };
@@ -202,6 +203,8 @@ async fn run(
     background.spawn(settlements(app.runner.clone()));
     let listening = app.runner.clone();
     background.spawn(async move { listening.listen().await });
+    let hangups = signal(SignalKind::hangup())?;
+    background.spawn(reloads(app.clone(), hangups));
     if paused {
         tracing::warn!("paused: no work is taken, and what is unfinished is left as it is");
     } else {
@@ -347,6 +350,17 @@ fn listener_limits(config: &Config) -> Limits {
         keep_alive: *server.keep_alive,
         write_timeout: *server.write_timeout,
         max_header_bytes: *server.max_header_bytes,
+    }
+}
+
+/// Reloads the catalogue after SIGHUP, and when `gensvc catalogue reload` asks all servers to.
+async fn reloads(app: App, mut hangups: Signal) {
+    loop {
+        tokio::select! {
+            Some(()) = hangups.recv() => {}
+            () = app.runner.catalogue_notice() => {}
+        }
+        app.reload.run_logged();
     }
 }
 

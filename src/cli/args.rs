@@ -88,9 +88,19 @@ pub(super) enum Command {
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Apply a changed file.
+    #[command(subcommand)]
+    Catalogue(CatalogueCommand),
     /// Find the database; start, stop and delete the private Postgres.
     #[command(subcommand)]
     Database(DatabaseCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum CatalogueCommand {
+    /// Apply the models and prices of the changed configuration file on every server of the
+    /// database, without a restart. Each server logs the outcome.
+    Reload,
 }
 
 #[derive(Debug, Default, Args)]

@@ -2,6 +2,7 @@
 
 pub(super) mod accounts;
 pub(super) mod admin;
+pub(super) mod catalogue;
 pub(super) mod credits;
 pub(super) mod database;
 pub(super) mod generations;

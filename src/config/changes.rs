@@ -88,7 +88,9 @@ fn shown(value: &Value) -> String {
         Value::Boolean(flag) => flag.to_string(),
         Value::Datetime(time) => time.to_string(),
         Value::Table(table) => {
-            let entries = table.iter().map(|(key, value)| format!("{key} = {}", shown(value)));
+            let entries = table
+                .iter()
+                .map(|(key, value)| format!("{key} = {}", shown(value)));
             format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
         }
     }

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 
 use super::{
     Config, ConfigError, Provider, changes, lifecycle, merge, models::markup::check_margin,
-    providers, routes,
+    providers, reload::Origin, routes,
 };
 use crate::domain::{generation::Modality, settings, vendor::Vendor};
 
@@ -103,10 +103,15 @@ impl Config {
             set(&mut tree, key, value);
         }
         let changes = changes::between(&defaults, &tree, &overrides);
-        let config: Result<Self, _> = settings::read(Value::Table(tree));
+        let config: Result<Self, _> = settings::read(Value::Table(tree.clone()));
+        let origin = Origin::new(file, env, vendors, tree);
         config
             .and_then(|config| config.resolve(env, &overrides, vendors))
-            .map(|config| Self { changes, ..config })
+            .map(|config| Self {
+                changes,
+                origin,
+                ..config
+            })
             .map_err(|error| overrides.name(error))
     }
 

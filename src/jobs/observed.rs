@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use tracing::{Instrument as _, Span, field::Empty};
 
@@ -22,37 +23,78 @@ use crate::{
     },
 };
 
+/// The wrapped adapters of a server, which can be replaced while it runs.
+pub struct Adapters {
+    text: Wrapped<dyn TextProvider>,
+    image: Wrapped<dyn ImageProvider>,
+    speech: Wrapped<dyn SpeechProvider>,
+    video: Wrapped<dyn VideoProvider>,
+}
+
+type Wrapped<P> = BTreeMap<String, Arc<Observed<P>>>;
+
 /// Wraps the providers of a registry.
-pub fn observed(registry: Registry, metrics: &Metrics) -> Registry {
-    Registry {
-        text: each(registry.text, metrics, |provider| provider),
-        image: each(registry.image, metrics, |provider| provider),
-        speech: each(registry.speech, metrics, |provider| provider),
-        video: each(registry.video, metrics, |provider| provider),
+pub fn observed(registry: Registry, metrics: &Metrics) -> (Registry, Adapters) {
+    let adapters = Adapters {
+        text: each(registry.text, metrics),
+        image: each(registry.image, metrics),
+        speech: each(registry.speech, metrics),
+        video: each(registry.video, metrics),
+    };
+    let registry = Registry {
+        text: erased(&adapters.text, |provider| provider),
+        image: erased(&adapters.image, |provider| provider),
+        speech: erased(&adapters.speech, |provider| provider),
+        video: erased(&adapters.video, |provider| provider),
         limiters: registry.limiters,
         base_urls: registry.base_urls,
+    };
+    (registry, adapters)
+}
+
+impl Adapters {
+    /// Calls that begin from now on use the adapters of another registry.
+    pub fn replace(&self, registry: &Registry) {
+        replace(&self.text, &registry.text);
+        replace(&self.image, &registry.image);
+        replace(&self.speech, &registry.speech);
+        replace(&self.video, &registry.video);
     }
 }
 
-fn each<P: ?Sized>(
-    providers: BTreeMap<String, Arc<P>>,
-    metrics: &Metrics,
-    erase: fn(Arc<Observed<P>>) -> Arc<P>,
-) -> BTreeMap<String, Arc<P>> {
+fn replace<P: ?Sized>(wrapped: &Wrapped<P>, adapters: &BTreeMap<String, Arc<P>>) {
+    for (name, observed) in wrapped {
+        if let Some(adapter) = adapters.get(name) {
+            observed.inner.store(Arc::new(Arc::clone(adapter)));
+        }
+    }
+}
+
+fn each<P: ?Sized>(providers: BTreeMap<String, Arc<P>>, metrics: &Metrics) -> Wrapped<P> {
     let wrapped = providers.into_iter().map(|(name, inner)| {
         let observed = Observed {
             provider: name.clone(),
-            inner,
+            inner: ArcSwap::from_pointee(inner),
             metrics: metrics.clone(),
         };
-        (name, erase(Arc::new(observed)))
+        (name, Arc::new(observed))
     });
     wrapped.collect()
 }
 
+fn erased<P: ?Sized>(
+    wrapped: &Wrapped<P>,
+    erase: fn(Arc<Observed<P>>) -> Arc<P>,
+) -> BTreeMap<String, Arc<P>> {
+    let erased = wrapped.iter();
+    erased
+        .map(|(name, observed)| (name.clone(), erase(Arc::clone(observed))))
+        .collect()
+}
+
 struct Observed<P: ?Sized> {
     provider: String,
-    inner: Arc<P>,
+    inner: ArcSwap<Arc<P>>,
     metrics: Metrics,
 }
 
@@ -74,6 +116,10 @@ macro_rules! span {
 }
 
 impl<P: ?Sized> Observed<P> {
+    fn inner(&self) -> Arc<P> {
+        Arc::clone(&self.inner.load())
+    }
+
     fn watch(&self, modality: Modality, operation: &'static str) -> ProviderWatch {
         self.metrics
             .provider_call(&self.provider, modality, operation)
@@ -127,7 +173,8 @@ impl TextProvider for Observed<dyn TextProvider> {
             sink,
             since: Instant::now(),
         });
-        let work = self.inner.generate(call, deltas);
+        let inner = self.inner();
+        let work = inner.generate(call, deltas);
         let result = work.instrument(span.clone()).await;
         drop(first_token);
         if let Ok(answer) = &result {
@@ -147,11 +194,11 @@ impl TextProvider for Observed<dyn TextProvider> {
     async fn count_input(&self, call: &TextCall) -> Result<u64, ProviderError> {
         let span = span!(self, "count_tokens", call.model.as_str());
         let watch = self.watch(Modality::Text, "count_tokens");
-        watched(watch, span, self.inner.count_input(call)).await
+        watched(watch, span, self.inner().count_input(call)).await
     }
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {
-        self.inner.may_hide_reasoning(call)
+        self.inner().may_hide_reasoning(call)
     }
 }
 
@@ -182,7 +229,7 @@ impl ImageProvider for Observed<dyn ImageProvider> {
             gen_ai.request.choice.count = call.n,
         );
         let watch = self.watch(Modality::Image, "generate");
-        watched(watch, span, self.inner.generate(call)).await
+        watched(watch, span, self.inner().generate(call)).await
     }
 }
 
@@ -193,7 +240,7 @@ impl SpeechProvider for Observed<dyn SpeechProvider> {
             gen_ai.output.type = "speech",
         );
         let watch = self.watch(Modality::Audio, "generate");
-        watched(watch, span, self.inner.generate(call)).await
+        watched(watch, span, self.inner().generate(call)).await
     }
 }
 
@@ -204,13 +251,13 @@ impl VideoProvider for Observed<dyn VideoProvider> {
             gen_ai.output.type = "video",
         );
         let watch = self.watch(Modality::Video, "submit");
-        watched(watch, span, self.inner.submit(call)).await
+        watched(watch, span, self.inner().submit(call)).await
     }
 
     async fn poll(&self, task: &str, call: &VideoCall) -> Result<VideoStatus, ProviderError> {
         let span = span!(self, "poll", call.model.as_str());
         let watch = self.watch(Modality::Video, "poll");
-        let result = self.inner.poll(task, call).instrument(span.clone()).await;
+        let result = self.inner().poll(task, call).instrument(span.clone()).await;
         match &result {
             Ok(VideoStatus::Gone) => watch.ended("gone"),
             // The poll succeeded; the task it reports on failed.
@@ -221,16 +268,16 @@ impl VideoProvider for Observed<dyn VideoProvider> {
     }
 
     fn poll_needs_inputs(&self, task: &str) -> bool {
-        self.inner.poll_needs_inputs(task)
+        self.inner().poll_needs_inputs(task)
     }
 
     fn poll_interval(&self) -> Option<Duration> {
-        self.inner.poll_interval()
+        self.inner().poll_interval()
     }
 
     async fn cancel(&self, task: &str) -> Result<(), ProviderError> {
         let span = span!(self, "cancel", "task");
         let watch = self.watch(Modality::Video, "cancel");
-        watched(watch, span, self.inner.cancel(task)).await
+        watched(watch, span, self.inner().cancel(task)).await
     }
 }

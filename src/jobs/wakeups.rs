@@ -6,6 +6,8 @@ mod waiters;
 
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 pub use waiters::Waiter;
 
 use super::{Handle, Runner};
@@ -25,6 +27,8 @@ pub(super) struct Wakeups {
     pub(super) jobs: Alarm,
     /// Wakes the dispatcher of webhooks.
     pub(super) deliveries: Alarm,
+    /// Wakes the reload of the catalogue.
+    pub(super) catalogue: Notify,
     /// Woken when a generation ends.
     pub(super) ended: Waiters<GenerationId>,
     /// Woken when a generation of the account is settled in this process.
@@ -61,6 +65,7 @@ impl Runner {
             Notice::Ended(id) => wakeups.ended.wake(id),
             Notice::Cancel(id) => self.cancel_stream(id),
             Notice::Deliveries => wakeups.deliveries.ring(),
+            Notice::Catalogue => wakeups.catalogue.notify_one(),
             Notice::Missed => {
                 wakeups.jobs.ring();
                 wakeups.deliveries.ring();
@@ -71,6 +76,11 @@ impl Runner {
                 }
             }
         }
+    }
+
+    /// Waits until all servers are asked to read their catalogues again.
+    pub async fn catalogue_notice(&self) {
+        self.0.wakeups.catalogue.notified().await;
     }
 
     /// Returns a waiter for the end of a generation on any server. Create it before you read the row, so

@@ -31,6 +31,8 @@ pub enum Notice {
     Cancel(GenerationId),
     /// Deliveries to webhooks became due.
     Deliveries,
+    /// Each server is to read its catalogue again.
+    Catalogue,
     /// The connection is new: any notification may have been missed.
     Missed,
 }
@@ -43,6 +45,15 @@ pub struct Notices {
 }
 
 impl Store {
+    /// Asks all servers to read their catalogues again.
+    pub async fn notify_catalogue(&self) -> Result<(), StoreError> {
+        let notify = raw_sql(r#"NOTIFY "gensvc", 'catalogue'"#);
+        notify
+            .execute(self.requests.named("reload catalogues"))
+            .await?;
+        Ok(())
+    }
+
     pub fn notices(&self) -> Notices {
         Notices {
             hosts: self.hosts.clone(),
@@ -85,6 +96,7 @@ impl Notice {
             "ended" => id().map(Self::Ended),
             "cancel" => id().map(Self::Cancel),
             "deliveries" => Some(Self::Deliveries),
+            "catalogue" => Some(Self::Catalogue),
             _ => None,
         }
     }
@@ -122,6 +134,7 @@ mod tests {
         let cancel = Notice::parse(&format!("cancel {id}"));
         assert_eq!(cancel, Some(Notice::Cancel(GenerationId(id))));
         assert_eq!(Notice::parse("jobs"), Some(Notice::Jobs));
+        assert_eq!(Notice::parse("catalogue"), Some(Notice::Catalogue));
         assert_eq!(Notice::parse("deliveries"), Some(Notice::Deliveries));
         for unknown in ["", "job", "ended", "ended 7", "cancel ", "begun 7"] {
             assert_eq!(Notice::parse(unknown), None, "{unknown}");

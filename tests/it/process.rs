@@ -1,5 +1,6 @@
 //! The program itself: started, killed with -9, stopped, with its private Postgres, over HTTP.
 
+mod catalogue;
 mod client;
 mod files;
 mod log;

@@ -14,6 +14,7 @@ mod models;
 mod paused;
 mod presumed;
 mod rate_limit;
+mod reload;
 mod retired;
 mod spend_caps;
 mod templates;

@@ -1,0 +1,145 @@
+//! A changed file: what of it a running server applies, and what needs a restart.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use toml::{Table, Value};
+
+use super::{Config, ConfigError, Provider};
+use crate::domain::{catalogue::Catalogue, vendor::Vendor};
+
+/// Where a configuration came from, and its settings.
+#[derive(Clone, Default)]
+pub(super) struct Origin {
+    file: Option<PathBuf>,
+    env: BTreeMap<String, String>,
+    vendors: Vec<&'static Vendor>,
+    tree: Table,
+}
+
+/// Its members hold secrets.
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin")
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Origin {
+    pub(super) fn new(
+        file: Option<&Path>,
+        env: &BTreeMap<String, String>,
+        vendors: &[&'static Vendor],
+        tree: Table,
+    ) -> Self {
+        Self {
+            file: file.map(Path::to_owned),
+            env: env.clone(),
+            vendors: vendors.to_vec(),
+            tree,
+        }
+    }
+}
+
+/// The catalogue of a changed file.
+#[derive(Debug)]
+pub struct Reloaded {
+    /// The models of the providers that are served.
+    pub catalogue: Catalogue,
+    /// The providers that are served, with the models of the file and those they had before, which
+    /// running work may need.
+    pub providers: Vec<Provider>,
+    /// Changed settings that need a restart.
+    pub needs_restart: Vec<String>,
+    pub warnings: Vec<String>,
+}
+
+impl Config {
+    /// Reads the file and the environment of this configuration again. `served`: the providers that
+    /// the server serves.
+    pub fn reload(&self, served: &[Provider]) -> Result<Reloaded, ConfigError> {
+        let Origin {
+            file, env, vendors, ..
+        } = &self.origin;
+        let new = Self::load(file.as_deref(), env, vendors)?;
+        let is_served = |provider: &Provider| served.iter().any(|old| old.name == provider.name);
+        let mut providers = served.to_vec();
+        for provider in &mut providers {
+            if let Some(changed) = new.providers.iter().find(|new| new.name == provider.name) {
+                extend(provider, changed)?;
+            }
+        }
+        Ok(Reloaded {
+            catalogue: new.catalogue_of(is_served),
+            providers,
+            needs_restart: fixed_changes(&self.origin.tree, &new.origin.tree),
+            warnings: new.warnings,
+        })
+    }
+}
+
+/// Adds the models of a changed file to a provider. Adapters call a model by the same settings as
+/// long as the server runs, so that no request is planned by some and sent by others.
+fn extend(provider: &mut Provider, changed: &Provider) -> Result<(), ConfigError> {
+    if changed.vendor.kind != provider.vendor.kind {
+        let problem = "has changed: restart the server to apply it";
+        return Err(ConfigError::new(
+            format!("providers.{}.kind", provider.name),
+            problem,
+        ));
+    }
+    for model in &changed.models {
+        match provider
+            .models
+            .iter_mut()
+            .find(|known| known.id == model.id)
+        {
+            None => provider.models.push(model.clone()),
+            Some(known) if format!("{:?}", known.settings) == format!("{:?}", model.settings) => {}
+            Some(_) => {
+                let problem = format!(
+                    "has changed for {}/{}: restart the server to apply it",
+                    provider.name, model.id
+                );
+                return Err(ConfigError::new(format!("{}.wire", model.path), problem));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The settings outside of the catalogue that differ.
+fn fixed_changes(old: &Table, new: &Table) -> Vec<String> {
+    let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
+    leaves("", old, &mut before);
+    leaves("", new, &mut after);
+    let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let differs = |key: &&&String| before.get(**key) != after.get(**key);
+    let fixed = keys.iter().filter(differs).filter(|key| !is_reloaded(key));
+    fixed.map(|key| (*key).clone()).collect()
+}
+
+/// Whether a setting belongs to the catalogue.
+fn is_reloaded(key: &str) -> bool {
+    let parts: Vec<&str> = key.split('.').collect();
+    matches!(
+        parts[..],
+        ["pricing" | "defaults" | "routes", ..] | ["providers", _, "models" | "markup" | "replace"]
+    )
+}
+
+fn leaves<'a>(prefix: &str, table: &'a Table, found: &mut BTreeMap<String, &'a Value>) {
+    for (name, value) in table {
+        let key = format!("{prefix}{name}");
+        match value {
+            Value::Table(inner) => leaves(&format!("{key}."), inner, found),
+            value => {
+                found.insert(key, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The catalogue of a changed file on running servers.
+
+use std::path::PathBuf;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::common::{Account, Answer, CONFIG_FILE, Reply, TestApp, Upstream};
+
+/// A configuration file that is removed when the test ends.
+struct File(PathBuf);
+
+impl File {
+    fn new(text: &str) -> Self {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let file = Self(folder.join(uuid::Uuid::now_v7().to_string()));
+        file.write(text);
+        file
+    }
+
+    fn write(&self, text: &str) {
+        // A server never reads half a file.
+        let new = self.0.with_extension("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, &self.0).unwrap();
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A model at `price` credits per token of input and of output.
+fn model(id: &str, price: u32, more: &str) -> String {
+    format!(
+        "[[providers.openai.models]]\nid = \"{id}\"\ntype = \"text\"\nwire.api = \"chat\"\n{more}\n\
+         prices = {{ input_per_million = \"{price}000000\", output_per_million = \"{price}000000\" }}\n"
+    )
+}
+
+async fn start(options: PgConnectOptions, upstream: &Upstream, file: &File) -> TestApp {
+    upstream.reply(Reply::Text("Hi.".to_owned(), 3, 2));
+    let env = [
+        (CONFIG_FILE, file.0.to_str().unwrap()),
+        ("GENSVC__SERVER__ACCOUNT_SHARE_PERCENT", "100"),
+    ];
+    TestApp::upstream_with(options, upstream, &env).await
+}
+
+async fn text(app: &TestApp, account: &Account, model: &str) -> Answer {
+    let body = json!({"prompt": "Hi.", "provider": "openai", "model": model});
+    app.text(&account.key, body).await
+}
+
+fn charged(record: &Value) -> &str {
+    record["credits"]["charged"].as_str().unwrap()
+}
+
+#[sqlx::test]
+async fn changed_file_is_applied_while_running(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let file = File::new(&(model("a", 1, "") + &model("b", 1, "")));
+    let app = start(options, &upstream, &file).await;
+    let account = app.account("100000").await;
+    assert_eq!(charged(&text(&app, &account, "a").await.expect(200)), "5");
+
+    // A running generation keeps its price and its model, which the file removes.
+    upstream.hold();
+    let running = text(&app, &account, "b");
+    let reloading = async {
+        upstream.arrived(2).await;
+        let wire = "wire.token_field = \"max_tokens\"\naliases = [\"latest\"]";
+        file.write(&(model("a", 2, "") + &model("c", 3, wire)));
+        assert!(app.app.reload.run().unwrap().is_empty());
+        upstream.release(10);
+    };
+    let (running, ()) = tokio::join!(running, reloading);
+    assert_eq!(charged(&running.expect(200)), "5");
+    assert_eq!(charged(&text(&app, &account, "a").await.expect(200)), "10");
+    assert_eq!(
+        charged(&text(&app, &account, "latest").await.expect(200)),
+        "15"
+    );
+    // Its adapter knows the settings of a new model.
+    let sent = upstream.requests().pop().unwrap().body;
+    assert_eq!(sent["model"], "c");
+    assert!(sent["max_tokens"].is_number() && sent["max_completion_tokens"].is_null());
+    let gone = text(&app, &account, "b").await;
+    assert_eq!(gone.fields()["model"], "unknown_model");
+    let models = app.get("", "/v1/models?provider=openai").await.expect(200);
+    let shown = |id: &str| {
+        let mut models = models["data"].as_array().unwrap().iter();
+        models.any(|model| model["id"] == id)
+    };
+    assert!(shown("a") && shown("c") && !shown("b"));
+    app.assert_settled().await;
+    app.assert_verified().await;
+}
+
+#[sqlx::test]
+async fn invalid_file_changes_nothing(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let file = File::new(&model("a", 1, ""));
+    let app = start(options, &upstream, &file).await;
+    let account = app.account("100000").await;
+    let fails = || app.app.reload.run().unwrap_err().to_string();
+    file.write(&(model("a", 2, "") + "[[providers.openai.models]]\nid = \"x\"\ntype = \"text\"\n"));
+    assert_eq!(
+        fails(),
+        "providers.openai.models[1].prices.input_per_million is missing: a model without a \
+         complete price is not served; add it or set enabled = false"
+    );
+    let other_wire = model("a", 2, "").replace("\"chat\"", "\"responses\"");
+    file.write(&other_wire);
+    assert_eq!(
+        fails(),
+        "providers.openai.models[0].wire has changed for openai/a: restart the server to apply it"
+    );
+    file.write("[[");
+    assert!(fails().contains("is not valid TOML: line 1"));
+    assert_eq!(charged(&text(&app, &account, "a").await.expect(200)), "5");
+
+    // Other settings need a restart, and do not stop the catalogue.
+    let others = "[server]\nmax_requests = 77\n[providers.gemini]\nenabled = false\n\
+                  [providers.mistral]\ntimeout_seconds = 9\n";
+    file.write(&(others.to_owned() + &model("a", 2, "")));
+    let mut restart = app.app.reload.run().unwrap();
+    restart.sort();
+    assert_eq!(
+        restart,
+        [
+            "providers.gemini.enabled",
+            "providers.mistral.timeout_seconds",
+            "server.max_requests"
+        ]
+    );
+    assert_eq!(charged(&text(&app, &account, "a").await.expect(200)), "10");
+    let providers = app.get("", "/v1/providers").await.expect(200);
+    assert!(providers.to_string().contains("\"gemini\""));
+}
+
+#[sqlx::test]
+async fn reload_under_load_on_two_servers(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let file = File::new(&model("a", 1, ""));
+    let app = start(options, &upstream, &file).await;
+    let other = app.replica().await;
+    let account = app.account("1000000").await;
+    let ask = async |n: usize| {
+        let app = if n.is_multiple_of(2) { &app } else { &other };
+        if n.is_multiple_of(3) {
+            return text(app, &account, "a").await.expect(200);
+        }
+        let body = json!({"model": "openai/a", "max_completion_tokens": 64,
+            "messages": [{"role": "user", "content": "Hi."}]});
+        let answer = app
+            .post(&account.key, "/openai/v1/chat/completions", &body)
+            .await;
+        answer.expect(200);
+        let path = format!("/v1/generate/{}", answer.header("x-gensvc-generation"));
+        app.get(&account.key, &path).await.expect(200)
+    };
+    let reloads = async {
+        for price in [2, 3, 4, 5, 6, 7, 8, 9] {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            file.write(&model("a", price, ""));
+            app.app.reload.run().unwrap();
+            other.app.reload.run().unwrap();
+        }
+    };
+    let (records, ()) = tokio::join!(join_all((0..120).map(ask)), reloads);
+    let mut prices = std::collections::BTreeSet::new();
+    for record in &records {
+        let pricing = &record["metadata"]["pricing"];
+        assert_eq!(pricing["input_per_million"], pricing["output_per_million"]);
+        let price = pricing["input_per_million"].as_str().unwrap();
+        let price: u32 = price.strip_suffix("000000").unwrap().parse().unwrap();
+        assert_eq!(charged(record), (5 * price).to_string(), "{record}");
+        prices.insert(price);
+    }
+    assert!(prices.len() > 1, "all had the price of {prices:?}");
+    let last = |app: &TestApp| {
+        app.app
+            .service
+            .current()
+            .catalogue()
+            .find("openai", "a")
+            .unwrap()
+            .prices()
+    };
+    assert_eq!(last(&app), last(&other));
+    app.assert_settled().await;
+    app.assert_verified().await;
+}
