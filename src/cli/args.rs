@@ -88,7 +88,7 @@ pub(super) enum Command {
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Apply a changed file.
+    /// Compare prices with a published list, and apply a changed file.
     #[command(subcommand)]
     Catalogue(CatalogueCommand),
     /// Find the database; start, stop and delete the private Postgres.
@@ -101,6 +101,12 @@ pub(super) enum CatalogueCommand {
     /// Apply the models and prices of the changed configuration file on every server of the
     /// database, without a restart. Each server logs the outcome.
     Reload,
+    /// Compare the prices and limits of text models, without markup, with a copy of LiteLLM's
+    /// `model_prices_and_context_window.json`. Fails if they differ.
+    Check {
+        /// The copy.
+        file: PathBuf,
+    },
 }
 
 #[derive(Debug, Default, Args)]

@@ -116,7 +116,7 @@ impl Config {
     }
 
     /// Checks related settings, and reads keys and base URLs from the environment.
-    fn resolve(
+    pub(super) fn resolve(
         mut self,
         env: &BTreeMap<String, String>,
         overrides: &Overrides<'_>,

@@ -8,8 +8,8 @@ use std::{
 
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, Provider};
-use crate::domain::{catalogue::Catalogue, vendor::Vendor};
+use super::{Config, ConfigError, Provider, load::Overrides};
+use crate::domain::{catalogue::Catalogue, settings, vendor::Vendor};
 
 /// Where a configuration came from, and its settings.
 #[derive(Clone, Default)]
@@ -79,6 +79,36 @@ impl Config {
             needs_restart: fixed_changes(&self.origin.tree, &new.origin.tree),
             warnings: new.warnings,
         })
+    }
+}
+
+impl Config {
+    /// The models of all providers, served or not, without markup.
+    pub fn at_list_prices(&self) -> Result<Catalogue, ConfigError> {
+        let Origin {
+            env, vendors, tree, ..
+        } = &self.origin;
+        let mut tree = tree.clone();
+        remove_markups(&mut tree);
+        let config: Self = settings::read(Value::Table(tree))?;
+        let config = config.resolve(env, &Overrides::default(), vendors)?;
+        Ok(config.catalogue_of(|_| true))
+    }
+}
+
+fn remove_markups(tree: &mut Table) {
+    if let Some(Value::Table(pricing)) = tree.get_mut("pricing") {
+        pricing.insert("markup".to_owned(), Value::from("1"));
+    }
+    let providers = tree.get_mut("providers").and_then(Value::as_table_mut);
+    for (_, provider) in providers.into_iter().flatten() {
+        if let Value::Table(provider) = provider {
+            provider.remove("markup");
+            let models = provider.get_mut("models").and_then(Value::as_array_mut);
+            for model in models.into_iter().flatten() {
+                model.as_table_mut().map(|model| model.remove("markup"));
+            }
+        }
     }
 }
 

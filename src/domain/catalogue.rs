@@ -4,6 +4,7 @@ mod dates;
 mod dialogue;
 mod inputs;
 mod media;
+mod published;
 mod routes;
 mod text;
 mod translate;
@@ -17,6 +18,7 @@ pub use inputs::InputLimits;
 pub use media::{
     ImageLimits, ImageModel, SpeechLimits, SpeechModel, Support, VideoLimits, VideoModel,
 };
+pub use published::{Comparison, Difference};
 pub use routes::Route;
 pub use text::{TextLimits, TextModel};
 pub use vision::Vision;

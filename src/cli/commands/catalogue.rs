@@ -1,13 +1,14 @@
 //! `gensvc catalogue`.
 
-use std::process::ExitCode;
+use std::{fs, path::Path, process::ExitCode};
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::with_app;
 use crate::{
     cli::{Failure, args::CatalogueCommand, output::Output},
     config::Config,
+    domain::{catalogue::Comparison, clock::machine_time},
 };
 
 pub(in crate::cli) async fn run(
@@ -26,5 +27,43 @@ pub(in crate::cli) async fn run(
             output.result(text, &json!({"requested": true}))?;
             Ok(ExitCode::SUCCESS)
         }
+        CatalogueCommand::Check { file } => check(config, &file, output),
     }
+}
+
+/// Fails if there is a difference.
+fn check(config: &Config, file: &Path, output: Output) -> Result<ExitCode, Failure> {
+    let place = file.display();
+    let text = fs::read_to_string(file).map_err(|error| format!("cannot read {place}: {error}"))?;
+    let list: Map<String, Value> = serde_json::from_str(&text).map_err(|error| {
+        format!("{place} is not a price list of LiteLLM, a JSON object of models: {error}")
+    })?;
+    let catalogue = config.at_list_prices()?.at(machine_time());
+    let comparison = Comparison::of(&catalogue, &list);
+    let mut lines: Vec<String> = comparison
+        .differences
+        .iter()
+        .map(|found| {
+            let (model, setting) = (&found.model, &found.setting);
+            format!(
+                "{model} {setting}: {} here, {} in the list",
+                found.here, found.published
+            )
+        })
+        .collect();
+    if !comparison.unlisted.is_empty() {
+        lines.push(format!(
+            "not in the list: {}",
+            comparison.unlisted.join(", ")
+        ));
+    }
+    let (compared, differences) = (comparison.compared, comparison.differences.len());
+    lines.push(format!(
+        "{compared} models were compared, {differences} settings differ."
+    ));
+    output.result(&lines.join("\n"), &comparison)?;
+    Ok(match differences {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
 }

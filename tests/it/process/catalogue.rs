@@ -4,6 +4,8 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use serde_json::{Value, json};
+
 use super::{Site, line_with};
 
 fn model(price: &str) -> String {
@@ -66,4 +68,96 @@ async fn catalogue_is_reloaded_by_command_and_by_signal() {
     assert_eq!(price(&server).await, "4");
     server.stop().await;
     std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test]
+async fn catalogue_is_compared_with_a_price_list() {
+    let file = path("gensvc.toml");
+    let prices = "input_per_million = \"250\", cached_input_per_million = \"125\", output_per_million = \"1000\"";
+    std::fs::write(
+        file,
+        format!(
+            "[pricing]\nmarkup = \"1.2\"\n[providers.openai]\nreplace = true\nmarkup = \"2\"\n\
+             [[providers.openai.models]]\nid = \"m\"\ntype = \"text\"\nmarkup = \"3\"\n\
+             limits = {{ max_input_tokens = 1000, max_output_tokens = 500 }}\n\
+             prices = {{ {prices}, tiers = [{{ above_input_tokens = 200000, {prices} }}] }}\n"
+        ),
+    )
+    .unwrap();
+    let list = path("list.json");
+    let write = |list_of: Value| std::fs::write(list, list_of.to_string()).unwrap();
+    let entry = json!({"litellm_provider": "openai", "input_cost_per_token": 2.5e-06,
+        "output_cost_per_token": 1e-05, "cache_read_input_token_cost": 1.25e-06,
+        "input_cost_per_token_above_200k_tokens": 2.5e-06, "max_input_tokens": 1000,
+        "max_output_tokens": 500, "mode": "chat"});
+    let site = Site::new(&[("GENSVC_CONFIG", file)]);
+    let check = async || {
+        let checked = site
+            .command()
+            .args(["catalogue", "check", list, "--json"])
+            .output();
+        let checked = checked.await.unwrap();
+        let found: Value = serde_json::from_slice(&checked.stdout).unwrap_or_default();
+        (
+            checked.status.success(),
+            found,
+            String::from_utf8(checked.stderr).unwrap(),
+        )
+    };
+    write(json!({"sample_spec": {}, "m": entry}));
+    let (equal, found, _) = check().await;
+    assert_eq!(
+        (equal, &found["compared"], &found["differences"]),
+        (true, &json!(1), &json!([]))
+    );
+    let unlisted = found["unlisted"].as_array().unwrap();
+    assert!(unlisted.contains(&json!("anthropic/claude-haiku-5-5")));
+
+    let mut other = entry.clone();
+    other["input_cost_per_token"] = json!(2.4e-06);
+    other["cache_creation_input_token_cost"] = json!(3e-06);
+    other["output_cost_per_token_above_200k_tokens"] = json!(1.5e-05);
+    other["output_cost_per_token_above_500k_tokens"] = json!(2e-05);
+    other["input_cost_per_token_above_500k_tokens"] = json!(5e-06);
+    other["max_input_tokens"] = json!(2000);
+    // The provider's own entry wins.
+    write(json!({"openai/m": other, "m": entry}));
+    let (equal, found, _) = check().await;
+    let difference = |setting: &str, here: &str, published: &str| json!({"model": "openai/m", "setting": setting, "here": here, "published": published});
+    assert!(!equal);
+    assert_eq!(
+        found["differences"],
+        json!([
+            difference("prices.input_per_million", "250", "240"),
+            difference("prices.cache_write_per_million", "none", "300"),
+            difference(
+                "prices.tiers.above_input_tokens=200000.output_per_million",
+                "1000",
+                "1500"
+            ),
+            difference(
+                "prices.tiers.above_input_tokens=500000.input_per_million",
+                "none",
+                "500"
+            ),
+            difference(
+                "prices.tiers.above_input_tokens=500000.output_per_million",
+                "none",
+                "2000"
+            ),
+            difference("limits.max_input_tokens", "1000", "2000"),
+        ])
+    );
+    // Another vendor's model of the same name is another model.
+    write(json!({"m": {"litellm_provider": "azure", "input_cost_per_token": 1.0}}));
+    assert_eq!(check().await.1["compared"], 0);
+    write(json!([]));
+    let (equal, _, message) = check().await;
+    assert!(
+        !equal && message.contains("is not a price list of LiteLLM"),
+        "{message}"
+    );
+    for file in [file, list] {
+        std::fs::remove_file(file).unwrap();
+    }
 }

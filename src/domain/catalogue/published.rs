@@ -1,0 +1,190 @@
+//! A catalogue compared with the prices and limits that LiteLLM publishes in
+//! `model_prices_and_context_window.json`.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{Catalogue, Model, ModelKind, TextModel};
+use crate::domain::{credits::Credits, pricing::TokenPrices};
+
+/// Credits per million tokens for one US dollar per token. A credit is a US cent.
+const CREDITS_PER_DOLLAR: f64 = 1e8;
+
+/// The outcome of a comparison.
+#[derive(Debug, Default, Serialize)]
+pub struct Comparison {
+    /// Number of models that the list has.
+    pub compared: usize,
+    pub differences: Vec<Difference>,
+    /// Text models that the list does not have, as `provider/id`.
+    pub unlisted: Vec<String>,
+}
+
+/// A setting that differs from the list.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// `provider/id`
+    pub model: String,
+    /// Such as `prices.input_per_million`.
+    pub setting: String,
+    /// `none` if it is not set.
+    pub here: String,
+    pub published: String,
+}
+
+impl Comparison {
+    /// Compares the text models of a catalogue without markup.
+    pub fn of(catalogue: &Catalogue, list: &Map<String, Value>) -> Self {
+        let mut comparison = Self::default();
+        for model in catalogue.models() {
+            let ModelKind::Text(text) = &model.kind else {
+                continue;
+            };
+            match entry(model, list) {
+                Some(entry) => {
+                    comparison.compared += 1;
+                    comparison.compare(&model.name(), text, entry);
+                }
+                None => comparison.unlisted.push(model.name()),
+            }
+        }
+        comparison
+    }
+
+    fn compare(&mut self, model: &str, text: &TextModel, entry: &Value) {
+        let mut differences = Vec::new();
+        let mut differ = |setting: String, here: Option<String>, published: Option<String>| {
+            // What the list does not have, it does not deny.
+            if let Some(published) = published.filter(|published| here.as_ref() != Some(published))
+            {
+                differences.push(Difference {
+                    model: model.to_owned(),
+                    setting,
+                    here: here.unwrap_or_else(|| "none".to_owned()),
+                    published,
+                });
+            }
+        };
+        let prices = &text.prices;
+        for (name, here, field) in named(&prices.base) {
+            let published = price(&entry[field]);
+            differ(format!("prices.{name}"), here.map(shown), published);
+        }
+        for above in thresholds(entry, text) {
+            let tier = prices
+                .tiers
+                .iter()
+                .find(|tier| tier.above_input_tokens == above);
+            let here = tier.map_or_else(|| absent(), |tier| named(&tier.prices));
+            for (name, here, field) in here {
+                let published = &entry[format!("{field}_above_{}k_tokens", above / 1_000)];
+                let setting = format!("prices.tiers.above_input_tokens={above}.{name}");
+                differ(setting, here.map(shown), price(published));
+            }
+        }
+        let limits = &text.limits;
+        let count = |field: &str| entry[field].as_u64().map(|count| count.to_string());
+        let most_input = limits.max_input_tokens.map(|most| most.to_string());
+        differ(
+            "limits.max_input_tokens".to_owned(),
+            most_input,
+            count("max_input_tokens"),
+        );
+        let most_output = Some(limits.max_output_tokens.to_string());
+        differ(
+            "limits.max_output_tokens".to_owned(),
+            most_output,
+            count("max_output_tokens"),
+        );
+        self.differences.append(&mut differences);
+    }
+}
+
+/// The entry of a model: by provider and id, or by the id alone if it is the provider's.
+fn entry<'a>(model: &Model, list: &'a Map<String, Value>) -> Option<&'a Value> {
+    let own = |entry: &&Value| entry["litellm_provider"] == *model.provider;
+    list.get(&model.name())
+        .or_else(|| list.get(&model.id).filter(own))
+}
+
+/// Each price with its name here and the list's field.
+fn named(prices: &TokenPrices) -> [(&'static str, Option<Credits>, &'static str); 5] {
+    let values = [
+        Some(prices.input_per_million),
+        prices.cached_input_per_million,
+        prices.cache_write_per_million,
+        prices.cache_write_long_per_million,
+        Some(prices.output_per_million),
+    ];
+    let mut named = absent();
+    for (named, value) in named.iter_mut().zip(values) {
+        named.1 = value;
+    }
+    named
+}
+
+const fn absent() -> [(&'static str, Option<Credits>, &'static str); 5] {
+    [
+        ("input_per_million", None, "input_cost_per_token"),
+        (
+            "cached_input_per_million",
+            None,
+            "cache_read_input_token_cost",
+        ),
+        (
+            "cache_write_per_million",
+            None,
+            "cache_creation_input_token_cost",
+        ),
+        (
+            "cache_write_long_per_million",
+            None,
+            "cache_creation_input_token_cost_above_1hr",
+        ),
+        ("output_per_million", None, "output_cost_per_token"),
+    ]
+}
+
+/// The input tokens above which other prices apply, here or in the list.
+fn thresholds(entry: &Value, text: &TextModel) -> Vec<u64> {
+    let published = entry.as_object().into_iter().flat_map(Map::keys);
+    let published = published.filter_map(|field| {
+        let rest = field.strip_prefix("input_cost_per_token_above_")?;
+        Some(rest.strip_suffix("k_tokens")?.parse::<u64>().ok()? * 1_000)
+    });
+    let here = text.prices.tiers.iter().map(|tier| tier.above_input_tokens);
+    let mut all: Vec<u64> = here.chain(published).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn shown(credits: Credits) -> String {
+    credits.to_string()
+}
+
+/// Dollars per token as credits per million.
+fn price(published: &Value) -> Option<String> {
+    let credits = published.as_f64()? * CREDITS_PER_DOLLAR;
+    format!("{credits:.6}").parse::<Credits>().ok().map(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dollars_per_token_become_credits_per_million() {
+        for (dollars, credits) in [
+            ("2.5e-06", Some("250")),
+            ("1.25e-07", Some("12.5")),
+            ("0.0", Some("0")),
+            ("3e-14", Some("0.000003")),
+            ("null", None),
+            ("\"1\"", None),
+        ] {
+            let published = serde_json::from_str(dollars).unwrap();
+            assert_eq!(price(&published).as_deref(), credits, "{dollars}");
+        }
+    }
+}
