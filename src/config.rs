@@ -13,6 +13,7 @@ mod merge;
 pub mod models;
 mod net;
 pub mod observe;
+mod origin;
 pub mod providers;
 mod reload;
 mod routes;
@@ -77,7 +78,7 @@ pub struct Config {
     #[serde(skip)]
     changes: Vec<Change>,
     #[serde(skip)]
-    origin: reload::Origin,
+    origin: origin::Origin,
 }
 
 impl Config {

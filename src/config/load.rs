@@ -8,7 +8,7 @@ use toml::{Table, Value};
 
 use super::{
     Config, ConfigError, Provider, changes, lifecycle, merge, models::markup::check_margin,
-    providers, reload::Origin, routes,
+    origin::Origin, providers, routes,
 };
 use crate::domain::{generation::Modality, settings, vendor::Vendor};
 

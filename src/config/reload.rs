@@ -1,49 +1,11 @@
 //! A changed file: what of it a running server applies, and what needs a restart.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, Provider, load::Overrides};
-use crate::domain::{catalogue::Catalogue, settings, vendor::Vendor};
-
-/// Where a configuration came from, and its settings.
-#[derive(Clone, Default)]
-pub(super) struct Origin {
-    file: Option<PathBuf>,
-    env: BTreeMap<String, String>,
-    vendors: Vec<&'static Vendor>,
-    tree: Table,
-}
-
-/// Its members hold secrets.
-impl fmt::Debug for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Origin")
-            .field("file", &self.file)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Origin {
-    pub(super) fn new(
-        file: Option<&Path>,
-        env: &BTreeMap<String, String>,
-        vendors: &[&'static Vendor],
-        tree: Table,
-    ) -> Self {
-        Self {
-            file: file.map(Path::to_owned),
-            env: env.clone(),
-            vendors: vendors.to_vec(),
-            tree,
-        }
-    }
-}
+use super::{Config, ConfigError, Provider, load::Overrides, origin::Origin};
+use crate::domain::{catalogue::Catalogue, settings};
 
 /// The catalogue of a changed file.
 #[derive(Debug)]
@@ -106,7 +68,9 @@ fn remove_markups(tree: &mut Table) {
             provider.remove("markup");
             let models = provider.get_mut("models").and_then(Value::as_array_mut);
             for model in models.into_iter().flatten() {
-                model.as_table_mut().map(|model| model.remove("markup"));
+                if let Value::Table(model) = model {
+                    model.remove("markup");
+                }
             }
         }
     }

@@ -134,8 +134,7 @@ impl Service {
         }
         let confirmed = caller.confirm_for(ability).await?;
         let repeats = match (&error, &confirmed) {
-            (ServiceError::CatalogueChanged, _) => true,
-            (ServiceError::NotAsPresumed, Some(_)) => true,
+            (ServiceError::CatalogueChanged, _) | (ServiceError::NotAsPresumed, Some(_)) => true,
             (_, Some(known)) => !known.plans_like(caller),
             (_, None) => false,
         };

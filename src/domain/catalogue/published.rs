@@ -75,7 +75,7 @@ impl Comparison {
                 .tiers
                 .iter()
                 .find(|tier| tier.above_input_tokens == above);
-            let here = tier.map_or_else(|| absent(), |tier| named(&tier.prices));
+            let here = tier.map_or_else(absent, |tier| named(&tier.prices));
             for (name, here, field) in here {
                 let published = &entry[format!("{field}_above_{}k_tokens", above / 1_000)];
                 let setting = format!("prices.tiers.above_input_tokens={above}.{name}");
