@@ -58,7 +58,7 @@ async fn record(app: &TestApp, account: &Account, answer: &Answer) -> Value {
     answer.expect(200);
     let body = answer.json();
     let id = match body.get("metadata") {
-        Some(_) => body["id"].as_str().unwrap().to_owned(),
+        Some(_) => body["uuid"].as_str().unwrap().to_owned(),
         None => answer.header("x-gensvc-generation").to_owned(),
     };
     app.get(&account.key, &format!("/v1/generate/{id}"))
@@ -69,7 +69,7 @@ async fn record(app: &TestApp, account: &Account, answer: &Answer) -> Value {
 /// Asserts that a record has the price of its creation. Returns whether it is the later one.
 #[track_caller]
 fn assert_price(record: &Value) -> bool {
-    let is_later = record["created_at"].as_str().unwrap() >= MIDNIGHT;
+    let is_later = record["created_at"].as_str().unwrap()[..19] >= MIDNIGHT[..19];
     let (price, charged) = if is_later {
         ("1200000", "6")
     } else {
@@ -242,7 +242,7 @@ async fn job_keeps_the_price_of_its_creation(_: PgPoolOptions, options: PgConnec
         }
     }
     for record in [old, new] {
-        let path = format!("/v1/generate/{}", record["id"].as_str().unwrap());
+        let path = format!("/v1/generate/{}", record["uuid"].as_str().unwrap());
         let ended = app.get(&account.key, &path).await.expect(200);
         assert_eq!(ended["status"], "completed");
         assert_eq!(ended["credits"]["charged"], record["credits"]["estimated"]);
