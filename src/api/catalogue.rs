@@ -260,19 +260,23 @@ pub async fn providers(State(state): State<ApiState>, _query: NoQuery) -> Json<P
     let catalogue = state.service.catalogue();
     let circuits = state.service.open_circuits();
     let provider = |name: &str| {
-        let defaults: BTreeMap<Modality, String> = Modality::ALL
-            .iter()
-            .filter_map(|&m| Some((m, catalogue.default_model(name, m)?.id.clone())))
-            .collect();
+        let all = || Modality::ALL.iter().copied();
+        let serves = |m: &Modality| {
+            let is_it = |model: &Model| model.provider == name && model.modality() == *m;
+            let mut models = catalogue.models().iter();
+            models.any(|model| is_it(model) && !model.retired)
+        };
+        let default = |m| {
+            let model = catalogue.default_model(name, m);
+            Some((m, model.filter(|model| model.provider == name)?.id.clone()))
+        };
         ProviderBody {
             id: name.to_owned(),
-            types: defaults.keys().copied().collect(),
-            default_for: defaults
-                .keys()
-                .copied()
+            types: all().filter(serves).collect(),
+            default_for: all()
                 .filter(|&m| catalogue.default_provider(m) == Some(name))
                 .collect(),
-            default_models: defaults,
+            default_models: all().filter_map(default).collect(),
             open_circuits: CircuitBody::of(name, &circuits),
         }
     };

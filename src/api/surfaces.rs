@@ -358,12 +358,10 @@ fn named<'a>(
     let Path(name) = name.map_err(|_| no_model())?;
     let account = caller.account_default(Modality::Text);
     let catalogue = state.service.catalogue();
+    let found = catalogue.named(Modality::Text, &name, &account);
+    let found = found.map_err(not_found)?;
     let route = route_name(&name).and_then(|name| catalogue.find_listed(PROVIDER, name));
-    let found = match route {
-        Some(route) => Ok(route),
-        None => catalogue.named(Modality::Text, &name, &account),
-    };
-    listed(found.map_err(not_found)?).ok_or_else(no_model)
+    listed(route.unwrap_or(found)).ok_or_else(no_model)
 }
 
 /// The answer to a lookup by a name that leads to no model, or a retired one.

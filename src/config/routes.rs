@@ -94,11 +94,7 @@ fn route(
                 first.modality()
             )));
         }
-        let candidate = Target {
-            provider: Some(provider.to_owned()),
-            model: Some(id.to_owned()),
-            fallbacks: Vec::new(),
-        };
+        let candidate = model.target();
         if candidates.contains(&candidate) {
             return Err(refuse("twice: list each model once".to_owned()));
         }

@@ -140,7 +140,9 @@ pub struct Catalogue {
     preference: BTreeMap<Modality, Vec<String>>,
     /// Configured providers that are not enabled, with the reason.
     disabled: BTreeMap<String, String>,
+    /// The routes with the models of this catalogue.
     routes: Vec<Route>,
+    configured_routes: Arc<[Route]>,
 }
 
 impl Catalogue {
@@ -161,6 +163,7 @@ impl Catalogue {
             preference,
             disabled: BTreeMap::new(),
             routes: Vec::new(),
+            configured_routes: Arc::default(),
         }
     }
 
@@ -183,27 +186,29 @@ impl Catalogue {
             .find(|m| m.provider == provider && m.has_name(name))
     }
 
-    /// Sorted; all of them, or those that have a model for a modality that is not retired.
+    /// Sorted; all of them, or those that have a model for a modality, retired or not.
     pub fn providers(&self, modality: Option<Modality>) -> Vec<&str> {
         let mut names: Vec<&str> = self
             .models
             .iter()
-            .filter(|m| modality.is_none_or(|wanted| m.modality() == wanted && !m.retired))
+            .filter(|m| modality.is_none_or(|wanted| m.modality() == wanted))
             .map(|m| m.provider.as_str())
             .collect();
         names.dedup();
         names
     }
 
+    /// The model that serves requests to a provider that name none: its default, or what replaces
+    /// it, perhaps a model of another provider.
     pub fn default_model(&self, provider: &str, modality: Modality) -> Option<&Model> {
-        let is_of = |m: &&Model| m.provider == provider && m.modality() == modality;
+        let default = self.own_default(provider, modality)?;
+        self.served(default, "").ok()
+    }
+
+    fn own_default(&self, provider: &str, modality: Modality) -> Option<&Model> {
         // The default is sorted first; the only model of a provider needs no `default`.
-        let default = self.models.iter().find(is_of)?;
-        if !default.retired {
-            return Some(default);
-        }
-        let successor = self.successor(default).filter(is_of);
-        successor.or_else(|| self.models.iter().find(|m| is_of(m) && !m.retired))
+        let is_of = |m: &&Model| m.provider == provider && m.modality() == modality;
+        self.models.iter().find(is_of)
     }
 
     /// The provider of requests that name none.
@@ -253,11 +258,18 @@ impl Catalogue {
         target: &Target,
         account: &Target,
     ) -> Result<&Model, FieldError> {
-        if let (Some(provider), Some(name)) = (&target.provider, &target.model)
-            && let Some(model) = self.of(provider, modality, name)
-        {
-            return self.served(model, name);
-        }
+        let model = self.meant(modality, target, account)?;
+        // A default follows its replacement like an alias.
+        self.served(model, target.model.as_deref().unwrap_or_default())
+    }
+
+    /// The model that a request means, which may be retired.
+    pub fn meant(
+        &self,
+        modality: Modality,
+        target: &Target,
+        account: &Target,
+    ) -> Result<&Model, FieldError> {
         let offered = self.providers(Some(modality));
         // An account default that has since been disabled is ignored.
         let account_provider = account.provider.as_deref().filter(|p| offered.contains(p));
@@ -278,16 +290,11 @@ impl Catalogue {
         };
         self.check_provider(modality, provider, &offered)?;
         let model = match &target.model {
-            Some(name) => {
-                let found = self.of(provider, modality, name);
-                found.map(|model| self.served(model, name)).transpose()?
-            }
+            Some(name) => self.of(provider, modality, name),
             None => {
                 let own = account.model.as_ref().filter(|_| from_account);
                 let own = own.and_then(|name| self.of(provider, modality, name));
-                // A default follows its replacement like an alias.
-                let own = own.and_then(|model| self.served(model, "").ok());
-                own.or_else(|| self.default_model(provider, modality))
+                own.or_else(|| self.own_default(provider, modality))
             }
         };
         model.ok_or_else(|| {

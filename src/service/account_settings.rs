@@ -22,10 +22,13 @@ impl Service {
         let mut errors = Vec::new();
         for (modality, target) in &change.defaults {
             let Some(target) = target else { continue };
-            let catalogue = &self.0.catalogue;
-            let found = catalogue.resolve(*modality, target, &Target::default());
+            let found = self
+                .catalogue()
+                .resolve(*modality, target, &Target::default());
             errors.extend(found.err());
             errors.extend(self.unknown_fallbacks(*modality, target));
+            // A default follows its replacement.
+            errors.retain(|error| error.replacement.is_none());
             for error in &mut errors {
                 if !error.param.starts_with("defaults.") {
                     error.param = format!("defaults.{modality}.{}", error.param);

@@ -159,15 +159,12 @@ pub async fn get(
 ) -> Result<Json<Value>, ApiError> {
     let Path(name) = path.map_err(|_| no_model())?;
     let catalogue = state.service.catalogue();
-    if let Some(name) = route_name(&name) {
-        let route = catalogue.find_listed(PROVIDER, name);
-        return Ok(Json(model_body(route.ok_or_else(no_model)?)));
-    }
+    let route = route_name(&name).and_then(|name| catalogue.find_listed(PROVIDER, name));
     let mut refused = no_model();
     for modality in SERVED {
         let account = auth.caller.account_default(modality);
         match catalogue.named(modality, &name, &account) {
-            Ok(model) => return Ok(Json(model_body(model))),
+            Ok(model) => return Ok(Json(model_body(route.unwrap_or(model)))),
             Err(error) if error.code == FieldCode::ModelRetired => refused = not_found(error),
             Err(_) => {}
         }

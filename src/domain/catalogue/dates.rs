@@ -68,11 +68,14 @@ impl Catalogue {
             start: since.map_or(DateTime::<Utc>::MIN_UTC, midnight),
             end: until.map_or(DateTime::<Utc>::MAX_UTC, midnight),
         };
-        Self {
+        let mut catalogue = Self {
             models: self.configured.iter().filter_map(|m| m.at(today)).collect(),
             valid: bounds,
             ..self.clone()
-        }
+        };
+        let routes = self.configured_routes.iter();
+        catalogue.routes = routes.filter_map(|route| route.at(&catalogue)).collect();
+        catalogue
     }
 
     /// Whether this is the catalogue of that time.
@@ -101,7 +104,6 @@ impl Catalogue {
             _ => {}
         }
         let replacement = successor.map(Model::name);
-        let replacement = replacement.or_else(|| model.replacement.clone());
         let day = model.retiring.unwrap_or_default();
         let advice = match &replacement {
             Some(replacement) => format!("use {replacement}"),

@@ -41,12 +41,42 @@ impl Route {
     pub const fn modality(&self) -> Modality {
         self.listed.modality()
     }
+
+    /// The route with the models that a catalogue has now: replacements instead of retired models.
+    /// `None` if it has none of them.
+    pub(super) fn at(&self, catalogue: &Catalogue) -> Option<Self> {
+        let mut models: Vec<&Model> = Vec::new();
+        for model in self
+            .candidates
+            .iter()
+            .filter_map(|of| catalogue.followed(of))
+        {
+            if !models.contains(&model) {
+                models.push(model);
+            }
+        }
+        let first = models.iter().find(|model| !model.retired);
+        let first = first.or(models.first())?;
+        let candidates = models.iter().map(|model| model.target()).collect();
+        Some(Self::new(self.name.clone(), self.order, candidates, first))
+    }
+}
+
+impl Model {
+    pub fn target(&self) -> Target {
+        Target {
+            provider: Some(self.provider.clone()),
+            model: Some(self.id.clone()),
+            fallbacks: Vec::new(),
+        }
+    }
 }
 
 impl Catalogue {
     /// Adds routes. Their candidates are models of the catalogue.
     #[must_use]
     pub fn with_routes(mut self, routes: Vec<Route>) -> Self {
+        self.configured_routes = routes.clone().into();
         self.routes = routes;
         self
     }
@@ -75,11 +105,18 @@ impl Catalogue {
             .filter_map(|target| self.find(target.provider.as_deref()?, target.model.as_deref()?))
     }
 
-    /// The first candidate of a route.
+    /// The model of a target that has a provider and a model, or its replacement if there is one.
+    pub fn followed(&self, target: &Target) -> Option<&Model> {
+        let model = self.find(target.provider.as_deref()?, target.model.as_deref()?)?;
+        Some(self.served(model, "").unwrap_or(model))
+    }
+
+    /// The first candidate of a route that is not retired.
     pub(super) fn first_of(&self, modality: Modality, name: &str) -> Result<&Model, FieldError> {
         let route = self.route_for(modality, name)?;
+        let served = self.candidates(name).find(|model| !model.retired);
         let first = route.candidates.first().cloned().unwrap_or_default();
-        self.resolve(modality, &first, &Target::default())
+        served.map_or_else(|| self.resolve(modality, &first, &Target::default()), Ok)
     }
 
     /// The models, and the routes as models.
@@ -88,9 +125,10 @@ impl Catalogue {
         self.models.iter().chain(routes)
     }
 
-    /// The model or route with this provider and id.
-    pub fn find_listed(&self, provider: &str, id: &str) -> Option<&Model> {
-        self.listed()
-            .find(|model| model.provider == provider && model.id == id)
+    /// The model or route with this provider and id, or the one that requests by this alias get.
+    pub fn find_listed(&self, provider: &str, name: &str) -> Option<&Model> {
+        let is_it = |model: &&Model| model.provider == provider && model.has_name(name);
+        let model = self.listed().find(is_it)?;
+        Some(self.served(model, name).unwrap_or(model))
     }
 }

@@ -74,7 +74,7 @@ impl Service {
         request: &GenerationRequest,
     ) -> Result<Option<Wanted>, Vec<FieldError>> {
         let modality = request.modality();
-        let catalogue = &self.0.catalogue;
+        let catalogue = self.catalogue();
         let own = request.target();
         if let Some(name) = request.route() {
             if own.is_some_and(|own| !own.fallbacks.is_empty()) {
@@ -92,15 +92,19 @@ impl Service {
         }
         let Some(own) = own else { return Ok(None) };
         let fallbacks = if own.is_default() {
-            // What the account names may no longer be there.
-            let is_known = |target: &Target| {
-                let found = catalogue.resolve(modality, target, &Target::default());
-                found.is_ok()
-            };
-            let account = caller.account_default(modality).fallbacks.into_iter();
-            account.filter(is_known).collect()
+            // What the account names may no longer be there, or be replaced.
+            let account = caller.account_default(modality).fallbacks;
+            let known = account
+                .iter()
+                .filter_map(|target| catalogue.followed(target));
+            known
+                .filter(|model| model.modality() == modality)
+                .map(Model::target)
+                .collect()
         } else {
-            let errors = self.unknown_fallbacks(modality, own);
+            let mut errors = self.unknown_fallbacks(modality, own);
+            // A retired one drops out.
+            errors.retain(|error| error.code != FieldCode::ModelRetired);
             if !errors.is_empty() {
                 return Err(errors);
             }
@@ -128,7 +132,7 @@ impl Service {
     ) -> Vec<FieldError> {
         let none = Target::default();
         let unknown = |(at, fallback): (usize, &Target)| {
-            let mut error = self.0.catalogue.resolve(modality, fallback, &none).err()?;
+            let mut error = self.catalogue().resolve(modality, fallback, &none).err()?;
             error.param = format!("fallbacks[{at}].{}", error.param);
             Some(error)
         };
@@ -186,12 +190,26 @@ impl Service {
         let rendered = self.rendered(caller, &request).await?;
         let (mut plans, mut dropped, mut refusal) = (Vec::new(), Vec::new(), None);
         let copies = memory::reservation();
-        let account = caller.account_default(request.modality());
+        let (catalogue, modality) = (self.catalogue(), request.modality());
+        let account = caller.account_default(modality);
         let (mut models, mut candidates): (Vec<&Model>, _) = (Vec::new(), Vec::new());
         for target in &wanted.targets {
             let asked = request.for_target(target);
-            let model = self.0.catalogue.model_of(&asked, &account);
-            let model = model.map_err(ServiceError::invalid)?;
+            let model = match catalogue.model_of(&asked, &account) {
+                Ok(model) => model,
+                Err(error) => {
+                    let retired = error.code == FieldCode::ModelRetired;
+                    let error = ServiceError::invalid(error);
+                    let meant = catalogue.meant(modality, target, &account);
+                    let (Ok(model), true) = (meant, retired) else {
+                        return Err(error);
+                    };
+                    let (code, message) = explained(&error);
+                    dropped.push(drop_of(model, &code, message));
+                    refusal = refusal.or(Some(error));
+                    continue;
+                }
+            };
             if models.contains(&model) {
                 continue;
             }

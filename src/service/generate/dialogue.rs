@@ -154,7 +154,7 @@ impl Service {
             return Preview::default();
         };
         let others = route_name(&request.model).into_iter();
-        let others = others.flat_map(|name| self.0.catalogue.candidates(name));
+        let others = others.flat_map(|name| self.catalogue().candidates(name));
         let others = others.filter_map(|model| match &model.kind {
             ModelKind::Text(text) => Some((
                 (model.provider.clone(), model.id.clone()),

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::common::{Account, Answer, CONFIG_FILE, TestApp};
+use crate::common::{Account, Answer, CONFIG_FILE, TestApp, Upstream};
 
 /// Beside the built-in models of the sandbox. The clock starts on 2027-01-15.
 const FILE: &str = r#"
@@ -241,7 +241,179 @@ async fn defaults_move_on_when_they_retire(_: PgPoolOptions, options: PgConnectO
         (of(&account).await, of(&other).await),
         ("newest".into(), "newer".into())
     );
-    set(&session).await.error(410, "model_retired");
+    // The form of the console sends the default with the others: it is followed, as in requests.
+    set(&session).await.expect(200);
+    let last = json!({"defaults": {"text": {"provider": "sandbox", "model": "last"}}});
+    let json = [("content-type", "application/json")];
+    let body = Some(last.to_string());
+    let refused = app.call(http::Method::PATCH, &session, "/v1/account", &json, body);
+    refused.await.error(410, "model_retired");
+}
+
+/// OpenAI's only model of speech is retired, with or without a replacement of another provider.
+#[sqlx::test]
+async fn requests_without_a_model_keep_the_provider(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let file = |replacement: &str| {
+        format!(
+            "[defaults]\naudio = [\"openai\", \"sandbox\"]\n[providers.openai]\nreplace = true\n\
+             [[providers.openai.models]]\nid = \"v1\"\ntype = \"audio\"\nretiring = 2027-03-01\n\
+             {replacement}prices = {{ per_1000_characters = \"1\" }}\n\
+             limits = {{ voices = [\"alloy\"], default_voice = \"alloy\", formats = [\"mp3\"] }}\n"
+        )
+    };
+    let start = async |options: PgConnectOptions, replacement: &str| {
+        let path = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let path = path.join(uuid::Uuid::now_v7().to_string());
+        std::fs::write(&path, file(replacement)).unwrap();
+        let env = [(CONFIG_FILE, path.to_str().unwrap())];
+        let app = TestApp::upstream_with(options, &upstream, &env).await;
+        std::fs::remove_file(&path).unwrap();
+        advance_to(&app, "2027-03-01T00:00:00Z");
+        app
+    };
+    let app = start(options.clone(), "").await;
+    let account = app.account("100").await;
+    let ask = async |app: &TestApp, more: Value| {
+        let mut body = json!({"prompt": "Hi."});
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        app.post(&account.key, "/v1/generate/audio", &body).await
+    };
+    let all = [
+        json!({}),
+        json!({"provider": "openai"}),
+        json!({"model": "v1"}),
+        json!({"provider": "openai", "model": "v1"}),
+    ];
+    for more in &all {
+        let error = ask(&app, more.clone()).await.error(410, "model_retired");
+        assert_eq!(error["replacement"], Value::Null);
+    }
+    let providers = app.get("", "/v1/providers").await.expect(200);
+    let mut openai = providers["data"].as_array().unwrap().iter();
+    let openai = openai.find(|one| one["id"] == "openai").unwrap();
+    assert_eq!(
+        (
+            &openai["types"],
+            &openai["default_models"],
+            &openai["default_for"]
+        ),
+        (&json!([]), &json!({}), &json!(["audio"]))
+    );
+    assert_eq!(
+        app.balance(&account).await,
+        ("100".to_owned(), "0".to_owned())
+    );
+
+    let app = start(options, "replacement = \"sandbox/sandbox-speech-1\"\n").await;
+    for more in &all[..2] {
+        let record = ask(&app, more.clone()).await.expect(200);
+        assert_eq!(record["provider"], "sandbox");
+    }
+    for more in &all[2..] {
+        let error = ask(&app, more.clone()).await.error(410, "model_retired");
+        assert_eq!(error["replacement"], "sandbox/sandbox-speech-1");
+    }
+}
+
+#[sqlx::test]
+async fn routes_follow_replacements(_: PgPoolOptions, options: PgConnectOptions) {
+    let routes = "[routes.moved]\nmodels = [\"sandbox/old\", \"sandbox/newer\"]\n\
+                  [routes.shrunk]\nmodels = [\"sandbox/last\", \"sandbox/newest\"]\n\
+                  [routes.gone]\nmodels = [\"sandbox/last\"]\n\
+                  [routes.later]\nmodels = [\"sandbox/later\", \"sandbox/newest\"]\n";
+    let later = "[[providers.sandbox.models]]\nid = \"later\"\ntype = \"text\"\n\
+                 prices = [{ valid_from = 2027-03-01, input_per_million = \"1\", output_per_million = \"1\" }]\n";
+    let app = with_file(options, &format!("{routes}{FILE}{later}")).await;
+    let account = app.account("100").await;
+    let candidates = async |name: &str| {
+        let route = app.get("", &format!("/v1/models/route/{name}")).await;
+        route.expect(200)["candidates"].clone()
+    };
+    let by_route = async |name: &str| {
+        let body = json!({"prompt": "Hi.", "model": format!("route/{name}")});
+        app.text(&account.key, body).await
+    };
+    let old = json!(["sandbox/old", "sandbox/newer"]);
+    assert_eq!(candidates("moved").await, old);
+    assert_eq!(candidates("later").await, json!(["sandbox/newest"]));
+    assert_eq!(by_route("later").await.expect(200)["model"], "newest");
+
+    advance_to(&app, "2027-03-01T00:00:00Z");
+    assert_eq!(candidates("moved").await, json!(["sandbox/newer"]));
+    assert_eq!(by_route("moved").await.expect(200)["model"], "newer");
+    assert_eq!(by_route("later").await.expect(200)["model"], "later");
+    let record = by_route("shrunk").await.expect(200);
+    assert_eq!(record["model"], "newest");
+    let dropped = &record["metadata"]["dropped"];
+    assert_eq!(
+        (&dropped[0]["model"], &dropped[0]["code"]),
+        (&json!("last"), &json!("model_retired")),
+        "{record}"
+    );
+    by_route("gone").await.error(410, "model_retired");
+    let answer = chat(&app, &account, "route/gone").await;
+    assert_eq!(answer.expect(410)["error"]["code"], "model_retired");
+    for path in ["/openai/v1/models", "/anthropic/v1/models"] {
+        let list = app.get(&account.key, path).await.expect(200).to_string();
+        assert!(list.contains("\"route/moved\"") && !list.contains("\"route/gone\""));
+        let gone = format!("{path}/route%2Fgone");
+        app.get(&account.key, &gone).await.expect(410);
+    }
+    app.assert_settled().await;
+    app.assert_verified().await;
+}
+
+#[sqlx::test]
+async fn retired_fallbacks_drop_out(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = with_file(options, FILE).await;
+    let account = app.account("100").await;
+    advance_to(&app, "2027-03-01T00:00:00Z");
+    let of = |model: &str| json!({"provider": "sandbox", "model": model});
+    let ask = async |own: &str, fallbacks: &[&str]| {
+        let mut body = of(own);
+        body["prompt"] = "Hi.".into();
+        body["fallbacks"] = fallbacks.iter().map(|model| of(model)).collect();
+        app.text(&account.key, body).await
+    };
+    for (own, fallbacks, served, dropped) in [
+        ("newest", vec!["old", "last"], "newest", vec!["old", "last"]),
+        ("old", vec!["newest"], "newest", vec!["old"]),
+        ("latest", vec!["last"], "newer", vec!["last"]),
+    ] {
+        let record = ask(own, &fallbacks).await.expect(200);
+        assert_eq!(record["model"], served, "{record}");
+        let all = record["metadata"]["dropped"].as_array().unwrap();
+        let names: Vec<_> = all.iter().map(|one| one["model"].clone()).collect();
+        assert_eq!(json!(names), json!(dropped), "{record}");
+        assert!(all.iter().all(|one| one["code"] == "model_retired"));
+    }
+    let error = ask("old", &["last"]).await.error(410, "model_retired");
+    assert_eq!(error["replacement"], "sandbox/newer");
+
+    // Those of an account's default are replaced.
+    let mut default = of("newest");
+    default["fallbacks"] = json!([of("old"), of("last")]);
+    let session = app.login(&account).await;
+    let set = async |default: &Value| {
+        let json = [("content-type", "application/json")];
+        let body = Some(json!({"defaults": {"text": default}}).to_string());
+        app.call(http::Method::PATCH, &session, "/v1/account", &json, body)
+            .await
+    };
+    set(&default).await.error(410, "model_retired");
+    default["fallbacks"] = json!([of("old")]);
+    set(&default).await.expect(200);
+    let body = json!({"type": "text", "prompt": "Hi."});
+    let estimate = app
+        .post(&account.key, "/v1/credits/estimate", &body)
+        .await
+        .expect(200);
+    let models = estimate["candidates"].as_array().unwrap().iter();
+    let models: Vec<_> = models.map(|one| one["model"].clone()).collect();
+    assert_eq!(models, ["newest", "newer"]);
 }
 
 #[sqlx::test]
@@ -285,7 +457,9 @@ async fn lists_show_retirement(_: PgPoolOptions, options: PgConnectOptions) {
         let none = app.get(&account.key, &format!("{path}/nope")).await;
         none.expect(404);
     }
-    // Its replacement can still be looked up.
+    // Its replacement can still be looked up; an alias shows what requests get.
     let model = app.get("", "/v1/models/sandbox/old").await.expect(200);
     assert_eq!(model["replacement"], "sandbox/newer");
+    let model = app.get("", "/v1/models/sandbox/latest").await.expect(200);
+    assert_eq!(model["id"], "newer");
 }
