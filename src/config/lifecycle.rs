@@ -93,6 +93,15 @@ fn replacement_of(
             quoted(wanted)
         ));
     }
+    if let (Some(day), Some(own)) = (found.valid_from, model.retiring)
+        && day > own
+    {
+        return Err(format!(
+            "is {}, which is not served before {day}, after this model is retired on {own}: name \
+             another",
+            quoted(wanted)
+        ));
+    }
     Ok(name(provider, found))
 }
 

@@ -25,15 +25,16 @@ pub(super) fn file(built_in: &mut Table, mut file: Table) {
     tables(built_in, file);
 }
 
-/// Adds the built-in prices to a list that begins on a day: they apply until then.
+/// Puts the built-in prices before a list that begins on a day: they apply until then. The list stays
+/// whole, so that errors name the indexes of the file.
 fn keep_present_prices(built_in: &Table, changes: &mut Table) {
-    if let (Some(Value::Array(prices)), Some(present @ Value::Table(_))) =
+    if let (Some(prices @ Value::Array(_)), Some(present @ Value::Table(_))) =
         (changes.get_mut("prices"), built_in.get("prices"))
         && prices
-            .first()
+            .get(0)
             .is_some_and(|first| first.get("valid_from").is_some())
     {
-        prices.insert(0, present.clone());
+        *prices = Value::Array(vec![present.clone(), prices.clone()]);
     }
 }
 

@@ -16,14 +16,21 @@ struct Day(#[serde(deserialize_with = "day")] Option<NaiveDate>);
 /// The day of the first prices, the model with them, and the same from later days on.
 type Dated = (Option<NaiveDate>, ModelKind, Vec<(NaiveDate, ModelKind)>);
 
-/// Reads a list of prices. `read` makes the model with one of them.
+/// Reads a list of prices, or of the built-in prices and the list of a file. `read` makes the model
+/// with one of them.
 pub(super) fn read(
     list: Vec<Value>,
     read: impl Fn(Option<Value>) -> Result<ModelKind, ConfigError>,
 ) -> Result<Dated, ConfigError> {
     let mut first: Option<(Option<NaiveDate>, ModelKind)> = None;
     let mut later: Vec<(NaiveDate, ModelKind)> = Vec::new();
-    for (index, given) in list.into_iter().enumerate() {
+    let mut last = Table::new();
+    let (present, list) = match <[Value; 2]>::try_from(list) {
+        Ok([present, Value::Array(file)]) => (Some((0, present)), file),
+        Ok(list) => (None, list.into()),
+        Err(list) => (None, list),
+    };
+    for (index, given) in present.into_iter().chain(list.into_iter().enumerate()) {
         let path = format!("prices[{index}]");
         let mut table: Table =
             settings::read(given).map_err(|error: ConfigError| error.under(&path))?;
@@ -35,13 +42,18 @@ pub(super) fn read(
         let from =
             from.map_err(|error: ConfigError| ConfigError::new(key.clone(), error.problem))?;
         let from = from.and_then(|Day(day)| day);
-        let kind = read(Some(Value::Table(table))).map_err(|mut error| {
+        let kind = read(Some(Value::Table(table.clone()))).map_err(|mut error| {
             // It has the name of a single table.
             if let Some(rest) = error.key.strip_prefix("prices") {
                 error.key = format!("{path}{rest}");
             }
             error
         })?;
+        if let Some(key) = missing(&last, &table) {
+            let problem = "is missing: add it, as the prices before have it";
+            return Err(ConfigError::new(format!("{path}.{key}"), problem));
+        }
+        last = table;
         let Some((first_day, _)) = &first else {
             first = Some((from, kind));
             continue;
@@ -61,4 +73,17 @@ pub(super) fn read(
         return Err(ConfigError::new("prices", "is empty: list at least one"));
     };
     Ok((valid_from, kind, later))
+}
+
+/// A price of one table that another one does not have.
+fn missing(before: &Table, after: &Table) -> Option<String> {
+    before
+        .iter()
+        .find_map(|(key, value)| match (value, after.get(key)) {
+            (_, None) => Some(key.clone()),
+            (Value::Table(before), Some(Value::Table(after))) => {
+                Some(format!("{key}.{}", missing(before, after)?))
+            }
+            _ => None,
+        })
 }

@@ -21,6 +21,11 @@ fn models(lines: &str) -> String {
         model("c", "text", &format!("{prices}\naliases = [\"taken\"]")),
         model("i", "image", sizes),
         model("off", "text", "enabled = false"),
+        model(
+            "late",
+            "text",
+            &format!("prices = [{}]", from("2027-02-02")),
+        ),
     ]
     .concat()
 }
@@ -84,6 +89,12 @@ fn of_lifecycles() {
             format!("{late}replacement = \"b\""),
             format!(
                 "{at}.replacement is \"b\", which is retired on 2027-03-01 and must outlast this model, retired on 2027-03-01: name another"
+            ),
+        ),
+        (
+            format!("{day}replacement = \"late\""),
+            format!(
+                "{at}.replacement is \"late\", which is not served before 2027-02-02, after this model is retired on 2027-02-01: name another"
             ),
         ),
         (
@@ -170,10 +181,7 @@ fn prices_by_date_are_read() {
         "{line}"
     );
     // The built-in prices of a model apply until the first day of a list.
-    let file = format!(
-        "[[providers.openai.models]]\nid = \"gpt-6-luna\"\nprices = [{}]\n",
-        from("2026-12-01")
-    );
+    let file = luna(&format!("{CACHED}, "));
     let c = from_file(&file, &[("OPENAI_API_KEY", "k")]).unwrap();
     let built_in = from_env(&[("OPENAI_API_KEY", "k")]).unwrap().catalogue();
     let built_in = built_in.find("openai", "gpt-6-luna").unwrap().prices();
@@ -191,10 +199,22 @@ fn prices_by_date_are_read() {
     assert!(change.unwrap().value.contains("valid_from = 2026-12-01"));
 }
 
+const CACHED: &str = "cached_input_per_million = \"0.3\"";
+const WRITES: &str = "cache_write_per_million = \"4\", cache_write_long_per_million = \"5\"";
+
+/// A built-in model with prices from a day on.
+fn luna(prices: &str) -> String {
+    format!(
+        "[[providers.openai.models]]\nid = \"gpt-6-luna\"\nprices = [{}]\n",
+        from("2026-12-01").replace("input_per", &format!("{prices}{WRITES}, input_per"))
+    )
+}
+
 #[test]
 fn of_prices_by_date() {
     let at = "providers.x.models[0].prices";
     let (first, second) = (from("2026-12-01"), from("2026-12-01"));
+    let as_before = "is missing: add it, as the prices before have it";
     for (prices, want) in [
         ("[]".to_owned(), format!("{at} is empty: list at least one")),
         (
@@ -218,10 +238,22 @@ fn of_prices_by_date() {
             ),
         ),
         (
+            format!("[{{ {CACHED}, {}, {}]", &FIRST[2..], from("2026-12-01")),
+            format!("{at}[1].cached_input_per_million {as_before}"),
+        ),
+        (
             format!("[{FIRST}, 3]"),
             format!("{at}[1] is 3: must be a table with keys"),
         ),
     ] {
         check(&dated(&prices), &[], &want);
     }
+    // The built-in prices are not in the file, whose indexes errors name.
+    let at = "providers.openai.models[0].prices[0]";
+    let keyed = [("OPENAI_API_KEY", "k")];
+    let want = format!("{at}.cached_input_per_million {as_before}");
+    check(&luna(""), &keyed, &want);
+    let negative = luna("cached_input_per_million = \"-1\", ");
+    let want = format!("{at}.cached_input_per_million is \"-1\": must not be negative");
+    check(&negative, &keyed, &want);
 }
