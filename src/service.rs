@@ -168,11 +168,18 @@ impl Service {
     /// The service with the catalogue of now. A request uses one of them, so that it sees no mixture.
     #[must_use]
     pub fn current(&self) -> Self {
-        let now = self.0.clock.now();
+        self.at(self.0.clock.now())
+    }
+
+    /// The same with the catalogue of a time.
+    fn at(&self, time: DateTime<Utc>) -> Self {
         let mut catalogue = self.0.catalogue.load_full();
-        if !catalogue.is_valid_at(now) {
-            self.0.catalogue.rcu(|known| known.at(now));
-            catalogue = self.0.catalogue.load_full();
+        if !catalogue.is_valid_at(time) {
+            let changed = Arc::new(catalogue.at(time));
+            // Not after a reload meanwhile.
+            let current = &self.0.catalogue;
+            current.compare_and_swap(&catalogue, Arc::clone(&changed));
+            catalogue = changed;
         }
         Self(Arc::clone(&self.0), catalogue)
     }
@@ -334,9 +341,10 @@ pub enum ServiceError {
     /// The circuits of all candidates are open; how long the first one is skipped yet.
     #[error("no candidate can be called now")]
     NoCandidate(Duration),
-    /// The catalogue changed while the request was planned, and there was no memory to keep a copy.
+    /// The catalogue changed between the planning of the request and its creation, at this time, and
+    /// there was no memory to keep a copy.
     #[error("the catalogue has changed")]
-    CatalogueChanged,
+    CatalogueChanged(DateTime<Utc>),
     #[error("the server is overloaded")]
     Overloaded,
     /// The file storage did not store a file; logged.

@@ -120,7 +120,8 @@ impl Service {
             self.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
         let (error, (request, deltas)) = match (generating.await, again) {
             (Err(error), Some(again))
-                if caller.is_unconfirmed() || matches!(error, ServiceError::CatalogueChanged) =>
+                if caller.is_unconfirmed()
+                    || matches!(error, ServiceError::CatalogueChanged(_)) =>
             {
                 (error, again)
             }
@@ -134,14 +135,19 @@ impl Service {
         }
         let confirmed = caller.confirm_for(ability).await?;
         let repeats = match (&error, &confirmed) {
-            (ServiceError::CatalogueChanged, _) | (ServiceError::NotAsPresumed, Some(_)) => true,
+            (ServiceError::CatalogueChanged(_), _) | (ServiceError::NotAsPresumed, Some(_)) => true,
             (_, Some(known)) => !known.plans_like(caller),
             (_, None) => false,
         };
         if !repeats {
             return Err(error);
         }
-        let (service, caller) = (self.current(), confirmed.as_ref().unwrap_or(caller));
+        // The clock may have been set back since: ids, and so the times of creation, do not go back.
+        let service = match error {
+            ServiceError::CatalogueChanged(created_at) => self.at(created_at),
+            _ => self.current(),
+        };
+        let caller = confirmed.as_ref().unwrap_or(caller);
         let generating =
             service.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
         generating.await
@@ -351,7 +357,7 @@ impl Service {
         if self.catalogue().is_valid_at(created_at) {
             return Ok(());
         }
-        Err(ServiceError::CatalogueChanged)
+        Err(ServiceError::CatalogueChanged(created_at))
     }
 
     /// `pending` if no worker is free for a queued job.

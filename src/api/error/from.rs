@@ -121,7 +121,7 @@ impl From<ServiceError> for ApiError {
             )
             .retry_after(left.as_secs() + 1),
             ServiceError::NotCounted(error) => Self::not_counted(&error),
-            ServiceError::CatalogueChanged => Self::busy(
+            ServiceError::CatalogueChanged(_) => Self::busy(
                 Code::Overloaded,
                 "prices changed while the request was being accepted; no credits were held",
             ),

@@ -1,6 +1,6 @@
 //! Prices that begin on a day: a generation is charged by those of its creation.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use chrono::TimeDelta;
 use futures_util::future::join_all;
@@ -8,7 +8,10 @@ use gensvc::domain::credits::Credits;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::retired::{advance_to, with_file};
+use super::{
+    reload::held_per_price,
+    retired::{advance_to, with_file},
+};
 use crate::common::{Account, Answer, CONFIG_FILE, Reply, TestApp, Upstream};
 
 /// A credit per token, then 1.2, then 1.5. The clock starts on 2027-01-15.
@@ -189,12 +192,34 @@ async fn every_bill_across_midnight_has_one_price(_: PgPoolOptions, options: PgC
     };
     let (answers, ()) = tokio::join!(join_all((0..80).map(ask)), clock);
     let mut later = 0;
-    for answer in &answers {
-        later += usize::from(assert_price(&record(&app, &account, answer).await));
+    let mut holds = BTreeMap::new();
+    for (n, answer) in answers.iter().enumerate() {
+        let record = record(&app, &account, answer).await;
+        later += usize::from(assert_price(&record));
+        let held = held_per_price(&record);
+        assert_eq!(*holds.entry(n % 2).or_insert(held), held, "{record}");
     }
     assert!(later > 0, "none was created after midnight");
     app.assert_settled().await;
     app.assert_verified().await;
+}
+
+/// The time of creation does not go back with the clock.
+#[sqlx::test]
+async fn clock_set_back_across_midnight_refuses_nothing(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (app, _upstream) = start(options).await;
+    let account = app.account("100000").await;
+    advance_to(&app, "2027-02-01T00:00:00.1Z");
+    assert!(assert_price(
+        &record(&app, &account, &chat(&app, &account).await).await
+    ));
+    app.advance(TimeDelta::milliseconds(-200));
+    for answer in [chat(&app, &account).await, text(&app, &account).await] {
+        assert!(assert_price(&record(&app, &account, &answer).await));
+    }
 }
 
 #[sqlx::test]
