@@ -40,6 +40,11 @@ fn check(config: &Config, file: &Path, output: Output) -> Result<ExitCode, Failu
     })?;
     let catalogue = config.at_list_prices()?.at(machine_time());
     let comparison = Comparison::of(&catalogue, &list);
+    if comparison.compared == 0 {
+        let problem = "has none of the text models of the configuration: use LiteLLM's \
+                       model_prices_and_context_window.json";
+        return Err(format!("{place} {problem}").into());
+    }
     let mut lines: Vec<String> = comparison
         .differences
         .iter()

@@ -109,11 +109,13 @@ fn entry<'a>(model: &Model, list: &'a Map<String, Value>) -> Option<&'a Value> {
 
 /// Each price with its name here and the list's field.
 fn named(prices: &TokenPrices) -> [(&'static str, Option<Credits>, &'static str); 5] {
+    let input = Some(prices.input_per_million);
+    // Cached and written input costs as much unless it has a price.
     let values = [
-        Some(prices.input_per_million),
-        prices.cached_input_per_million,
-        prices.cache_write_per_million,
-        prices.cache_write_long_per_million,
+        input,
+        prices.cached_input_per_million.or(input),
+        prices.cache_write_per_million.or(input),
+        prices.cache_write_long_per_million.or(input),
         Some(prices.output_per_million),
     ];
     let mut named = absent();
