@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use toml::Table;
+
 use super::{AppError, providers};
 use crate::{
     config::{Config, Provider},
@@ -21,9 +23,14 @@ struct Inner {
     adapters: Adapters,
     http: HttpClient,
     clock: SharedClock,
-    /// The providers that are served, with each model that was ever served. Locked while a reload
-    /// runs.
-    providers: Mutex<Vec<Provider>>,
+    /// Locked while a reload runs.
+    applied: Mutex<Applied>,
+}
+
+struct Applied {
+    /// The providers that are served, with each model that was ever served.
+    providers: Vec<Provider>,
+    settings: Table,
 }
 
 impl Reload {
@@ -40,7 +47,10 @@ impl Reload {
             adapters,
             http,
             clock,
-            providers: Mutex::new(config.enabled_providers()),
+            applied: Mutex::new(Applied {
+                providers: config.enabled_providers(),
+                settings: config.settings().clone(),
+            }),
         }))
     }
 
@@ -48,11 +58,13 @@ impl Reload {
     /// Returns the changed settings that need a restart.
     pub fn run(&self) -> Result<Vec<String>, AppError> {
         let inner = &self.0;
-        let mut served = inner
-            .providers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let new = inner.config.reload(&served)?;
+        let applied = inner.applied.lock();
+        let mut applied = applied.unwrap_or_else(PoisonError::into_inner);
+        let new = inner.config.reload(&applied.providers)?;
+        if new.settings == applied.settings {
+            tracing::info!("the configuration has not changed");
+            return Ok(new.needs_restart);
+        }
         let share = *inner.config.server.account_share_percent;
         let registry = providers::registry(&new.providers, share, &inner.http, &inner.clock)?;
         for warning in &new.warnings {
@@ -61,7 +73,10 @@ impl Reload {
         // The adapters first: no request may have a model that they do not know.
         inner.adapters.replace(&registry);
         inner.service.replace_catalogue(&new.catalogue);
-        *served = new.providers;
+        *applied = Applied {
+            providers: new.providers,
+            settings: new.settings,
+        };
         let models = new.catalogue.models().len();
         tracing::info!(models, "the catalogue was reloaded");
         if !new.needs_restart.is_empty() {

@@ -89,6 +89,8 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
         grace: *config.server.shutdown,
     });
     let stop = stop.await?;
+    // From now on it does not end the process.
+    let hangups = signal(SignalKind::hangup())?;
     stop.enter("the start");
     let mut database = Database::open(config, Role::Server, Schema::Migrate).await?;
     // Warnings follow errors that stop the start.
@@ -102,6 +104,7 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     let listeners = Listeners {
         api: listener,
         metrics,
+        hangups,
     };
     let result = run(config, listeners, &stop, store, clock, local.as_ref()).await;
     let close = database.store.close(CLOSE_DATABASE);
@@ -135,6 +138,8 @@ async fn bind_failure(config: &Config, source: io::Error) -> AppError {
 struct Listeners {
     api: TcpListener,
     metrics: Option<MetricsPort>,
+    /// SIGHUP
+    hangups: Signal,
 }
 
 /// The port of the metrics without a token.
@@ -203,8 +208,7 @@ async fn run(
     background.spawn(settlements(app.runner.clone()));
     let listening = app.runner.clone();
     background.spawn(async move { listening.listen().await });
-    let hangups = signal(SignalKind::hangup())?;
-    background.spawn(reloads(app.clone(), hangups));
+    background.spawn(reloads(app.clone(), listeners.hangups));
     if paused {
         tracing::warn!("paused: no work is taken, and what is unfinished is left as it is");
     } else {
@@ -353,7 +357,8 @@ fn listener_limits(config: &Config) -> Limits {
     }
 }
 
-/// Reloads the catalogue after SIGHUP, and when `gensvc catalogue reload` asks all servers to.
+/// Reloads the catalogue after SIGHUP, and when `gensvc catalogue reload` asks all servers to, or may
+/// have done so unnoticed.
 async fn reloads(app: App, mut hangups: Signal) {
     loop {
         tokio::select! {

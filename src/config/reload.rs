@@ -15,6 +15,8 @@ pub struct Reloaded {
     /// The providers that are served, with the models of the file and those they had before, which
     /// running work may need.
     pub providers: Vec<Provider>,
+    /// The settings of the file and the environment.
+    pub settings: Table,
     /// Changed settings that need a restart.
     pub needs_restart: Vec<String>,
     pub warnings: Vec<String>,
@@ -39,12 +41,16 @@ impl Config {
             catalogue: new.catalogue_of(is_served),
             providers,
             needs_restart: fixed_changes(&self.origin.tree, &new.origin.tree),
+            settings: new.origin.tree,
             warnings: new.warnings,
         })
     }
-}
 
-impl Config {
+    /// All layers, merged.
+    pub const fn settings(&self) -> &Table {
+        &self.origin.tree
+    }
+
     /// The models of all providers, served or not, without markup.
     pub fn at_list_prices(&self) -> Result<Catalogue, ConfigError> {
         let Origin {

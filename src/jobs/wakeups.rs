@@ -69,6 +69,7 @@ impl Runner {
             Notice::Missed => {
                 wakeups.jobs.ring();
                 wakeups.deliveries.ring();
+                wakeups.catalogue.notify_one();
                 wakeups.ended.wake_all();
                 if let Err(error) = self.cancel_requested().await {
                     // The sweep fails too, and logs it.
@@ -78,7 +79,7 @@ impl Runner {
         }
     }
 
-    /// Waits until all servers are asked to read their catalogues again.
+    /// Waits until all servers are asked to read their catalogues again, or may have been.
     pub async fn catalogue_notice(&self) {
         self.0.wakeups.catalogue.notified().await;
     }

@@ -1,8 +1,13 @@
 //! The catalogue of a changed file on running servers.
 
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 use futures_util::future::join_all;
+use gensvc::domain::credits::Credits;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -53,6 +58,19 @@ async fn start(options: PgConnectOptions, upstream: &Upstream, file: &File) -> T
 async fn text(app: &TestApp, account: &Account, model: &str) -> Answer {
     let body = json!({"prompt": "Hi.", "provider": "openai", "model": model});
     app.text(&account.key, body).await
+}
+
+/// The hold of a record for each unit of its price, which one catalogue has in common for requests of
+/// a kind.
+pub fn held_per_price(record: &Value) -> i64 {
+    let micros = |amount: &Value| {
+        let credits: Credits = amount.as_str().unwrap().parse().unwrap();
+        credits.micros()
+    };
+    let price = &record["metadata"]["pricing"]["input_per_million"];
+    let (held, price) = (micros(&record["credits"]["estimated"]), micros(price));
+    assert_eq!(held * 1_000_000 % price, 0, "{record}");
+    held * 1_000_000 / price
 }
 
 fn charged(record: &Value) -> &str {
@@ -142,6 +160,18 @@ async fn invalid_file_changes_nothing(_: PgPoolOptions, options: PgConnectOption
     assert!(providers.to_string().contains("\"gemini\""));
 }
 
+/// Before it listened, a server may have been asked to.
+#[sqlx::test]
+async fn new_listener_reloads(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let listener = app.app.runner.clone();
+    let listening = tokio::spawn(async move { listener.listen().await });
+    let notice = app.app.runner.catalogue_notice();
+    let notice = tokio::time::timeout(Duration::from_mins(1), notice);
+    notice.await.expect("no reload");
+    listening.abort();
+}
+
 #[sqlx::test]
 async fn reload_under_load_on_two_servers(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
@@ -180,14 +210,17 @@ async fn reload_under_load_on_two_servers(_: PgPoolOptions, options: PgConnectOp
     };
     let (records, ()) = tokio::join!(join_all((0..12).map(lane)), reloads);
     let records = records.concat();
-    let mut prices = std::collections::BTreeSet::new();
-    for record in &records {
+    let (mut prices, mut holds) = (BTreeSet::new(), BTreeMap::new());
+    for (n, record) in records.iter().enumerate() {
         let pricing = &record["metadata"]["pricing"];
         assert_eq!(pricing["input_per_million"], pricing["output_per_million"]);
         let price = pricing["input_per_million"].as_str().unwrap();
         let price: u32 = price.strip_suffix("000000").unwrap().parse().unwrap();
         assert_eq!(charged(record), (5 * price).to_string(), "{record}");
         prices.insert(price);
+        let held = held_per_price(record);
+        let known = *holds.entry(n.is_multiple_of(3)).or_insert(held);
+        assert_eq!(known, held, "{record}");
     }
     assert!(prices.len() > 1, "all had the price of {prices:?}");
     let last = |app: &TestApp| {
