@@ -91,7 +91,8 @@ async fn changed_file_is_applied_while_running(_: PgPoolOptions, options: PgConn
     let reloading = async {
         upstream.arrived(2).await;
         let wire = "wire.token_field = \"max_tokens\"\naliases = [\"latest\"]";
-        file.write(&(model("a", 2, "") + &model("c", 3, wire)));
+        let route = "[routes.r]\nmodels = [\"openai/c\"]\n";
+        file.write(&(route.to_owned() + &model("a", 2, "") + &model("c", 3, wire)));
         assert!(app.app.reload.run().unwrap().is_empty());
         upstream.release(10);
     };
@@ -102,6 +103,9 @@ async fn changed_file_is_applied_while_running(_: PgPoolOptions, options: PgConn
         charged(&text(&app, &account, "latest").await.expect(200)),
         "15"
     );
+    let by_route = json!({"prompt": "Hi.", "model": "route/r"});
+    let by_route = app.text(&account.key, by_route).await.expect(200);
+    assert_eq!(charged(&by_route), "15");
     // Its adapter knows the settings of a new model.
     let sent = upstream.requests().pop().unwrap().body;
     assert_eq!(sent["model"], "c");
