@@ -158,7 +158,7 @@ fn dated(prices: &str) -> String {
 const FIRST: &str = "{ input_per_million = \"1\", output_per_million = \"2\" }";
 
 fn from(day: &str) -> String {
-    format!("{{ valid_from = {day}, input_per_million = \"3\", output_per_million = \"4\" }}")
+    format!("{{ valid_from = {day}, {BASE} }}")
 }
 
 #[test]
@@ -181,7 +181,8 @@ fn prices_by_date_are_read() {
         "{line}"
     );
     // The built-in prices of a model apply until the first day of a list.
-    let file = luna(&format!("{CACHED}, "));
+    let tiers = format!("tiers = [{{ above_input_tokens = 272000, {CACHED}, {WRITES}, {BASE} }}]");
+    let file = luna(&format!("{CACHED}, {tiers}, "));
     let c = from_file(&file, &[("OPENAI_API_KEY", "k")]).unwrap();
     let built_in = from_env(&[("OPENAI_API_KEY", "k")]).unwrap().catalogue();
     let built_in = built_in.find("openai", "gpt-6-luna").unwrap().prices();
@@ -199,6 +200,7 @@ fn prices_by_date_are_read() {
     assert!(change.unwrap().value.contains("valid_from = 2026-12-01"));
 }
 
+const BASE: &str = "input_per_million = \"3\", output_per_million = \"4\"";
 const CACHED: &str = "cached_input_per_million = \"0.3\"";
 const WRITES: &str = "cache_write_per_million = \"4\", cache_write_long_per_million = \"5\"";
 
@@ -206,7 +208,7 @@ const WRITES: &str = "cache_write_per_million = \"4\", cache_write_long_per_mill
 fn luna(prices: &str) -> String {
     format!(
         "[[providers.openai.models]]\nid = \"gpt-6-luna\"\nprices = [{}]\n",
-        from("2026-12-01").replace("input_per", &format!("{prices}{WRITES}, input_per"))
+        from("2026-12-01").replacen(BASE, &format!("{prices}{WRITES}, {BASE}"), 1)
     )
 }
 

@@ -309,7 +309,7 @@ async fn requests_without_a_model_keep_the_provider(_: PgPoolOptions, options: P
 
     let app = start(options, "replacement = \"sandbox/sandbox-speech-1\"\n").await;
     for more in &all[..2] {
-        let record = ask(&app, more.clone()).await.expect(200);
+        let record = ask(&app, more.clone()).await.expect(202);
         assert_eq!(record["provider"], "sandbox");
     }
     for more in &all[2..] {
