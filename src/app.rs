@@ -220,7 +220,7 @@ impl App {
         let service = Service::new(
             store,
             clock,
-            config.catalogue(),
+            &config.catalogue(),
             providers,
             runner.clone(),
             sender,
@@ -242,7 +242,6 @@ impl App {
                 paused: config.jobs.paused,
             },
         );
-        let reload = Reload::new(config, service.clone(), adapters, http, reload_clock);
         let bucket = storage.origin().cloned();
         let settings = ApiSettings {
             max_body_bytes: *config.server.max_body_bytes,
@@ -257,22 +256,20 @@ impl App {
             metrics,
             memory: Memory::new(config.server.memory_bytes()),
         };
-        let routers = api::routers(service.clone(), settings)?;
+        let api::Routers {
+            api,
+            observer,
+            metrics,
+        } = api::routers(service.clone(), settings)?;
         Ok(Self {
+            reload: Reload::new(config, service.clone(), adapters, http, reload_clock),
             service,
             runner,
             dispatcher,
             auditor,
             links,
-            reload,
-            router: console::router(
-                routers.api,
-                routers.observer,
-                console_clock,
-                public_url,
-                bucket.as_ref(),
-            ),
-            metrics_router: routers.metrics,
+            router: console::router(api, observer, console_clock, public_url, bucket.as_ref()),
+            metrics_router: metrics,
         })
     }
 

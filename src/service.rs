@@ -130,7 +130,7 @@ impl Service {
     pub fn new(
         store: Store,
         clock: SharedClock,
-        catalogue: Catalogue,
+        catalogue: &Catalogue,
         providers: Registry,
         runner: Runner,
         sender: Sender,

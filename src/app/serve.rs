@@ -240,14 +240,13 @@ async fn run(
         if let MetricsPort::Bound(listener) = &port {
             metrics = Some(format!("http://{}/metrics", listener.local_addr()?));
         }
-        let (router, close) = (app.metrics_router.clone(), close.clone());
-        let metrics_limits = limits.clone();
+        let (router, limits, close) = (app.metrics_router.clone(), limits.clone(), close.clone());
         background.spawn(async move {
             let listener = match port {
                 MetricsPort::Bound(listener) => listener,
                 MetricsPort::Taken(address) => freed(address).await,
             };
-            listener::serve(listener, router, metrics_limits, close).await;
+            listener::serve(listener, router, limits, close).await;
         });
     }
     let version = env!("CARGO_PKG_VERSION");

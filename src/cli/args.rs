@@ -101,8 +101,8 @@ pub(super) enum CatalogueCommand {
     /// Apply the models and prices of the changed configuration file on every server of the
     /// database, without a restart. Each server logs the outcome.
     Reload,
-    /// Compare the prices and limits of text models, without markup, with a copy of LiteLLM's
-    /// `model_prices_and_context_window.json`. Fails if they differ.
+    /// Compare the prices and limits of text models, without markup, with a copy of the file
+    /// `model_prices_and_context_window.json` of litellm. Fails if they differ.
     Check {
         /// The copy.
         file: PathBuf,

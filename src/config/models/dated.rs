@@ -24,7 +24,7 @@ pub(super) fn read(
 ) -> Result<Dated, ConfigError> {
     let mut first: Option<(Option<NaiveDate>, ModelKind)> = None;
     let mut later: Vec<(NaiveDate, ModelKind)> = Vec::new();
-    let mut last = Table::new();
+    let mut before = Table::new();
     let (present, list) = match <[Value; 2]>::try_from(list) {
         Ok([present, Value::Array(file)]) => (Some((0, present)), file),
         Ok(list) => (None, list.into()),
@@ -49,11 +49,11 @@ pub(super) fn read(
             }
             error
         })?;
-        if let Some(key) = missing(&last, &table) {
+        if let Some(key) = missing(&before, &table) {
             let problem = "is missing: add it, as the prices before have it";
             return Err(ConfigError::new(format!("{path}.{key}"), problem));
         }
-        last = table;
+        before = table;
         let Some((first_day, _)) = &first else {
             first = Some((from, kind));
             continue;

@@ -1,4 +1,4 @@
-//! A catalogue compared with the prices and limits that LiteLLM publishes in
+//! A catalogue compared with the prices and limits that `LiteLLM` publishes in
 //! `model_prices_and_context_window.json`.
 
 use serde::Serialize;

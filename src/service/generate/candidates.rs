@@ -223,21 +223,11 @@ impl Service {
         }
         let is_counted = matches!(&request, GenerationRequest::Dialogue(dialogue)
             if dialogue.conversation.pdfs() > 0);
-        let mut soonest = None;
-        if is_counted {
-            // The vendor would be asked for a count.
-            let open: Vec<Option<Duration>> = (candidates.iter())
-                .map(|(model, _)| self.0.runner.skipped_for(&model.provider, &model.id))
-                .collect();
-            if open.iter().any(Option::is_none) {
-                let mut is_open = open.iter().map(Option::is_some);
-                for (model, _) in candidates.extract_if(.., |_| is_open.next() == Some(true)) {
-                    let code = MoveReason::CircuitOpen.as_str();
-                    dropped.push(drop_of(model, code, CIRCUIT_OPEN.to_owned()));
-                }
-                soonest = open.into_iter().flatten().min();
-            }
-        }
+        let soonest = if is_counted {
+            self.skip_open(&mut candidates, &mut dropped)
+        } else {
+            None
+        };
         // All counts together may take as long as one.
         let until = Instant::now() + counted::TIMEOUT;
         let mut left = u32::try_from(candidates.len()).unwrap_or(u32::MAX);
@@ -281,13 +271,7 @@ impl Service {
         }
         let mut plans = plans.into_iter();
         let Some(first) = plans.next() else {
-            let message = "a request has no candidate".to_owned();
-            let refusal = refusal.unwrap_or(ServiceError::Internal(message));
-            return Err(match (refusal, soonest) {
-                (short @ ServiceError::CreditsShort(_), _) => short,
-                (_, Some(soonest)) => ServiceError::NoCandidate(soonest),
-                (refusal, None) => refusal,
-            });
+            return Err(without_candidate(refusal, soonest));
         };
         Ok(Planned {
             first,
@@ -302,6 +286,27 @@ impl Service {
                 copies,
             })),
         })
+    }
+
+    /// Drops candidates whose circuit is open, if others are left: their vendors would be asked for a
+    /// count. Returns when the first of them is tried again.
+    fn skip_open(
+        &self,
+        candidates: &mut Vec<(&Model, GenerationRequest)>,
+        dropped: &mut Vec<Dropped>,
+    ) -> Option<Duration> {
+        let open: Vec<Option<Duration>> = (candidates.iter())
+            .map(|(model, _)| self.0.runner.skipped_for(&model.provider, &model.id))
+            .collect();
+        if open.iter().all(Option::is_some) {
+            return None;
+        }
+        let mut is_open = open.iter().map(Option::is_some);
+        for (model, _) in candidates.extract_if(.., |_| is_open.next() == Some(true)) {
+            let code = MoveReason::CircuitOpen.as_str();
+            dropped.push(drop_of(model, code, CIRCUIT_OPEN.to_owned()));
+        }
+        open.into_iter().flatten().min()
     }
 
     fn sort(&self, order: Order, plans: &mut [Plan<'_>]) {
@@ -491,6 +496,16 @@ fn exchange(new: &mut NewGeneration, other: &mut NextCandidate) {
     mem::swap(&mut new.model, &mut other.model);
     mem::swap(&mut new.pricing, &mut other.pricing);
     mem::swap(&mut new.parameters, &mut other.parameters);
+}
+
+/// The answer where no candidate is left. `soonest`: when one of them is tried again.
+fn without_candidate(refusal: Option<ServiceError>, soonest: Option<Duration>) -> ServiceError {
+    match (refusal, soonest) {
+        (Some(short @ ServiceError::CreditsShort(_)), _) => short,
+        (_, Some(soonest)) => ServiceError::NoCandidate(soonest),
+        (Some(refusal), None) => refusal,
+        (None, None) => ServiceError::Internal("a request has no candidate".to_owned()),
+    }
 }
 
 fn names_model(error: &FieldError) -> bool {
