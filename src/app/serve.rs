@@ -356,15 +356,20 @@ fn listener_limits(config: &Config) -> Limits {
     }
 }
 
-/// Reloads the catalogue after SIGHUP, and when `gensvc catalogue reload` asks all servers to, or may
-/// have done so unnoticed.
+/// Reloads the catalogue after SIGHUP, and when `gensvc catalogue reload` asks all servers to.
 async fn reloads(app: App, mut hangups: Signal) {
+    // A request during the start is found when this server begins to listen.
+    let mut known = None;
     loop {
         tokio::select! {
             Some(()) = hangups.recv() => {}
-            () = app.runner.catalogue_notice() => {}
+            () = app.runner.reload_request(&mut known) => {}
         }
-        app.reload.run_logged();
+        let reload = app.reload.clone();
+        let run = tokio::task::spawn_blocking(move || reload.run_logged());
+        if let Err(error) = run.await {
+            tracing::error!(%error, "the reload of the catalogue panicked");
+        }
     }
 }
 

@@ -79,9 +79,21 @@ impl Runner {
         }
     }
 
-    /// Waits until all servers are asked to read their catalogues again, or may have been.
-    pub async fn catalogue_notice(&self) {
-        self.0.wakeups.catalogue.notified().await;
+    /// Waits until all servers are asked to read their catalogues again. A new connection alone is no
+    /// request: the file may be half-written. `known`: the requests that were seen.
+    pub async fn reload_request(&self, known: &mut Option<i64>) {
+        loop {
+            self.0.wakeups.catalogue.notified().await;
+            match self.0.store.requested_catalogue_reloads().await {
+                Ok(requested) if *known == Some(requested) => {}
+                Ok(requested) => {
+                    *known = Some(requested);
+                    return;
+                }
+                // The listener connects again too, and then they are read.
+                Err(error) => tracing::warn!(%error, "cannot read the requests to reload"),
+            }
+        }
     }
 
     /// Returns a waiter for the end of a generation on any server. Create it before you read the row, so

@@ -46,12 +46,24 @@ pub struct Notices {
 
 impl Store {
     /// Asks all servers to read their catalogues again.
-    pub async fn notify_catalogue(&self) -> Result<(), StoreError> {
-        let notify = raw_sql(r#"NOTIFY "gensvc", 'catalogue'"#);
-        notify
-            .execute(self.requests.named("reload catalogues"))
+    pub async fn request_catalogue_reload(&self) -> Result<(), StoreError> {
+        let request = sqlx::query!(
+            r#"with requested as (
+                   update catalogue_reloads set requested = requested + 1 returning requested
+               )
+               select pg_notify('gensvc', 'catalogue') from requested"#
+        );
+        request
+            .fetch_one(self.requests.named("request catalogue reload"))
             .await?;
         Ok(())
+    }
+
+    /// How often [`Self::request_catalogue_reload`] was called.
+    pub async fn requested_catalogue_reloads(&self) -> Result<i64, StoreError> {
+        let reading = sqlx::query_scalar!("select requested from catalogue_reloads")
+            .fetch_one(self.requests.named("read catalogue reloads"));
+        Ok(reading.await?)
     }
 
     pub fn notices(&self) -> Notices {

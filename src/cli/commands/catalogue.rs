@@ -19,7 +19,7 @@ pub(in crate::cli) async fn run(
     match command {
         CatalogueCommand::Reload => {
             with_app(config, async |app| {
-                Ok(app.service.store().notify_catalogue().await?)
+                Ok(app.service.store().request_catalogue_reload().await?)
             })
             .await?;
             let text = "Every server of the database reads its configuration again and logs the \

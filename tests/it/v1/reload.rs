@@ -3,11 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
-    time::Duration,
 };
 
 use futures_util::future::join_all;
-use gensvc::domain::credits::Credits;
+use gensvc::domain::{credits::Credits, ids::GenerationId};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -164,15 +163,40 @@ async fn invalid_file_changes_nothing(_: PgPoolOptions, options: PgConnectOption
     assert!(providers.to_string().contains("\"gemini\""));
 }
 
-/// Before it listened, a server may have been asked to.
+/// A request that a server missed is found when it listens again; without one, the file is not read.
 #[sqlx::test]
-async fn new_listener_reloads(_: PgPoolOptions, options: PgConnectOptions) {
-    let app = TestApp::new(options).await;
-    let listener = app.app.runner.clone();
+async fn missed_request_is_found_by_a_new_listener(pool: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options.clone()).await;
+    let pool = pool.connect_with(options).await.unwrap();
+    let runner = app.app.runner.clone();
+    let listener = runner.clone();
     let listening = tokio::spawn(async move { listener.listen().await });
-    let notice = app.app.runner.catalogue_notice();
-    let notice = tokio::time::timeout(Duration::from_mins(1), notice);
-    notice.await.expect("no reload");
+    // Before it listened, the server may have been asked to.
+    let mut known = None;
+    runner.reload_request(&mut known).await;
+    assert_eq!(known, Some(0));
+
+    let disconnect = async || {
+        let missed = runner.waiter(GenerationId(uuid::Uuid::now_v7()));
+        let ended = sqlx::query(
+            "select pg_terminate_backend(pid) from pg_stat_activity
+             where datname = current_database() and query like 'LISTEN%'",
+        );
+        assert_eq!(ended.execute(&pool).await.unwrap().rows_affected(), 1);
+        missed.woken().await;
+    };
+    let requests = async {
+        disconnect().await;
+        let store = app.app.service.store();
+        store.request_catalogue_reload().await.unwrap();
+    };
+    tokio::join!(runner.reload_request(&mut known), requests);
+    assert_eq!(known, Some(1));
+
+    let request = "update catalogue_reloads set requested = requested + 1";
+    sqlx::query(request).execute(&pool).await.unwrap();
+    tokio::join!(runner.reload_request(&mut known), disconnect());
+    assert_eq!(known, Some(2));
     listening.abort();
 }
 
