@@ -110,7 +110,11 @@ impl Config {
             .map(|(modality, names)| (modality, names.to_vec()));
         let disabled = self.providers.iter();
         let disabled = disabled.filter(|provider| !is_served(provider));
-        let disabled = disabled.map(|provider| (provider.name.clone(), provider.reason()));
+        let reason = |provider: &Provider| match provider.status {
+            Status::Enabled => "added since the start: restart the server".to_owned(),
+            _ => provider.reason(),
+        };
+        let disabled = disabled.map(|provider| (provider.name.clone(), reason(provider)));
         Catalogue::new(models, BTreeMap::from(preference))
             .with_disabled(disabled.collect())
             .with_routes(self.routes.clone())

@@ -1,19 +1,33 @@
 //! Replacements and aliases of models, across providers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ConfigError, ModelConfig, Provider};
+use super::{ConfigError, ModelConfig, Provider, providers::Status};
 use crate::domain::settings::quoted;
 
 /// Checks replacements and aliases. Replacements become `provider/id`.
-pub(super) fn resolve(providers: &mut [Provider]) -> Result<(), ConfigError> {
+pub(super) fn resolve(
+    providers: &mut [Provider],
+    warnings: &mut Vec<String>,
+) -> Result<(), ConfigError> {
+    let is_served = |provider: &Provider| provider.status == Status::Enabled;
+    let served: BTreeSet<String> = models(providers)
+        .filter(|(provider, _)| is_served(provider))
+        .map(|(provider, model)| name(provider, model))
+        .collect();
     let mut replacements = BTreeMap::new();
     for (provider, model) in models(providers) {
         if let Some(replacement) = &model.replacement {
-            let found = replacement_of(providers, provider, model, replacement);
-            let found = found.map_err(|problem| {
-                ConfigError::new(format!("{}.replacement", model.path), problem)
-            })?;
+            let key = format!("{}.replacement", model.path);
+            let found = replacement_of(providers, provider, model, replacement)
+                .map_err(|problem| ConfigError::new(key.clone(), problem))?;
+            if is_served(provider) && !served.contains(&found) {
+                warnings.push(format!(
+                    "{key} is {found}, which is not enabled: once {} is retired, its aliases and \
+                     defaults are refused too",
+                    model.id
+                ));
+            }
             replacements.insert(name(provider, model), found);
         }
     }

@@ -133,7 +133,7 @@ impl Config {
             vendors,
             &mut self.warnings,
         )?;
-        lifecycle::resolve(&mut self.providers)?;
+        lifecycle::resolve(&mut self.providers, &mut self.warnings)?;
         for (modality, wanted) in self.defaults.lists() {
             check_names(modality, wanted, &self.providers)?;
         }

@@ -161,7 +161,7 @@ fn not_an_id(name: &str) -> String {
     format!("is {name}: must have 1 to {MAX_ID_CHARS} characters, none of them a control character")
 }
 
-/// Checks that several models of a type have exactly one default.
+/// Checks that several models of a type have exactly one default, which is served at any time.
 fn check_default(path: &str, models: &[ModelConfig]) -> Result<(), ConfigError> {
     let key = format!("{path}.models");
     for modality in Modality::ALL {
@@ -175,6 +175,17 @@ fn check_default(path: &str, models: &[ModelConfig]) -> Result<(), ConfigError> 
                 "has more than one default for {modality}, {}: keep default = true at one of them",
                 defaults.join(", ")
             );
+            return Err(ConfigError::new(key, problem));
+        }
+        if let Some((model, day)) = of_it()
+            .filter(|model| model.default)
+            .find_map(|model| Some((model, model.valid_from?)))
+        {
+            let problem = format!(
+                "is {day}, but the default model must be served before: put its present prices \
+                 first, without valid_from"
+            );
+            let key = format!("{}.prices[0].valid_from", model.path);
             return Err(ConfigError::new(key, problem));
         }
         if defaults.is_empty() && of_it().count() > 1 {

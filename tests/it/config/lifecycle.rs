@@ -53,6 +53,14 @@ fn replacements_and_aliases_are_read() {
         let lines = format!("retiring = 2027-02-01\nreplacement = \"{replacement}\"");
         from_file(&models(&lines), &[]).unwrap();
     }
+    let warned = |lines: &str| {
+        let c = from_file(&models(lines), &[]).unwrap();
+        let mut warnings = c.warnings().iter();
+        warnings.any(|warning| warning.starts_with("providers.x.models[0].replacement is"))
+    };
+    let off = "retiring = 2027-02-01\nreplacement = ";
+    assert!(warned(&format!("{off}\"off\"")) && warned(&format!("{off}\"openai/gpt-6-luna\"")));
+    assert!(!warned(&format!("{off}\"b\"")));
     // What a file inherits can be unset.
     let unset =
         "[[providers.openai.models]]\nid = \"gpt-4o\"\nretiring = \"\"\nreplacement = \"\"\n";
@@ -242,6 +250,12 @@ fn of_prices_by_date() {
         (
             format!("[{{ {CACHED}, {}, {}]", &FIRST[2..], from("2026-12-01")),
             format!("{at}[1].cached_input_per_million {as_before}"),
+        ),
+        (
+            format!("[{}]\ndefault = true", from("2026-12-01")),
+            format!(
+                "{at}[0].valid_from is 2026-12-01, but the default model must be served before: put its present prices first, without valid_from"
+            ),
         ),
         (
             format!("[{FIRST}, 3]"),
