@@ -132,6 +132,11 @@ impl ProviderError {
         Self::new(ProviderErrorKind::Rejected, detail)
     }
 
+    /// A job of a model that the configuration of this server lacks: another server accepted it.
+    pub fn unknown_model() -> Self {
+        Self::failed("no model of this server").not_started()
+    }
+
     /// Marks work that is known not to have started upstream.
     #[must_use]
     pub fn not_started(mut self) -> Self {
