@@ -329,22 +329,21 @@ impl Catalogue {
             return self.served(model, id);
         }
         let all = self.all_of(modality, name);
-        let is_served = |model: &&Model| self.served(model, name).is_ok();
-        let served: Vec<&Model> = all.iter().copied().filter(is_served).collect();
         let preferred = self.preference.get(&modality).into_iter().flatten();
         let preferred = account.provider.iter().chain(preferred);
         let mut preferred = preferred.map(String::as_str);
-        let of = |provider| served.iter().find(|model| model.provider == provider);
+        let of = |provider| all.iter().find(|model| model.provider == provider);
+        // A retired model of a preferred vendor is refused, rather than billed by another.
         if let Some(model) = preferred.find_map(of) {
             return self.served(model, name);
         }
-        let (code, message) = match (&served[..], &all[..]) {
-            ([model], _) | ([], [model, ..]) => return self.served(model, name),
-            ([], []) => (
+        let (code, message) = match &all[..] {
+            [model] => return self.served(model, name),
+            [] => (
                 FieldCode::UnknownModel,
                 format!("names no model for {modality} of this server; GET /v1/models has them"),
             ),
-            (several, _) => {
+            several => {
                 let names = several.iter().map(|m| m.name());
                 let names = names.collect::<Vec<_>>().join(", ");
                 let message = format!("is a model of several providers; must be one of {names}");

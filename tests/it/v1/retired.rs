@@ -318,6 +318,36 @@ async fn requests_without_a_model_keep_the_provider(_: PgPoolOptions, options: P
     }
 }
 
+/// Two vendors have a model of one name: that of the preferred one is meant, retired or not.
+#[sqlx::test]
+async fn retired_model_is_not_billed_by_another_vendor(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let model = |provider: &str, retiring: &str| {
+        format!(
+            "[[providers.{provider}.models]]\nid = \"shared\"\ntype = \"text\"\n{retiring}\
+             prices = {{ input_per_million = \"1\", output_per_million = \"1\" }}\n"
+        )
+    };
+    let second = "[providers.second]\nkind = \"sandbox\"\n";
+    let file = format!(
+        "[defaults]\ntext = [\"sandbox\", \"second\"]\n{second}{}{}",
+        model("sandbox", "retiring = 2027-03-01\n"),
+        model("second", "")
+    );
+    let app = with_file(options, &file).await;
+    let account = app.account("100").await;
+    assert_eq!(
+        served_by(&app, &account, &chat(&app, &account, "second/shared").await).await,
+        "shared"
+    );
+    advance_to(&app, "2027-03-01T00:00:00Z");
+    let refused = chat(&app, &account, "shared").await;
+    assert_eq!(refused.expect(410)["error"]["code"], "model_retired");
+    chat(&app, &account, "second/shared").await.expect(200);
+}
+
 #[sqlx::test]
 async fn routes_follow_replacements(_: PgPoolOptions, options: PgConnectOptions) {
     let routes = "[routes.moved]\nmodels = [\"sandbox/old\", \"sandbox/newer\"]\n\
