@@ -45,7 +45,7 @@ use inputs::FoundInput;
 
 /// Maximum time between the beginning of a request and its creation: it may be counted by its
 /// provider, and wait for credits.
-const PLANNING: TimeDelta = TimeDelta::hours(1);
+const PLANNING: TimeDelta = TimeDelta::minutes(5);
 
 pub enum Submitted {
     /// A new generation, held and running in this process.
