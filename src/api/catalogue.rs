@@ -48,6 +48,8 @@ pub struct ModelBody {
     /// have switched it off.
     #[schema(required, nullable)]
     pub retiring: Option<NaiveDate>,
+    /// Whether that day has come.
+    pub retired: bool,
     /// The model to use instead of a retiring one, as `provider/model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<String>,
@@ -160,6 +162,7 @@ impl ModelBody {
             },
             default,
             retiring: model.retiring,
+            retired: model.retired,
             replacement: model.replacement.clone(),
             aliases: model.aliases.clone(),
             candidates: Vec::new(),

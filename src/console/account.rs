@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{
     form::Form,
     operations as op,
-    parts::{self, TYPES, fact, icon, list, option, text, time},
+    parts::{self, TYPES, fact, icon, list, option, served, text, time},
     problem::Problem,
     request_form::RequestForm,
     session::Session,
@@ -138,7 +138,7 @@ fn defaults(
                     select name=(kind) {
                         (option("", &chosen, "The server's default"))
                         @for provider in list(&providers["data"]).iter().map(|p| text(&p["id"])) {
-                            @let own = list(&models["data"]).iter().filter(|m| m["provider"] == provider && m["type"] == kind);
+                            @let own = served(models).into_iter().filter(|m| m["provider"] == provider && m["type"] == kind);
                             @let own: Vec<&Value> = own.collect();
                             @if !own.is_empty() {
                                 optgroup label=(provider) {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     operations as op,
-    parts::{amount, code_block, copyable, fact, kind, list, text},
+    parts::{amount, code_block, copyable, fact, kind, served, text},
     problem::Problem,
     session::Session,
     shell,
@@ -13,7 +13,8 @@ use super::{
 
 pub async fn page(session: Session) -> Result<Markup, Problem> {
     let models = session.get(op::MODELS, &[]).await?;
-    let texts = list(&models["data"]).iter();
+    let models = served(&models);
+    let texts = models.iter();
     let texts: Vec<_> = texts.filter(|model| model["type"] == "text").collect();
     let model = texts.iter().find(|model| model["default"] == true);
     let model = model.or(texts.first());
@@ -118,7 +119,7 @@ const PRICES: [(&str, &str); 4] = [
     ("/per_1000_characters", "1,000 characters"),
 ];
 
-fn models_of(models: &Value) -> Markup {
+fn models_of(models: &[&Value]) -> Markup {
     html! {
         section.card {
             h2 { "Models, as SDKs name them" }
@@ -128,7 +129,7 @@ fn models_of(models: &Value) -> Markup {
             }
             div.table tabindex="0" { table {
                 thead { tr { th { "Model" } th { "Type" } th { "Credits" } } }
-                tbody { @for model in list(&models["data"]) {
+                tbody { @for model in models {
                     tr {
                         td { (copyable(&format!("{}/{}", text(&model["provider"]), text(&model["id"])))) }
                         td { (kind(text(&model["type"]))) }

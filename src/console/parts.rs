@@ -16,6 +16,12 @@ pub fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
+/// The models of GET /v1/models that are not retired.
+pub fn served(models: &Value) -> Vec<&Value> {
+    let models = list(&models["data"]).iter();
+    models.filter(|model| model["retired"] != true).collect()
+}
+
 /// A message of the API as a sentence.
 pub fn sentence(message: &str) -> String {
     let mut chars = message.chars();

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::console::{
     code,
-    parts::{self, TYPES, amount, credits, field, icon, list, option, text},
+    parts::{self, TYPES, amount, credits, field, icon, list, option, served, text},
     receipt,
     session::Session,
     shell,
@@ -119,7 +119,7 @@ fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
 }
 
 fn models(bench: &Bench) -> Markup {
-    let all = list(&bench.models["data"]);
+    let all = served(&bench.models);
     let mut providers: Vec<&str> = all.iter().map(|m| text(&m["provider"])).collect();
     providers.dedup();
     let value = |m: &Value| format!("{}/{}", text(&m["provider"]), text(&m["id"]));
