@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ConfigError, ModelConfig, Provider, providers::Status};
+use super::{ConfigError, ModelConfig, Provider, Status};
 use crate::domain::settings::quoted;
 
 /// Checks replacements and aliases. Replacements become `provider/id`.
