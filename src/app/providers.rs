@@ -7,7 +7,8 @@ use crate::{
     providers::{Registry, Setup, VENDORS, http::HttpClient},
 };
 
-/// The adapters of providers. `account_share`: percent of the calls that one account may make.
+/// The adapters of providers. `account_share`: maximum share of the concurrent calls of one account,
+/// in percent.
 pub(super) fn registry(
     providers: &[Provider],
     account_share: usize,

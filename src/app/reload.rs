@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::task::spawn_blocking;
 use toml::Table;
 
 use super::{AppError, providers};
@@ -28,7 +29,7 @@ struct Inner {
 }
 
 struct Applied {
-    /// The providers that are served, with each model that was ever served.
+    /// The served providers, including models that earlier reloads removed.
     providers: Vec<Provider>,
     settings: Table,
 }
@@ -55,22 +56,21 @@ impl Reload {
     }
 
     /// Reads the configuration again and applies its catalogue. Changes nothing if it is invalid.
-    /// Returns the changed settings that need a restart.
-    pub fn run(&self) -> Result<Vec<String>, AppError> {
+    /// Returns the changed settings that need a restart; `None` if nothing has changed.
+    pub fn run(&self) -> Result<Option<Vec<String>>, AppError> {
         let inner = &self.0;
         let applied = inner.applied.lock();
         let mut applied = applied.unwrap_or_else(PoisonError::into_inner);
         let new = inner.config.reload(&applied.providers)?;
         if new.settings == applied.settings {
-            tracing::info!("the configuration has not changed");
-            return Ok(new.needs_restart);
+            return Ok(None);
         }
         let share = *inner.config.server.account_share_percent;
         let registry = providers::registry(&new.providers, share, &inner.http, &inner.clock)?;
         for warning in &new.warnings {
             tracing::warn!("{warning}");
         }
-        // The adapters first: no request may have a model that they do not know.
+        // Adapters first: no request may reach an adapter that lacks its model.
         inner.adapters.replace(&registry);
         inner.service.replace_catalogue(&new.catalogue);
         *applied = Applied {
@@ -81,15 +81,18 @@ impl Reload {
         tracing::info!(models, "the catalogue was reloaded");
         if !new.needs_restart.is_empty() {
             let settings = new.needs_restart.join(", ");
-            tracing::warn!("restart the server to apply the changes of {settings}");
+            tracing::warn!("restart the server to apply the changes to {settings}");
         }
-        Ok(new.needs_restart)
+        Ok(Some(new.needs_restart))
     }
 
-    /// As [`Self::run`]; logs an error.
-    pub(super) fn run_logged(&self) {
-        if let Err(error) = self.run() {
-            tracing::error!("the catalogue was not reloaded: {error}");
+    /// As [`Self::run`], off the threads of requests; logs the outcome.
+    pub(super) async fn run_logged(self) {
+        match spawn_blocking(move || self.run()).await {
+            Ok(Ok(Some(_))) => {}
+            Ok(Ok(None)) => tracing::info!("the configuration has not changed"),
+            Ok(Err(error)) => tracing::error!("the catalogue was not reloaded: {error}"),
+            Err(error) => tracing::error!(%error, "the reload of the catalogue panicked"),
         }
     }
 }

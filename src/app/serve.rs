@@ -25,6 +25,7 @@ use super::{
     listener::{self, Limits},
     media,
     periodic::repeat,
+    reload::Reload,
     stop::{Periods, Stop},
     trusted_proxies,
 };
@@ -89,7 +90,7 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
         grace: *config.server.shutdown,
     });
     let stop = stop.await?;
-    // From now on it does not end the process.
+    // From here on, SIGHUP no longer terminates the process.
     let hangups = signal(SignalKind::hangup())?;
     stop.enter("the start");
     let mut database = Database::open(config, Role::Server, Schema::Migrate).await?;
@@ -208,7 +209,17 @@ async fn run(
     background.spawn(settlements(app.runner.clone()));
     let listening = app.runner.clone();
     background.spawn(async move { listening.listen().await });
-    background.spawn(reloads(app.clone(), listeners.hangups));
+    let requests = store.requested_catalogue_reloads().await?;
+    // One of them may have been made after the configuration was read.
+    if let Err(error) = app.reload.run() {
+        tracing::error!("the catalogue was not reloaded: {error}");
+    }
+    background.spawn(reload_on_hangup(app.reload.clone(), listeners.hangups));
+    background.spawn(reload_on_request(
+        app.runner.clone(),
+        app.reload.clone(),
+        requests,
+    ));
     if paused {
         tracing::warn!("paused: no work is taken, and what is unfinished is left as it is");
     } else {
@@ -356,20 +367,18 @@ fn listener_limits(config: &Config) -> Limits {
     }
 }
 
-/// Reloads the catalogue after SIGHUP, and when `gensvc catalogue reload` asks all servers to.
-async fn reloads(app: App, mut hangups: Signal) {
-    // A request during the start is found when this server begins to listen.
-    let mut known = None;
+/// Reloads the catalogue on SIGHUP.
+async fn reload_on_hangup(reload: Reload, mut hangups: Signal) {
+    while hangups.recv().await.is_some() {
+        reload.clone().run_logged().await;
+    }
+}
+
+/// Reloads the catalogue on `gensvc catalogue reload`. `requests`: their count so far.
+async fn reload_on_request(runner: Runner, reload: Reload, mut requests: i64) {
     loop {
-        tokio::select! {
-            Some(()) = hangups.recv() => {}
-            () = app.runner.reload_request(&mut known) => {}
-        }
-        let reload = app.reload.clone();
-        let run = tokio::task::spawn_blocking(move || reload.run_logged());
-        if let Err(error) = run.await {
-            tracing::error!(%error, "the reload of the catalogue panicked");
-        }
+        requests = runner.reload_request(requests).await;
+        reload.clone().run_logged().await;
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     domain::{
-        generation::{Failure, FailureCode},
+        generation::{Failure, FailureCode, Modality},
         route::MoveReason,
     },
     providers::{ProviderError, ProviderErrorKind, ProviderPermit},
@@ -173,8 +173,20 @@ impl Runner {
         permit.ok_or_else(|| Step::left(MoveReason::Busy, None))
     }
 
-    /// Admits a call that follows at once. `Err`: what to do while the candidate's circuit is open.
+    /// Admits a call that follows at once. `Err`: what to do while the candidate's circuit is open, or if
+    /// only another server has its model.
     pub(super) fn admit(&self, job: &Job) -> Result<(), Step> {
+        let providers = &self.0.providers;
+        let has_model = match job.modality {
+            Modality::Video => (providers.video.get(&job.provider))
+                .is_none_or(|provider| provider.has_model(&job.model)),
+            Modality::Audio => (providers.speech.get(&job.provider))
+                .is_none_or(|provider| provider.has_model(&job.model)),
+            Modality::Text | Modality::Image => true,
+        };
+        if !has_model {
+            return Err(Step::retry_later());
+        }
         let now = self.0.clock.monotonic();
         if job.candidates.is_none() {
             return Ok(());

@@ -53,7 +53,7 @@ pub fn observed(registry: Registry, metrics: &Metrics) -> (Registry, Adapters) {
 }
 
 impl Adapters {
-    /// Calls that begin from now on use the adapters of another registry.
+    /// Replaces the adapters; running calls keep the old ones.
     pub fn replace(&self, registry: &Registry) {
         replace(&self.text, &registry.text);
         replace(&self.image, &registry.image);
@@ -242,6 +242,10 @@ impl SpeechProvider for Observed<dyn SpeechProvider> {
         let watch = self.watch(Modality::Audio, "generate");
         watched(watch, span, self.inner().generate(call)).await
     }
+
+    fn has_model(&self, model: &str) -> bool {
+        self.inner().has_model(model)
+    }
 }
 
 #[async_trait]
@@ -279,5 +283,9 @@ impl VideoProvider for Observed<dyn VideoProvider> {
         let span = span!(self, "cancel", "task");
         let watch = self.watch(Modality::Video, "cancel");
         watched(watch, span, self.inner().cancel(task)).await
+    }
+
+    fn has_model(&self, model: &str) -> bool {
+        self.inner().has_model(model)
     }
 }

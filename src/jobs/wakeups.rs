@@ -79,19 +79,20 @@ impl Runner {
         }
     }
 
-    /// Waits until all servers are asked to read their catalogues again. A new connection alone is no
-    /// request: the file may be half-written. `known`: the requests that were seen.
-    pub async fn reload_request(&self, known: &mut Option<i64>) {
+    /// Waits for a request to reload the catalogue, and returns the new count of requests. `known`: the
+    /// last count. A reconnect alone is no request: the file may be half-written.
+    pub async fn reload_request(&self, known: i64) -> i64 {
         loop {
             self.0.wakeups.catalogue.notified().await;
-            match self.0.store.requested_catalogue_reloads().await {
-                Ok(requested) if *known == Some(requested) => {}
-                Ok(requested) => {
-                    *known = Some(requested);
-                    return;
+            loop {
+                match self.0.store.requested_catalogue_reloads().await {
+                    Ok(requested) if requested == known => break,
+                    Ok(requested) => return requested,
+                    Err(error) => {
+                        tracing::warn!(%error, "requests to reload the catalogue were not read");
+                        tokio::time::sleep(RETRY_PAUSE).await;
+                    }
                 }
-                // The listener connects again too, and then they are read.
-                Err(error) => tracing::warn!(%error, "cannot read the requests to reload"),
             }
         }
     }

@@ -206,6 +206,10 @@ impl SpeechProvider for ElevenLabs {
             request_id,
         })
     }
+
+    fn has_model(&self, model: &str) -> bool {
+        self.models.contains_key(model)
+    }
 }
 
 #[cfg(test)]

@@ -132,7 +132,7 @@ impl ProviderError {
         Self::new(ProviderErrorKind::Rejected, detail)
     }
 
-    /// A job of a model that the configuration of this server lacks: another server accepted it.
+    /// The model is not configured on this server.
     pub fn unknown_model() -> Self {
         Self::failed("no model of this server").not_started()
     }

@@ -198,6 +198,10 @@ impl VideoProvider for Runway {
         }
         Ok(())
     }
+
+    fn has_model(&self, model: &str) -> bool {
+        self.models.contains_key(model)
+    }
 }
 
 #[cfg(test)]

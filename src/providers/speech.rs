@@ -33,4 +33,9 @@ pub trait SpeechProvider: Send + Sync {
     /// One submission, without retries. A text beyond the vendor's limit is split at sentence ends
     /// into several calls; `not_started` only if none was started.
     async fn generate(&self, call: &SpeechCall) -> Result<SpeechAnswer, ProviderError>;
+
+    /// Whether this server has the settings of a model. Another one may, and have accepted its job.
+    fn has_model(&self, _model: &str) -> bool {
+        true
+    }
 }

@@ -54,6 +54,11 @@ pub trait VideoProvider: Send + Sync {
     /// Polls a task once. An error means that the poll failed (and will be retried), not the task.
     async fn poll(&self, task: &str, call: &VideoCall) -> Result<VideoStatus, ProviderError>;
 
+    /// Whether this server has the settings of a model. Another one may, and have accepted its job.
+    fn has_model(&self, _model: &str) -> bool {
+        true
+    }
+
     /// Returns whether the next poll needs the inputs of its call, as the sandbox does to make the
     /// result.
     fn poll_needs_inputs(&self, _task: &str) -> bool {

@@ -31,7 +31,7 @@ pub enum Notice {
     Cancel(GenerationId),
     /// Deliveries to webhooks became due.
     Deliveries,
-    /// Each server is to read its catalogue again.
+    /// A catalogue reload was requested.
     Catalogue,
     /// The connection is new: any notification may have been missed.
     Missed,
@@ -59,7 +59,7 @@ impl Store {
         Ok(())
     }
 
-    /// How often [`Self::request_catalogue_reload`] was called.
+    /// Number of reload requests so far.
     pub async fn requested_catalogue_reloads(&self) -> Result<i64, StoreError> {
         let reading = sqlx::query_scalar!("select requested from catalogue_reloads")
             .fetch_one(self.requests.named("read catalogue reloads"));

@@ -247,6 +247,10 @@ impl VideoProvider for GeminiOmni {
         let error_info = errors::error_info(body.as_ref());
         Err(classify::answered(&self.name, &head, &error_info))
     }
+
+    fn has_model(&self, model: &str) -> bool {
+        self.models.contains_key(model)
+    }
 }
 
 #[cfg(test)]

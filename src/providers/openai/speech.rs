@@ -153,6 +153,10 @@ impl SpeechProvider for OpenAiSpeech {
         }
         Ok(SpeechAnswer { parts, request_id })
     }
+
+    fn has_model(&self, model: &str) -> bool {
+        self.models.contains_key(model)
+    }
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ async fn catalogue_is_reloaded_by_command_and_by_signal() {
     kill(pid, Signal::SIGHUP).unwrap();
     line_with(
         &mut server.stderr,
-        "restart the server to apply the changes of server.max_requests",
+        "restart the server to apply the changes to server.max_requests",
     )
     .await;
     assert_eq!(price(&server).await, "4");
@@ -170,7 +170,7 @@ async fn catalogue_is_compared_with_a_price_list() {
     write(json!({"m": {"litellm_provider": "azure", "input_cost_per_token": 1.0}}));
     let (equal, _, message) = check().await;
     assert!(
-        !equal && message.contains("has none of the text models of the configuration"),
+        !equal && message.contains("lists none of the configured text models"),
         "{message}"
     );
     write(json!([]));

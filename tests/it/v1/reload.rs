@@ -5,12 +5,17 @@ use std::{
     path::PathBuf,
 };
 
+use chrono::TimeDelta;
 use futures_util::future::join_all;
 use gensvc::domain::{credits::Credits, ids::GenerationId};
+use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::common::{Account, Answer, CONFIG_FILE, Reply, TestApp, Upstream};
+use crate::common::{
+    Account, Answer, CONFIG_FILE, Reply, TestApp, Upstream, listening,
+    vendors::{mp4, runway},
+};
 
 /// A configuration file that is removed when the test ends.
 struct File(PathBuf);
@@ -92,7 +97,7 @@ async fn changed_file_is_applied_while_running(_: PgPoolOptions, options: PgConn
         let wire = "wire.token_field = \"max_tokens\"\naliases = [\"latest\"]";
         let route = "[routes.r]\nmodels = [\"openai/c\"]\n";
         file.write(&(route.to_owned() + &model("a", 2, "") + &model("c", 3, wire)));
-        assert!(app.app.reload.run().unwrap().is_empty());
+        assert!(app.app.reload.run().unwrap().unwrap().is_empty());
         upstream.release(10);
     };
     let (running, ()) = tokio::join!(running, reloading);
@@ -148,7 +153,7 @@ async fn invalid_file_changes_nothing(_: PgPoolOptions, options: PgConnectOption
     let others = "[server]\nmax_requests = 77\n[providers.gemini]\nenabled = false\n\
                   [providers.anthropic]\ntimeout_seconds = 9\n";
     file.write(&(others.to_owned() + &model("a", 2, "")));
-    let mut restart = app.app.reload.run().unwrap();
+    let mut restart = app.app.reload.run().unwrap().unwrap();
     restart.sort();
     assert_eq!(
         restart,
@@ -165,17 +170,11 @@ async fn invalid_file_changes_nothing(_: PgPoolOptions, options: PgConnectOption
 
 /// A request that a server missed is found when it listens again; without one, the file is not read.
 #[sqlx::test]
-async fn missed_request_is_found_by_a_new_listener(pool: PgPoolOptions, options: PgConnectOptions) {
+async fn missed_request_is_found_by_a_new_listener(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options.clone()).await;
-    let pool = pool.connect_with(options).await.unwrap();
+    let pool = PgPoolOptions::new().connect_with(options).await.unwrap();
     let runner = app.app.runner.clone();
-    let listener = runner.clone();
-    let listening = tokio::spawn(async move { listener.listen().await });
-    // Before it listened, the server may have been asked to.
-    let mut known = None;
-    runner.reload_request(&mut known).await;
-    assert_eq!(known, Some(0));
-
+    let listening = listening(&[&app]).await;
     let disconnect = async || {
         let missed = runner.waiter(GenerationId(uuid::Uuid::now_v7()));
         let ended = sqlx::query(
@@ -190,14 +189,77 @@ async fn missed_request_is_found_by_a_new_listener(pool: PgPoolOptions, options:
         let store = app.app.service.store();
         store.request_catalogue_reload().await.unwrap();
     };
-    tokio::join!(runner.reload_request(&mut known), requests);
-    assert_eq!(known, Some(1));
+    let (count, ()) = tokio::join!(runner.reload_request(0), requests);
+    assert_eq!(count, 1);
 
     let request = "update catalogue_reloads set requested = requested + 1";
     sqlx::query(request).execute(&pool).await.unwrap();
-    tokio::join!(runner.reload_request(&mut known), disconnect());
-    assert_eq!(known, Some(2));
-    listening.abort();
+    let (count, ()) = tokio::join!(runner.reload_request(1), disconnect());
+    assert_eq!(count, 2);
+    drop(listening);
+}
+
+/// A request that cannot be read at once is read later.
+#[sqlx::test]
+async fn request_is_read_when_the_database_answers_again(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options.clone()).await;
+    let pool = PgPoolOptions::new().connect_with(options).await.unwrap();
+    let runner = app.app.runner.clone();
+    let listening = listening(&[&app]).await;
+    let run = async |statement: &'static str| {
+        sqlx::raw_sql(statement).execute(&pool).await.unwrap();
+    };
+    run("alter table catalogue_reloads rename to away").await;
+    let failures = async || -> i64 {
+        let counting =
+            "select xact_rollback from pg_stat_database where datname = current_database()";
+        let counted = sqlx::query_scalar(counting).fetch_one(&pool);
+        counted.await.unwrap()
+    };
+    let before = failures().await;
+    let requests = async {
+        run("update away set requested = 1; notify gensvc, 'catalogue'").await;
+        while failures().await == before {
+            tokio::task::yield_now().await;
+        }
+        run("alter table away rename to catalogue_reloads").await;
+    };
+    let (count, ()) = tokio::join!(runner.reload_request(0), requests);
+    assert_eq!(count, 1);
+    drop(listening);
+}
+
+/// A server that has not read the new model leaves its job to the one that has.
+#[sqlx::test]
+async fn job_of_a_model_is_left_to_a_server_that_has_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    runway(&upstream, 1, None, Reply::File("video/mp4", mp4(5).await));
+    let file = File::new(
+        "[[providers.runway.models]]\nid = \"new\"\ntype = \"video\"\n\
+         prices.per_second = \"1\"\nlimits.durations = [5]\nlimits.ratios = [\"16:9\"]\n\
+         limits.default_duration = 5\nwire.ratios = { \"16:9\" = \"1280:720\" }\n",
+    );
+    let path = [(CONFIG_FILE, file.0.to_str().unwrap())];
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let knows = app.replica_with(&path).await;
+    let account = app.account("100").await;
+    let body = json!({"prompt": "A cat.", "provider": "runway", "model": "new"});
+    let uuid = knows.queue(&account, "video", &body).await;
+    for _ in 0..3 {
+        app.advance(TimeDelta::minutes(1));
+        assert_eq!(app.work_once().await, 1);
+    }
+    assert_eq!(upstream.calls(&Method::POST, ""), 0);
+    let record = knows.until_finished(&account, &uuid).await;
+    assert_eq!(record["status"], "completed", "{record}");
+    assert_eq!(record["credits"]["charged"], "5");
+    app.assert_settled().await;
 }
 
 #[sqlx::test]
