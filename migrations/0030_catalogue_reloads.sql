@@ -1,4 +1,5 @@
--- Requests to read the catalogue again. A server that may have missed a notification compares it.
+-- Counts requests to reload the catalogue. A server that may have missed a NOTIFY compares the count
+-- with the last one it saw.
 create table catalogue_reloads (
     only_row boolean primary key default true check (only_row),
     requested bigint not null

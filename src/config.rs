@@ -111,7 +111,7 @@ impl Config {
         let disabled = self.providers.iter();
         let disabled = disabled.filter(|provider| !is_served(provider));
         let reason = |provider: &Provider| match provider.status {
-            Status::Enabled => "added since the start: restart the server".to_owned(),
+            Status::Enabled => "added after startup: restart the server".to_owned(),
             _ => provider.reason(),
         };
         let disabled = disabled.map(|provider| (provider.name.clone(), reason(provider)));

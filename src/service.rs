@@ -98,7 +98,7 @@ pub struct ServiceSettings {
     pub paused: bool,
 }
 
-/// The service with the catalogue of one time, which a clone keeps. Cheap to clone.
+/// The service, bound to one catalogue, which clones keep. Cheap to clone.
 #[derive(Clone)]
 pub struct Service(Arc<Inner>, Arc<Catalogue>);
 
@@ -165,7 +165,8 @@ impl Service {
         Self(Arc::new(inner), catalogue)
     }
 
-    /// The service with the catalogue of now. A request uses one of them, so that it sees no mixture.
+    /// Returns the service bound to the current catalogue. A request keeps one such value and never
+    /// mixes two catalogues.
     #[must_use]
     pub fn current(&self) -> Self {
         self.at(self.0.clock.now())
@@ -176,7 +177,7 @@ impl Service {
         let mut catalogue = self.0.catalogue.load_full();
         if !catalogue.is_valid_at(time) {
             let changed = Arc::new(catalogue.at(time));
-            // Not after a reload meanwhile.
+            // Do not overwrite the result of a concurrent reload.
             let current = &self.0.catalogue;
             current.compare_and_swap(&catalogue, Arc::clone(&changed));
             catalogue = changed;
@@ -192,8 +193,8 @@ impl Service {
         &self.1
     }
 
-    /// Since when the retirement of a model is announced, and when it is; `None` if it need not be
-    /// yet.
+    /// Returns when a retirement is announced and when it takes effect; `None` before the
+    /// announcement.
     pub fn retirement(
         &self,
         provider: &str,

@@ -37,7 +37,7 @@ pub struct ModelBody {
     pub r#type: Modality,
     /// Prices in credits.
     pub prices: Prices,
-    /// Prices that replace them, in order.
+    /// Announced later prices, in ascending order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub upcoming_prices: Vec<UpcomingPrices>,
     /// The limits of its requests.
@@ -48,7 +48,7 @@ pub struct ModelBody {
     /// have switched it off.
     #[schema(required, nullable)]
     pub retiring: Option<NaiveDate>,
-    /// Whether that day has come.
+    /// Whether the model is retired.
     pub retired: bool,
     /// The model to use instead of a retiring one, as `provider/model`.
     #[serde(skip_serializing_if = "Option::is_none")]

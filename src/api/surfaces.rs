@@ -364,7 +364,7 @@ fn named<'a>(
     listed(route.unwrap_or(found)).ok_or_else(no_model)
 }
 
-/// The answer to a lookup by a name that leads to no model, or a retired one.
+/// The error for a name that resolves to no model or to a retired one.
 fn not_found(error: FieldError) -> ApiError {
     match error.code {
         FieldCode::ModelRetired => ApiError::invalid(vec![error]),

@@ -88,7 +88,7 @@ pub(super) enum Command {
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Compare prices with a published list, and apply a changed file.
+    /// Reload the catalogue, or compare its prices with a published list.
     #[command(subcommand)]
     Catalogue(CatalogueCommand),
     /// Find the database; start, stop and delete the private Postgres.

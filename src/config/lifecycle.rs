@@ -34,7 +34,7 @@ pub(super) fn resolve(
     for (provider, model) in models(providers) {
         let own = name(provider, model);
         let mut next = replacements.get(&own);
-        // A loop that this model only leads to is found at its own models.
+        // A loop that does not contain this model is reported for the models in it.
         for _ in 0..replacements.len() {
             if next == Some(&own) {
                 let problem = "leads back to this model: name one that stays";
@@ -65,7 +65,7 @@ fn name(provider: &Provider, model: &ModelConfig) -> String {
     format!("{}/{}", provider.name, model.id)
 }
 
-/// `provider/id` of a replacement; an error continues the sentence after the key.
+/// `provider/id` of a replacement; the error text follows the key.
 fn replacement_of(
     providers: &[Provider],
     own: &Provider,

@@ -26,7 +26,7 @@ pub(super) fn file(built_in: &mut Table, mut file: Table) {
 }
 
 /// Puts the built-in prices before a list that begins on a day: they apply until then. The list stays
-/// whole, so that errors name the indexes of the file.
+/// nested, so that errors use the indexes of the file.
 fn keep_present_prices(built_in: &Table, changes: &mut Table) {
     if let (Some(prices @ Value::Array(_)), Some(present @ Value::Table(_))) =
         (changes.get_mut("prices"), built_in.get("prices"))

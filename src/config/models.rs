@@ -31,7 +31,7 @@ const MAX_ID_CHARS: usize = 200;
 
 #[derive(Debug, Clone)]
 pub struct ModelConfig {
-    /// Its key, for errors.
+    /// Path of its key, for error messages.
     pub(super) path: String,
     /// The provider's own model id.
     pub id: String,
@@ -39,15 +39,15 @@ pub struct ModelConfig {
     pub default: bool,
     /// The day from which the provider may have retired it.
     pub retiring: Option<NaiveDate>,
-    /// The model to use then: as configured, and `provider/id` once it is resolved.
+    /// Model to use after retirement: as configured, then `provider/id` after `lifecycle::resolve`.
     pub replacement: Option<String>,
     /// Other names for it.
     pub aliases: Vec<String>,
-    /// The day of its first prices.
+    /// Day on which its first prices take effect.
     pub valid_from: Option<NaiveDate>,
     /// Prices, with the margin, and limits.
     pub kind: ModelKind,
-    /// The same from later days on.
+    /// Prices and limits that take effect on later days.
     pub later: Vec<(NaiveDate, ModelKind)>,
     /// Settings of its adapter.
     pub settings: SharedSettings,
@@ -161,7 +161,7 @@ fn not_an_id(name: &str) -> String {
     format!("is {name}: must have 1 to {MAX_ID_CHARS} characters, none of them a control character")
 }
 
-/// Checks that several models of a type have exactly one default, which is served at any time.
+/// Checks that several models of a type have exactly one default, and that it is always served.
 fn check_default(path: &str, models: &[ModelConfig]) -> Result<(), ConfigError> {
     let key = format!("{path}.models");
     for modality in Modality::ALL {
@@ -182,8 +182,7 @@ fn check_default(path: &str, models: &[ModelConfig]) -> Result<(), ConfigError> 
             .find_map(|model| Some((model, model.valid_from?)))
         {
             let problem = format!(
-                "is {day}, but the default model must be served before: put its present prices \
-                 first, without valid_from"
+                "is {day}, but a default model must always be served: list its current prices first, without valid_from"
             );
             let key = format!("{}.prices[0].valid_from", model.path);
             return Err(ConfigError::new(key, problem));

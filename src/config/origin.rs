@@ -1,4 +1,4 @@
-//! Where a configuration came from, to read it again.
+//! The sources of a configuration, kept for reloads.
 
 use std::{
     collections::BTreeMap,

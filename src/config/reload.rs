@@ -1,4 +1,4 @@
-//! A changed file: what of it a running server applies, and what needs a restart.
+//! Reload of a changed file: which settings apply at once, and which need a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,8 +82,8 @@ fn remove_markups(tree: &mut Table) {
     }
 }
 
-/// Adds the models of a changed file to a provider. Adapters call a model by the same settings as
-/// long as the server runs, so that no request is planned by some and sent by others.
+/// Adds the models of a changed file to a provider. A model keeps its adapter settings while the
+/// server runs, so that a request is planned and sent with the same ones.
 fn extend(provider: &mut Provider, changed: &Provider) -> Result<(), ConfigError> {
     if changed.vendor.kind != provider.vendor.kind {
         let problem = "has changed: restart the server to apply it";
@@ -112,7 +112,7 @@ fn extend(provider: &mut Provider, changed: &Provider) -> Result<(), ConfigError
     Ok(())
 }
 
-/// The settings outside of the catalogue that differ.
+/// Returns changed settings that are not part of the catalogue.
 fn fixed_changes(old: &Table, new: &Table) -> Vec<String> {
     let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
     leaves("", old, &mut before);

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{
     form::Form,
     operations as op,
-    parts::{self, TYPES, fact, icon, list, option, served, text, time},
+    parts::{self, TYPES, fact, icon, list, option, text, time},
     problem::Problem,
     request_form::RequestForm,
     session::Session,
@@ -138,8 +138,7 @@ fn defaults(
                     select name=(kind) {
                         (option("", &chosen, "The server's default"))
                         @for provider in list(&providers["data"]).iter().map(|p| text(&p["id"])) {
-                            @let own = served(models).into_iter().filter(|m| m["provider"] == provider && m["type"] == kind);
-                            @let own: Vec<&Value> = own.collect();
+                            @let own: Vec<&Value> = own(models, provider, kind, &chosen);
                             @if !own.is_empty() {
                                 optgroup label=(provider) {
                                     (option(&format!("{provider}/"), &chosen, &format!("{provider}: its default model")))
@@ -155,6 +154,17 @@ fn defaults(
             div.actions { button.primary type="submit" { "Save the defaults" } }
         }
     }
+}
+
+/// The models of a provider that can be chosen. A chosen one stays when it is retired: requests follow
+/// its replacement.
+fn own<'a>(models: &'a Value, provider: &str, kind: &str, chosen: &str) -> Vec<&'a Value> {
+    let is_chosen = |model: &Value| format!("{provider}/{}", text(&model["id"])) == chosen;
+    let models = list(&models["data"]).iter();
+    models
+        .filter(|m| m["provider"] == provider && m["type"] == kind)
+        .filter(|m| m["retired"] != true || is_chosen(m))
+        .collect()
 }
 
 fn password_form(problem: Option<&Problem>) -> Markup {

@@ -73,7 +73,7 @@ pub struct Model {
     pub retiring: Option<NaiveDate>,
     /// The model to use then, as `provider/id`.
     pub replacement: Option<String>,
-    /// Other names for it, which lead to its replacement once it is retired.
+    /// Other names; after retirement they resolve to the replacement.
     pub aliases: Vec<String>,
     /// Whether requests for it are refused.
     pub retired: bool,
@@ -134,7 +134,7 @@ pub struct Catalogue {
     /// The models at the time of this catalogue.
     models: Vec<Model>,
     configured: Arc<[Model]>,
-    /// The times at which this catalogue applies; none until [`Self::at`].
+    /// The period in which this catalogue applies; empty until [`Self::at`].
     valid: Range<DateTime<Utc>>,
     /// Provider names by modality, in order of preference.
     preference: BTreeMap<Modality, Vec<String>>,
@@ -198,8 +198,8 @@ impl Catalogue {
         names
     }
 
-    /// The model that serves requests to a provider that name none: its default, or what replaces
-    /// it, perhaps a model of another provider.
+    /// The model for requests that name this provider but no model: its default, or the replacement,
+    /// possibly of another provider.
     pub fn default_model(&self, provider: &str, modality: Modality) -> Option<&Model> {
         let default = self.own_default(provider, modality)?;
         self.served(default, "").ok()
@@ -263,7 +263,7 @@ impl Catalogue {
         self.served(model, target.model.as_deref().unwrap_or_default())
     }
 
-    /// The model that a request means, which may be retired.
+    /// Resolves the model that a request refers to, even if it is retired.
     pub fn meant(
         &self,
         modality: Modality,
@@ -333,18 +333,20 @@ impl Catalogue {
         let preferred = account.provider.iter().chain(preferred);
         let mut preferred = preferred.map(String::as_str);
         let of = |provider| all.iter().find(|model| model.provider == provider);
-        // A retired model of a preferred vendor is refused, rather than billed by another.
+        // Refuse a retired model of a preferred vendor; do not bill another vendor's model instead.
         if let Some(model) = preferred.find_map(of) {
             return self.served(model, name);
         }
         let (code, message) = match &all[..] {
-            [model] => return self.served(model, name),
+            [model, rest @ ..] if rest.is_empty() || all.iter().all(|model| model.retired) => {
+                return self.served(model, name);
+            }
             [] => (
                 FieldCode::UnknownModel,
                 format!("names no model for {modality} of this server; GET /v1/models has them"),
             ),
             several => {
-                let names = several.iter().map(|m| m.name());
+                let names = several.iter().filter(|m| !m.retired).map(|m| m.name());
                 let names = names.collect::<Vec<_>>().join(", ");
                 let message = format!("is a model of several providers; must be one of {names}");
                 (FieldCode::InvalidFormat, message)

@@ -43,8 +43,8 @@ use dialogue::replan_text;
 use hold_wait::HoldWait;
 use inputs::FoundInput;
 
-/// Maximum time between the beginning of a request and its creation: it may be counted by its
-/// provider, and wait for credits.
+/// Expected maximum time from arrival to creation, including the provider's token count and the wait
+/// for credits.
 const PLANNING: TimeDelta = TimeDelta::minutes(5);
 
 pub enum Submitted {
@@ -98,7 +98,9 @@ impl Service {
     ) -> Result<Submitted, ServiceError> {
         // Keeps a copy of a request that may be planned again, if there is memory.
         let catalogue_ends = self.0.clock.now() + PLANNING;
-        let catalogue_changes = self.catalogue().changes_before(catalogue_ends);
+        let catalogue = self.catalogue();
+        let catalogue_changes =
+            catalogue.changes_before(catalogue_ends) || !catalogue.is_valid_at(self.0.clock.now());
         let may_repeat = caller.is_unconfirmed() || catalogue_changes;
         let copied = memory::reservation().filter(|_| may_repeat);
         let has_room = copied
@@ -142,7 +144,7 @@ impl Service {
         if !repeats {
             return Err(error);
         }
-        // The clock may have been set back since: ids, and so the times of creation, do not go back.
+        // Use the creation time of the first plan: ids ignore small steps back of the clock.
         let service = match error {
             ServiceError::CatalogueChanged(created_at) => self.at(created_at),
             _ => self.current(),
@@ -352,7 +354,7 @@ impl Service {
         Ok(prepared)
     }
 
-    /// A generation has the prices of its creation.
+    /// Fails unless this catalogue applies at `created_at`.
     fn check_catalogue(&self, created_at: DateTime<Utc>) -> Result<(), ServiceError> {
         if self.catalogue().is_valid_at(created_at) {
             return Ok(());

@@ -22,8 +22,7 @@ pub(in crate::cli) async fn run(
                 Ok(app.service.store().request_catalogue_reload().await?)
             })
             .await?;
-            let text = "Every server of the database reads its configuration again and logs the \
-                        outcome.";
+            let text = "Reload requested. Each server on this database rereads its configuration and logs the result.";
             output.result(text, &json!({"requested": true}))?;
             Ok(ExitCode::SUCCESS)
         }
@@ -41,7 +40,7 @@ fn check(config: &Config, file: &Path, output: Output) -> Result<ExitCode, Failu
     let catalogue = config.at_list_prices()?.at(machine_time());
     let comparison = Comparison::of(&catalogue, &list);
     if comparison.compared == 0 {
-        let problem = "has none of the text models of the configuration: use LiteLLM's \
+        let problem = "lists none of the configured text models: use LiteLLM's \
                        model_prices_and_context_window.json";
         return Err(format!("{place} {problem}").into());
     }
@@ -64,7 +63,7 @@ fn check(config: &Config, file: &Path, output: Output) -> Result<ExitCode, Failu
     }
     let (compared, differences) = (comparison.compared, comparison.differences.len());
     lines.push(format!(
-        "{compared} models were compared, {differences} settings differ."
+        "Compared {compared} models; {differences} settings differ."
     ));
     output.result(&lines.join("\n"), &comparison)?;
     Ok(match differences {

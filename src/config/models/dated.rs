@@ -16,8 +16,8 @@ struct Day(#[serde(deserialize_with = "day")] Option<NaiveDate>);
 /// The day of the first prices, the model with them, and the same from later days on.
 type Dated = (Option<NaiveDate>, ModelKind, Vec<(NaiveDate, ModelKind)>);
 
-/// Reads a list of prices, or of the built-in prices and the list of a file. `read` makes the model
-/// with one of them.
+/// Reads `[entry, ...]`, or `[built-in prices, [entry, ...]]` as made by `merge`. `read` builds the
+/// model from one entry.
 pub(super) fn read(
     list: Vec<Value>,
     read: impl Fn(Option<Value>) -> Result<ModelKind, ConfigError>,
@@ -43,7 +43,7 @@ pub(super) fn read(
             from.map_err(|error: ConfigError| ConfigError::new(key.clone(), error.problem))?;
         let from = from.and_then(|Day(day)| day);
         let kind = read(Some(Value::Table(table.clone()))).map_err(|mut error| {
-            // It has the name of a single table.
+            // `read` names keys as if `prices` were one table.
             if let Some(rest) = error.key.strip_prefix("prices") {
                 error.key = format!("{path}{rest}");
             }
@@ -75,7 +75,7 @@ pub(super) fn read(
     Ok((valid_from, kind, later))
 }
 
-/// A price of one table that another one does not have.
+/// Returns the first price in `before` that `after` lacks.
 fn missing(before: &Table, after: &Table) -> Option<String> {
     before
         .iter()

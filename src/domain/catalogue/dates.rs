@@ -8,7 +8,7 @@ use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
 use super::{Catalogue, Model};
 use crate::domain::validate::{FieldCode, FieldError};
 
-/// How long before its retirement the answers of a model announce it.
+/// Notice period: responses announce a retirement this long in advance.
 const NOTICE: Days = Days::new(30);
 
 fn midnight(day: NaiveDate) -> DateTime<Utc> {
@@ -57,7 +57,7 @@ impl Model {
 }
 
 impl Catalogue {
-    /// The catalogue as it is at a time.
+    /// Returns the catalogue that applies at `now`.
     #[must_use]
     pub fn at(&self, now: DateTime<Utc>) -> Self {
         let today = now.date_naive();
@@ -78,7 +78,7 @@ impl Catalogue {
         catalogue
     }
 
-    /// Whether this is the catalogue of that time.
+    /// Whether this catalogue applies at `time`.
     pub fn is_valid_at(&self, time: DateTime<Utc>) -> bool {
         self.valid.contains(&time)
     }
@@ -88,8 +88,8 @@ impl Catalogue {
         self.valid.end <= time
     }
 
-    /// Returns a model that was found by `name`. Once it is retired, an alias leads to its
-    /// replacement, and its id is refused.
+    /// Returns a model that was found by `name`. Once it is retired, an alias resolves to the
+    /// replacement; the id itself is refused.
     pub(super) fn served<'a>(
         &'a self,
         model: &'a Model,

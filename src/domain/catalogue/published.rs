@@ -54,7 +54,7 @@ impl Comparison {
     fn compare(&mut self, model: &str, text: &TextModel, entry: &Value) {
         let mut differences = Vec::new();
         let mut differ = |setting: String, here: Option<String>, published: Option<String>| {
-            // What the list does not have, it does not deny.
+            // Skip settings that the list does not have.
             if let Some(published) = published.filter(|published| here.as_ref() != Some(published))
             {
                 differences.push(Difference {
@@ -110,7 +110,7 @@ fn entry<'a>(model: &Model, list: &'a Map<String, Value>) -> Option<&'a Value> {
 /// Each price with its name here and the list's field.
 fn named(prices: &TokenPrices) -> [(&'static str, Option<Credits>, &'static str); 5] {
     let input = Some(prices.input_per_million);
-    // Cached and written input costs as much unless it has a price.
+    // Without their own prices, cache reads and writes cost as much as input.
     let values = [
         input,
         prices.cached_input_per_million.or(input),

@@ -42,8 +42,8 @@ impl Route {
         self.listed.modality()
     }
 
-    /// The route with the models that a catalogue has now: replacements instead of retired models.
-    /// `None` if it has none of them.
+    /// Resolves the route in `catalogue`, with replacements for retired models. `None` if no model is
+    /// left.
     pub(super) fn at(&self, catalogue: &Catalogue) -> Option<Self> {
         let mut models: Vec<&Model> = Vec::new();
         for model in self

@@ -92,7 +92,7 @@ impl Service {
         }
         let Some(own) = own else { return Ok(None) };
         let fallbacks = if own.is_default() {
-            // What the account names may no longer be there, or be replaced.
+            // Models named by the account may have been removed or replaced.
             let account = caller.account_default(modality).fallbacks;
             let known = account
                 .iter()
@@ -103,7 +103,7 @@ impl Service {
                 .collect()
         } else {
             let mut errors = self.unknown_fallbacks(modality, own);
-            // A retired one drops out.
+            // Retired fallbacks are dropped.
             errors.retain(|error| error.code != FieldCode::ModelRetired);
             if !errors.is_empty() {
                 return Err(errors);
@@ -498,7 +498,7 @@ fn exchange(new: &mut NewGeneration, other: &mut NextCandidate) {
     mem::swap(&mut new.parameters, &mut other.parameters);
 }
 
-/// The answer where no candidate is left. `soonest`: when one of them is tried again.
+/// The error if no candidate is left. `soonest`: time until the first open circuit is probed.
 fn without_candidate(refusal: Option<ServiceError>, soonest: Option<Duration>) -> ServiceError {
     match (refusal, soonest) {
         (Some(short @ ServiceError::CreditsShort(_)), _) => short,

@@ -254,7 +254,7 @@ fn of_prices_by_date() {
         (
             format!("[{}]\ndefault = true", from("2026-12-01")),
             format!(
-                "{at}[0].valid_from is 2026-12-01, but the default model must be served before: put its present prices first, without valid_from"
+                "{at}[0].valid_from is 2026-12-01, but a default model must always be served: list its current prices first, without valid_from"
             ),
         ),
         (
