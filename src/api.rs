@@ -270,6 +270,7 @@ fn routes() -> Vec<Route> {
         route!(surfaces::anthropic::list),
         route!(surfaces::anthropic::get).errors(&[ModelRetired]),
         route!(catalogue::models),
+        route!(catalogue::stats),
         route!(catalogue::model),
         route!(catalogue::providers),
         route!(health::health),

@@ -16,6 +16,7 @@ pub mod generations;
 mod key_cache;
 pub mod keys;
 pub mod login;
+pub mod model_stats;
 pub mod operators;
 mod password;
 pub mod templates;
@@ -53,6 +54,7 @@ use crate::{
 };
 use generate::HoldQueues;
 use key_cache::KeyCache;
+use model_stats::ModelStatsCache;
 use uploads::UploadSettings;
 
 /// Maximum concurrent usage reports, maximum waiting ones, and the maximum wait.
@@ -113,6 +115,7 @@ struct Inner {
     settings: ServiceSettings,
     passwords: password::Hasher,
     key_cache: KeyCache,
+    model_stats: ModelStatsCache,
     ids: GenerationIds,
     waits: WaitLimiter,
     /// Synchronous generations. The total is bounded by `max_requests`.
@@ -148,6 +151,7 @@ impl Service {
             passwords: password::Hasher::new(settings.max_waiting_logins),
             settings,
             key_cache: KeyCache::default(),
+            model_stats: ModelStatsCache::default(),
             ids: GenerationIds::default(),
             waits: WaitLimiter::new(WAITS, WAITS_PER_ACCOUNT),
             synchronous: Limiter::new(usize::MAX, per_account),

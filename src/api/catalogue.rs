@@ -1,8 +1,9 @@
-//! Models and providers of this server; public, without a token.
+//! Models and providers of this server; public, without a token, but for the figures of the last day.
 
 use axum::{
     Json,
     extract::{Path, State},
+    response::{IntoResponse as _, Response},
 };
 use chrono::NaiveDate;
 use serde::Serialize;
@@ -12,11 +13,13 @@ use utoipa::ToSchema;
 use super::{
     ApiState,
     error::ApiError,
-    extract::{NoQuery, Query},
+    extract::{AnyToken, Authorized, NoQuery, Query},
 };
 use crate::{
     domain::{
-        catalogue::{ImageLimits, Model, ModelKind, Route, SpeechLimits, TextLimits, VideoLimits},
+        catalogue::{
+            Feature, ImageLimits, Model, ModelKind, Route, SpeechLimits, TextLimits, VideoLimits,
+        },
         generation::Modality,
         pricing::Prices,
         request::Target,
@@ -24,6 +27,7 @@ use crate::{
         validate::{Fields, Input, text, words},
     },
     jobs::Circuit,
+    service::model_stats::ModelStats,
 };
 
 /// A model with its prices and limits.
@@ -42,6 +46,8 @@ pub struct ModelBody {
     pub upcoming_prices: Vec<UpcomingPrices>,
     /// The limits of its requests.
     pub limits: Limits,
+    /// What its requests may have besides a prompt.
+    pub features: Vec<Feature>,
     /// Whether it serves requests to this provider that name no model.
     pub default: bool,
     /// The day from which it is refused with 410 `model_retired`, at midnight UTC: the provider may
@@ -160,6 +166,7 @@ impl ModelBody {
                 ModelKind::Video(video) => Limits::Video(video.limits.clone()),
                 ModelKind::Speech(speech) => Limits::Speech(speech.limits.clone()),
             },
+            features: model.features(),
             default,
             retiring: model.retiring,
             retired: model.retired,
@@ -228,6 +235,22 @@ pub async fn models(
         .map(|m| body(&state, m))
         .collect();
     Ok(Json(ModelsBody { data }))
+}
+
+/// Report how the models did
+///
+/// In the last day, over all accounts. The figures are at most a minute old.
+#[utoipa::path(
+    get, path = "/v1/models/stats", tag = "catalogue",
+    responses((status = 200, description = "The figures", body = ModelStats)),
+)]
+pub async fn stats(
+    State(state): State<ApiState>,
+    _auth: Authorized<AnyToken>,
+    _query: NoQuery,
+) -> Result<Response, ApiError> {
+    let stats = state.service.model_stats().await?;
+    Ok(Json(&*stats).into_response())
 }
 
 /// Look up a model

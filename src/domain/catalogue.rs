@@ -2,6 +2,7 @@
 
 mod dates;
 mod dialogue;
+mod features;
 mod inputs;
 mod media;
 mod published;
@@ -14,6 +15,7 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use chrono::{DateTime, NaiveDate, Utc};
 pub use dialogue::Dialogue;
+pub use features::Feature;
 pub use inputs::InputLimits;
 pub use media::{
     ImageLimits, ImageModel, SpeechLimits, SpeechModel, Support, VideoLimits, VideoModel,

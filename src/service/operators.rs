@@ -45,7 +45,7 @@ impl Service {
         &self,
     ) -> Result<(Vec<ProviderCalls>, Vec<ModelHealth>, Vec<ProviderErrors>), ServiceError> {
         let _permit = self.report_permit(Party::Operator).await?;
-        let health = self.0.store.model_health(RECENT).await?;
+        let health = self.0.store.model_health(RECENT, None).await?;
         let errors = self.0.store.provider_errors(RECENT).await?;
         let providers = self.catalogue().providers(None).into_iter();
         let calls = providers.map(|name| {

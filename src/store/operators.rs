@@ -38,6 +38,19 @@ pub struct ModelHealth {
     /// The 95th percentile of these durations.
     #[schema(required, nullable)]
     pub p95_seconds: Option<f64>,
+    /// When the first of them ended.
+    #[serde(skip)]
+    pub first_at: DateTime<Utc>,
+}
+
+impl ModelHealth {
+    /// The share of completed generations among those and the provider's faults.
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    pub fn success_rate(&self) -> Option<f64> {
+        let completed = self.generations - self.failed;
+        let judged = completed + self.faults;
+        (judged > 0).then(|| completed as f64 / judged as f64)
+    }
 }
 
 /// Number of outcomes of one kind of a provider, among the last settled generations.
@@ -126,14 +139,19 @@ impl Store {
         exactly_one("making an operator", done.rows_affected())
     }
 
-    /// Outcomes of the last `most` generations of all accounts, by model.
-    pub async fn model_health(&self, most: i64) -> Result<Vec<ModelHealth>, StoreError> {
+    /// Outcomes of the last `most` generations of all accounts, without those that ended before
+    /// `since`, by model.
+    pub async fn model_health(
+        &self,
+        most: i64,
+        since: Option<DateTime<Utc>>,
+    ) -> Result<Vec<ModelHealth>, StoreError> {
         let rows = sqlx::query_as!(
             ModelHealth,
             r#"
             with recent as (
                 -- The index of what is settled, backwards.
-                select model_id, failed, error_code, error_message,
+                select model_id, failed, error_code, error_message, completed_at,
                        extract(epoch from completed_at - started_at)::float8 as seconds
                 from finished_generations order by settled desc limit $1
             )
@@ -146,12 +164,15 @@ impl Store {
                    percentile_cont(0.5) within group (order by seconds)
                        filter (where not failed) as median_seconds,
                    percentile_cont(0.95) within group (order by seconds)
-                       filter (where not failed) as p95_seconds
+                       filter (where not failed) as p95_seconds,
+                   min(completed_at) as "first_at!"
             from recent join models m on m.id = recent.model_id
+            where $3::timestamptz is null or completed_at >= $3
             group by m.type, m.provider, m.name order by m.provider, m.type, m.name
             "#,
             most,
             ACCOUNT_REFUSED,
+            since,
         )
         .fetch_all(self.requests.named("look at the models").long())
         .await?;

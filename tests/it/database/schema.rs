@@ -207,7 +207,7 @@ async fn unknown_values_of_reports_are_corrupt(_: PgPoolOptions, options: PgConn
     app.post(&account.key, "/v1/generate/text", &body)
         .await
         .expect(200);
-    assert_eq!(app.store.model_health(10).await.unwrap().len(), 1);
+    assert_eq!(app.store.model_health(10, None).await.unwrap().len(), 1);
     let video = serde_json::json!({"prompt": "[[slow:60]]", "parameters": {"duration": 1}});
     app.post(&account.key, "/v1/generate/video", &video)
         .await
@@ -223,7 +223,7 @@ async fn unknown_values_of_reports_are_corrupt(_: PgPoolOptions, options: PgConn
     )
     .await;
     execute(&app, "update models set type = 'smell'").await;
-    let error = app.store.model_health(10).await.unwrap_err();
+    let error = app.store.model_health(10, None).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
     let error = app.store.unfinished_jobs(10).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
