@@ -17,6 +17,7 @@ mod key_form;
 mod keys;
 mod layout;
 mod ledger;
+mod models;
 mod once;
 mod operations;
 mod operator;
@@ -116,6 +117,12 @@ fn routes() -> Router<Console> {
             get(playground::page).post(playground::run),
         )
         .route("/playground/{type}/pictures", post(playground::add_picture))
+        .route(
+            "/playground/{type}/compare",
+            get(playground::compare::page).post(playground::compare::run),
+        )
+        .route("/models", get(models::page))
+        .route("/models.csv", get(models::csv))
         .route("/generations", get(generations::page))
         .route("/generations.csv", get(generations::csv))
         .route("/generations/{uuid}", get(receipt::page))

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     form::Form,
     operations as op,
-    parts::{self, TYPES, amount, badge, list, option, text},
+    parts::{self, TYPES, amount, badge, list, select, text},
     problem::Problem,
     session::Session,
     shell,
@@ -94,17 +94,6 @@ fn filters(form: &Form, models: &Value, keys: &Value, problem: Option<&Problem>)
             list.push(chosen);
         }
     }
-    let select = |label: &str, name: &str, options: &[(&str, &str)]| {
-        html! {
-            label.field {
-                span.label { (label) }
-                select name=(name) {
-                    (option("", form.word(name), "All"))
-                    @for (value, word) in options { (option(value, form.word(name), word)) }
-                }
-            }
-        }
-    };
     html! {
         section.card {
             @if let Some(problem) = problem { p.notice.bad role="alert" { (parts::sentence(problem.message())) } }
@@ -113,11 +102,11 @@ fn filters(form: &Form, models: &Value, keys: &Value, problem: Option<&Problem>)
                     span.label { "Prompt contains" }
                     input type="search" name="prompt" maxlength="200" value=(form.word("prompt"));
                 }
-                (select("Type", "type", &TYPES))
-                (select("Status", "status", &STATUSES))
-                (select("Provider", "provider", &same(&providers)))
-                (select("Model", "model", &same(&names)))
-                (select("Made by", "api_key", &callers))
+                (select("Type", "type", form.word("type"), &TYPES))
+                (select("Status", "status", form.word("status"), &STATUSES))
+                (select("Provider", "provider", form.word("provider"), &same(&providers)))
+                (select("Model", "model", form.word("model"), &same(&names)))
+                (select("Made by", "api_key", form.word("api_key"), &callers))
                 label.field { span.label { "From (UTC)" } input type="date" name="from" value=(form.word("from")); }
                 label.field { span.label { "To (UTC)" } input type="date" name="to" value=(form.word("to")); }
                 div.actions {

@@ -31,6 +31,7 @@ operations! {
     USAGE = GET "/v1/credits/usage";
     ESTIMATE = POST "/v1/credits/estimate";
     MODELS = GET "/v1/models";
+    MODEL_STATS = GET "/v1/models/stats";
     PROVIDERS = GET "/v1/providers";
     GENERATE_TEXT = POST "/v1/generate/text";
     GENERATE_IMAGE = POST "/v1/generate/image";

@@ -15,7 +15,7 @@ use super::{
     Console,
     form::Form,
     operations as op,
-    parts::{self, amount, badge, decimal, list, text, time},
+    parts::{self, amount, badge, decimal, list, seconds, text, time},
     problem::Problem,
     session::Session,
     shell,
@@ -47,13 +47,6 @@ fn percentage(part: &Value, whole: &Value) -> Markup {
             html! { (decimal(&format!("{}.{}", tenths / 10, tenths % 10))) " %" }
         }
         _ => amount(&Value::Null),
-    }
-}
-
-fn seconds(value: &Value) -> Markup {
-    match value.as_f64() {
-        Some(seconds) => html! { (decimal(&format!("{seconds:.2}"))) " s" },
-        None => amount(&Value::Null),
     }
 }
 

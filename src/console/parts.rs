@@ -65,6 +65,13 @@ pub fn decimal(number: &str) -> Markup {
     html! { data.num value=(number) { (large) @if !rest.is_empty() { small { (rest) } } } }
 }
 
+pub fn seconds(value: &Value) -> Markup {
+    match value.as_f64() {
+        Some(seconds) => html! { (decimal(&format!("{seconds:.2}"))) " s" },
+        None => amount(&Value::Null),
+    }
+}
+
 /// An amount with its unit.
 pub fn credits(value: &Value) -> Markup {
     html! { (amount(value)) @if value == "1" { " credit" } @else { " credits" } }
@@ -99,6 +106,7 @@ pub fn badge(status: &str) -> Markup {
     let (class, word) = match status {
         "completed" => ("good", "Completed"),
         "failed" => ("bad", "Failed"),
+        "refused" => ("bad", "Refused"),
         "processing" => ("busy", "Processing"),
         "pending" => ("busy", "Waiting"),
         "delivered" => ("good", "Delivered"),
@@ -183,6 +191,19 @@ pub fn refusal(problem: Option<&Problem>, shown: &[&str]) -> Markup {
 
 pub fn option(value: &str, chosen: &str, name: &str) -> Markup {
     html! { option value=(value) selected[value == chosen] { (name) } }
+}
+
+/// A filter of a list: one of the options, or all.
+pub fn select(label: &str, name: &str, chosen: &str, options: &[(&str, &str)]) -> Markup {
+    html! {
+        label.field {
+            span.label { (label) }
+            select name=(name) {
+                (option("", chosen, "All"))
+                @for (value, word) in options { (option(value, chosen, word)) }
+            }
+        }
+    }
 }
 
 /// Text with a button that copies it, if there is JavaScript.
@@ -296,6 +317,7 @@ pub fn icon(name: &str) -> Markup {
         "plug" => "M9 3v5m6-5v5M6 8h12v3a6 6 0 0 1-12 0zm6 9v4",
         "exit" => "M10 4H5v16h5m-1-8h11m-4-4 4 4-4 4",
         "menu" => "M4 7h16M4 12h16M4 17h16",
+        "stack" => "M12 3 3 8l9 5 9-5zM3 12l9 5 9-5M3 16l9 5 9-5",
         "people" => {
             "M9 11a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zm-6 9a6 6 0 0 1 12 0m1-9a3 3 0 1 0-1.5-5.6M21 19a5 5 0 0 0-4-5"
         }

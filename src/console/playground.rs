@@ -1,6 +1,7 @@
 //! The playground: a form for each type, with its price, its result and the request as code.
 
 mod bench;
+pub mod compare;
 mod parameters;
 pub mod pictures;
 mod view;
@@ -33,7 +34,11 @@ pub async fn first() -> Redirect {
 pub async fn page(session: Session, Path(kind): Path<String>, uri: Uri) -> Result<Markup, Problem> {
     let mut form = Form::of_query(uri.query());
     operation(&kind)?;
-    if uri.query().is_none() {
+    // A link from the models names one and nothing else.
+    if ["prompt", "generation", "input"]
+        .iter()
+        .all(|name| form.word(name).is_empty())
+    {
         form.push("prompt", view::example(&kind));
     }
     let record = match form.word("generation") {
@@ -116,13 +121,14 @@ const KEPT_CHARS: usize = 1_000;
 /// The address of a generation's result. It keeps texts of the form that the record does not have.
 fn result_address(bench: &Bench, record: &Value) -> String {
     let mut query = vec![("generation", text(&record["uuid"]))];
-    for name in ["system_prompt", "negative_prompt"] {
-        let value = bench.form.get(name);
-        if !value.is_empty() && value.chars().count() <= KEPT_CHARS {
-            query.push((name, value));
-        }
-    }
+    query.extend(kept(&bench.form));
     parts::link(&address(&bench.kind, None), &query)
+}
+
+fn kept(form: &Form) -> impl Iterator<Item = (&str, &str)> {
+    let names = ["system_prompt", "negative_prompt"].into_iter();
+    let fields = names.map(|name| (name, form.get(name)));
+    fields.filter(|(_, value)| value.chars().count() <= KEPT_CHARS)
 }
 
 /// The page of a form that generated nothing. It keeps what it showed before.

@@ -18,6 +18,7 @@ const PLACES: [(&str, &[Place]); 3] = [
         &[
             ("/", "Overview", "home"),
             ("/playground", "Playground", "spark"),
+            ("/models", "Models", "stack"),
             ("/generations", "History", "clock"),
             ("/gallery", "Gallery", "image"),
         ],
@@ -116,7 +117,7 @@ fn places(session: &Session, label: &str) -> Markup {
     };
     let is_operator = session.me["operator"] == true;
     let is_shown = |place: &str| {
-        let is_own = ["/playground", "/templates", "/connect"].contains(&place);
+        let is_own = ["/playground", "/models", "/templates", "/connect"].contains(&place);
         session.viewed.is_none() || !is_own
     };
     let groups = PLACES.iter().chain(is_operator.then_some(&OPERATOR));

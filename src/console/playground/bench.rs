@@ -86,20 +86,13 @@ impl Bench {
 
     /// The request that the form makes.
     pub fn body(&self) -> Value {
-        let (form, mut body) = (&self.form, Map::new());
-        for name in ["provider", "id"] {
-            let field = if name == "id" { "model" } else { name };
-            body.insert(field.to_owned(), self.model[name].clone());
-        }
-        form.put_text(&mut body, "prompt");
-        if self.kind == "text" {
-            form.put_text(&mut body, "system_prompt");
-        }
+        let (form, kind) = (&self.form, &*self.kind);
+        let mut body = body(kind, &self.model, &self.parameters, form);
         if parameters::takes_negative_prompt(&self.model) {
             form.put_text(&mut body, "negative_prompt");
         }
         let inputs = pictures::inputs(form);
-        if !inputs.is_empty() && matches!(&*self.kind, "image" | "video") {
+        if !inputs.is_empty() && matches!(kind, "image" | "video") {
             body.insert("inputs".to_owned(), Value::Array(inputs));
         }
         if self.template.is_object() {
@@ -114,13 +107,6 @@ impl Bench {
             if !variables.is_empty() {
                 body.insert("template_variables".to_owned(), Value::Object(variables));
             }
-        }
-        let mut given = Map::new();
-        for parameter in &self.parameters {
-            parameter.put(&mut given, form);
-        }
-        if !given.is_empty() {
-            body.insert("parameters".to_owned(), Value::Object(given));
         }
         Value::Object(body)
     }
@@ -144,14 +130,49 @@ impl Bench {
         if self.form.word("prompt").is_empty() {
             return None;
         }
-        let mut body = self.body();
-        body["type"] = json!(self.kind);
-        Some(session.call(op::ESTIMATE, &[]).body(body).json().await)
+        Some(estimate(session, &self.kind, self.body()).await)
     }
 }
 
+/// The prompts and parameters of a form, for one model.
+pub fn body(
+    kind: &str,
+    model: &Value,
+    parameters: &[Parameter],
+    form: &Form,
+) -> Map<String, Value> {
+    let mut body = Map::new();
+    for (field, name) in [("provider", "provider"), ("model", "id")] {
+        body.insert(field.to_owned(), model[name].clone());
+    }
+    form.put_text(&mut body, "prompt");
+    if kind == "text" {
+        form.put_text(&mut body, "system_prompt");
+    }
+    let mut given = Map::new();
+    for parameter in parameters {
+        parameter.put(&mut given, form);
+    }
+    if !given.is_empty() {
+        body.insert("parameters".to_owned(), Value::Object(given));
+    }
+    body
+}
+
+/// Estimates the cost of a request.
+pub async fn estimate(session: &Session, kind: &str, mut body: Value) -> Result<Value, Problem> {
+    body["type"] = json!(kind);
+    session.call(op::ESTIMATE, &[]).body(body).json().await
+}
+
 /// The model of a form, else the account's default, else the server's.
-fn chosen(kind: &str, asked: &str, models: &Value, providers: &Value, account: &Value) -> Value {
+pub fn chosen(
+    kind: &str,
+    asked: &str,
+    models: &Value,
+    providers: &Value,
+    account: &Value,
+) -> Value {
     let models = list(&models["data"]);
     let find = |provider: &str, id: Option<&str>| {
         let fits = |model: &&Value| {

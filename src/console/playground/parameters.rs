@@ -128,6 +128,21 @@ pub fn of(model: &Value) -> Vec<Parameter> {
     found
 }
 
+/// The parameters that all of these models have. They are sent only where a value was chosen.
+pub fn shared(models: &[Value]) -> Vec<Parameter> {
+    let mut all = models.iter().map(of);
+    let mut shared = all.next().unwrap_or_default();
+    for other in all {
+        shared.retain(|own| other.iter().any(|other| other.name == own.name));
+    }
+    for parameter in &mut shared {
+        if let Kind::Choice(_, default) = &mut parameter.kind {
+            default.clear();
+        }
+    }
+    shared
+}
+
 impl Parameter {
     /// The value in a form, if this model accepts it.
     fn value<'a>(&self, form: &'a Form) -> &'a str {
@@ -158,7 +173,7 @@ impl Parameter {
                 Kind::Choice(values, default) => {
                     select name=(name) {
                         @let chosen = if value.is_empty() { default.as_str() } else { value };
-                        @if default.is_empty() && !values.is_empty() { (option("", chosen, "None")) }
+                        @if default.is_empty() && !values.is_empty() { (option("", chosen, "Default")) }
                         @for known in values { (option(known, chosen, known)) }
                     }
                 }

@@ -10,7 +10,7 @@ use super::{
     pictures,
 };
 use crate::console::{
-    code,
+    code, models,
     parts::{self, TYPES, amount, credits, field, icon, list, option, served, text},
     receipt,
     session::Session,
@@ -42,14 +42,12 @@ pub fn render(session: &Session, bench: &Bench, outcome: &Outcome<'_>) -> Markup
         .as_ref()
         .filter(|r| receipt::is_unfinished(r));
     let content = html! {
-        (shell::head("Playground", "Every run is a real request, paid from your credits. Failures cost nothing.", &html! {}))
-        nav.tabs aria-label="Type" {
-            @for (name, label) in TYPES {
-                a href={ "/playground/" (name) } aria-current=[(name == kind).then_some("page")] {
-                    (icon(name)) (label)
-                }
+        (shell::head("Playground", ABOUT, &html! {
+            a.button href=(parts::link(&format!("/playground/{kind}/compare"), &[("model", &models::name(&bench.model))])) {
+                "Compare models"
             }
-        }
+        }))
+        (tabs(kind, ""))
         div.columns {
             form.stack method="post" action={ "/playground/" (kind) } data-follows="price code"
                 data-run=(if kind == "text" { "stream" } else { "whole" })
@@ -70,7 +68,23 @@ pub fn render(session: &Session, bench: &Bench, outcome: &Outcome<'_>) -> Markup
     shell::reloading(session, type_title(kind), &content, address.as_deref())
 }
 
-fn type_title(kind: &str) -> &'static str {
+pub const ABOUT: &str =
+    "Every run is a real request, paid from your credits. Failures cost nothing.";
+
+/// The types, each a link to its page; `page` is the end of their paths.
+pub fn tabs(kind: &str, page: &str) -> Markup {
+    html! {
+        nav.tabs aria-label="Type" {
+            @for (name, label) in TYPES {
+                a href={ "/playground/" (name) (page) } aria-current=[(name == kind).then_some("page")] {
+                    (icon(name)) (label)
+                }
+            }
+        }
+    }
+}
+
+pub fn type_title(kind: &str) -> &'static str {
     let found = TYPES.iter().find(|(name, _)| *name == kind);
     found.map_or("Playground", |(_, label)| label)
 }
@@ -94,7 +108,7 @@ fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
                     input type="hidden" name="generation" value=(text(&record["uuid"])) autocomplete="off";
                 }
             }
-            (field(problem, "Model", "model", "", &models(bench)))
+            (field(problem, "Model", "model", "", &model_select(bench)))
             @if bench.kind == "text" { (templates(bench)) }
             (field(
                 problem,
@@ -118,25 +132,30 @@ fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
     }
 }
 
-fn models(bench: &Bench) -> Markup {
+fn model_select(bench: &Bench) -> Markup {
     let all = served(&bench.models);
-    let mut providers: Vec<&str> = all.iter().map(|m| text(&m["provider"])).collect();
-    providers.dedup();
-    let value = |m: &Value| format!("{}/{}", text(&m["provider"]), text(&m["id"]));
-    let chosen = value(&bench.model);
     html! {
         select name="model" data-reload="parameters" {
-            @for provider in providers {
-                optgroup label=(provider) {
-                    @for model in all.iter().filter(|m| m["provider"] == provider) {
-                        (option(&value(model), &chosen, text(&model["id"])))
-                    }
-                }
-            }
+            (model_options(&all, &models::name(&bench.model)))
         }
         @if all.len() > 1 {
             button.without-script type="submit" name="action" value="preview" formnovalidate {
                 "Show its parameters"
+            }
+        }
+    }
+}
+
+/// The models as options, by provider.
+pub fn model_options(all: &[&Value], chosen: &str) -> Markup {
+    let mut providers: Vec<&str> = all.iter().map(|m| text(&m["provider"])).collect();
+    providers.dedup();
+    html! {
+        @for provider in providers {
+            optgroup label=(provider) {
+                @for model in all.iter().filter(|m| m["provider"] == provider) {
+                    (option(&models::name(model), chosen, text(&model["id"])))
+                }
             }
         }
     }

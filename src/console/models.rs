@@ -1,0 +1,424 @@
+//! The models: prices, limits, what they take, and how they did in the last day.
+
+use axum::response::Response;
+use http::Uri;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    form::Form,
+    operations as op,
+    parts::{self, TYPES, amount, copyable, day, decimal, kind, list, select, text},
+    problem::Problem,
+    session::Session,
+    shell,
+    table::{self, Column, file},
+};
+use crate::domain::credits::Credits;
+
+/// Maximum models of a comparison, and of a run of the playground.
+pub const MAX_COMPARED: usize = 3;
+
+/// What requests may have besides a prompt.
+const FEATURES: [(&str, &str); 4] = [
+    ("images", "Images"),
+    ("documents", "Documents"),
+    ("tools", "Tools"),
+    ("searches", "Web search"),
+];
+const FILTERS: [&str; 4] = ["q", "type", "provider", "feature"];
+
+/// `provider/model`.
+pub fn name(model: &Value) -> String {
+    format!("{}/{}", text(&model["provider"]), text(&model["id"]))
+}
+
+/// The models of the server with their figures as `stats`, and whether there are figures.
+async fn models(session: &Session) -> Result<(Vec<Value>, Option<Value>), Problem> {
+    let (models, stats) = tokio::join!(
+        session.get(op::MODELS, &[]),
+        session.get(op::MODEL_STATS, &[])
+    );
+    let mut models = list(&models?["data"]).to_vec();
+    models.sort_by_key(|model| model["retired"] == true);
+    // The rest of the page does not depend on the figures.
+    let stats = stats.ok();
+    let figures = stats.as_ref().map_or(&[][..], |stats| list(&stats["data"]));
+    for model in &mut models {
+        let is_it = |row: &&Value| {
+            row["provider"] == model["provider"]
+                && row["model"] == model["id"]
+                && row["type"] == model["type"]
+        };
+        model["stats"] = figures.iter().find(is_it).cloned().unwrap_or_default();
+    }
+    Ok((models, stats))
+}
+
+/// Whether a model passes the filters of a form.
+fn is_listed(model: &Value, form: &Form) -> bool {
+    let wanted = form.word("q").to_lowercase();
+    let mut names = vec![name(model)];
+    names.extend(
+        list(&model["aliases"])
+            .iter()
+            .map(|alias| text(alias).to_owned()),
+    );
+    let has = |filter: &str, is: &dyn Fn(&str) -> bool| {
+        let chosen = form.word(filter);
+        chosen.is_empty() || is(chosen)
+    };
+    names
+        .iter()
+        .any(|name| name.to_lowercase().contains(&wanted))
+        && has("type", &|kind| model["type"] == kind)
+        && has("provider", &|provider| model["provider"] == provider)
+        && has("feature", &|feature| {
+            list(&model["features"]).iter().any(|own| own == feature)
+        })
+}
+
+pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
+    let form = Form::of_query(uri.query());
+    let (models, stats) = models(&session).await?;
+    let compared = form.all("compare");
+    let rows: Vec<Value> = models
+        .iter()
+        .filter(|model| is_listed(model, &form))
+        .cloned()
+        .collect();
+    let export = format!("/models.csv?{}", uri.query().unwrap_or_default());
+    let content = html! {
+        (shell::head("Models", "Prices, limits and retirement, and how each model did in the last day.",
+            &parts::download(&export, &rows)))
+        @if !compared.is_empty() { (comparison(&models, &compared)) }
+        (filters(&form, &models))
+        section.card {
+            @if rows.is_empty() {
+                (parts::empty("No model fits these filters", "Take one of them away.",
+                    &html! { a.button href="/models" { "Show everything" } }))
+            } @else {
+                form.stack method="get" action="/models" {
+                    @for filter in FILTERS.iter().filter(|filter| !form.word(filter).is_empty()) {
+                        input type="hidden" name=(filter) value=(form.word(filter));
+                    }
+                    div.card-head {
+                        h2 { (rows.len()) @if rows.len() == 1 { " model" } @else { " models" } }
+                        div.actions { button type="submit" { "Compare the ticked ones" } }
+                    }
+                    (table::cards(&columns(&compared), &rows))
+                }
+            }
+        }
+        p.muted.small {
+            @match &stats {
+                Some(stats) => {
+                    "Time and success are of generations of all accounts that ended since "
+                    (parts::time(&stats["since"])) ": the median from start to end of the completed ones, and "
+                    "how many completed instead of failing because of the provider."
+                }
+                None => { "Time and success are not available at the moment." }
+            }
+        }
+    };
+    Ok(shell::page(&session, "Models", &content))
+}
+
+pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
+    let form = Form::of_query(uri.query());
+    let (mut rows, _) = models(&session).await?;
+    rows.retain(|model| is_listed(model, &form));
+    Ok(table::download("models", &columns(&[]), &rows))
+}
+
+fn filters(form: &Form, models: &[Value]) -> Markup {
+    let mut providers: Vec<_> = models
+        .iter()
+        .map(|m| (text(&m["provider"]), text(&m["provider"])))
+        .collect();
+    providers.dedup();
+    html! {
+        section.card {
+            form.filters method="get" action="/models" {
+                label.field {
+                    span.label { "Name contains" }
+                    input type="search" name="q" maxlength="200" value=(form.word("q"));
+                }
+                (select("Type", "type", form.word("type"), &TYPES))
+                (select("Provider", "provider", form.word("provider"), &providers))
+                (select("Takes", "feature", form.word("feature"), &FEATURES))
+                div.actions {
+                    button.primary type="submit" { "Filter" }
+                    a.button href="/models" { "Clear" }
+                }
+            }
+        }
+    }
+}
+
+fn columns<'a>(compared: &'a [&'a str]) -> Vec<Column<'a>> {
+    let try_it = |row: &Value| {
+        html! {
+            @if row["retired"] != true {
+                a.button href=(playground(std::slice::from_ref(row))) { "Try it" }
+            }
+        }
+    };
+    let median = |row: &Value| parts::seconds(&row["stats"]["median_seconds"]);
+    vec![
+        table::row("", "Model", |row| title(row, compared)).class("whole"),
+        file("provider"),
+        file("id"),
+        table::kind("type", "Type"),
+        table::row("", "Credits", price).class("small"),
+        file("input_per_million").at("/prices/input_per_million"),
+        file("output_per_million").at("/prices/output_per_million"),
+        file("per_second").at("/prices/per_second"),
+        file("per_1000_characters").at("/prices/per_1000_characters"),
+        table::row("features", "Takes", features).class("small"),
+        table::row("", "Limits", limits).class("small"),
+        table::row("median_seconds", "Time", median)
+            .at("/stats/median_seconds")
+            .class("right"),
+        table::row("success_rate", "Success", success)
+            .at("/stats/success_rate")
+            .class("right"),
+        file("generations").at("/stats/generations"),
+        file("default"),
+        file("retiring"),
+        file("retired"),
+        file("replacement"),
+        table::row("", "Playground", try_it),
+    ]
+}
+
+/// The address at which the playground runs a prompt on models of one type.
+fn playground(models: &[Value]) -> String {
+    let names: Vec<String> = models.iter().map(name).collect();
+    let pairs: Vec<_> = names.iter().map(|name| ("model", name.as_str())).collect();
+    let page = if models.len() > 1 { "/compare" } else { "" };
+    let kind = models.first().map_or("", |model| text(&model["type"]));
+    parts::link(&format!("/playground/{kind}{page}"), &pairs)
+}
+
+fn title(model: &Value, compared: &[&str]) -> Markup {
+    let name = name(model);
+    html! {
+        label.check {
+            input type="checkbox" name="compare" value=(name) checked[compared.contains(&&*name)]
+                aria-label={ "Compare " (name) };
+            span {
+                a href=(parts::link("/models", &[("compare", &name)])) { (text(&model["id"])) }
+                br;
+                span.muted.small {
+                    (text(&model["provider"])) @if model["default"] == true { ", its default" }
+                }
+                @if model["retiring"].is_string() { br; span.small { (retirement(model)) } }
+            }
+        }
+    }
+}
+
+fn retirement(model: &Value) -> Markup {
+    let replacement = text(&model["replacement"]);
+    html! {
+        @match model["retiring"].as_str() {
+            None => { span.muted { "–" } }
+            Some(at) => {
+                @if model["retired"] == true { "Retired on " } @else { "Retires on " }
+                (day(at))
+                @if !replacement.is_empty() {
+                    "; use " a href=(parts::link("/models", &[("compare", replacement)])) { (replacement) }
+                }
+            }
+        }
+    }
+}
+
+/// The main prices of a model, each with its unit.
+const PRICES: [(&str, &str); 4] = [
+    ("/input_per_million", "a million tokens in"),
+    ("/output_per_million", "a million out"),
+    ("/per_second", "a second"),
+    ("/per_1000_characters", "1,000 characters"),
+];
+
+fn price(model: &Value) -> Markup {
+    let next = list(&model["upcoming_prices"]).first();
+    html! {
+        (main_prices(&model["prices"]))
+        @if let Some(next) = next {
+            br;
+            span.muted { "From " (day(text(&next["valid_from"]))) ": " (main_prices(&next["prices"])) }
+        }
+    }
+}
+
+fn main_prices(prices: &Value) -> Markup {
+    let known = PRICES.iter();
+    let known = known.filter_map(|(path, unit)| Some((prices.pointer(path)?, *unit)));
+    let image = prices["per_image"].as_object().into_iter().flatten().next();
+    html! {
+        @for (at, (price, unit)) in known.enumerate() {
+            @if at > 0 { ", " }
+            (amount(price)) " for " (unit)
+        }
+        @if let Some((size, tiers)) = image {
+            @for (_, price) in tiers.as_object().into_iter().flatten().take(1) { (amount(price)) }
+            " for " (size.replace('x', "×"))
+        }
+    }
+}
+
+fn features(model: &Value) -> Markup {
+    let own = list(&model["features"]);
+    let known = FEATURES
+        .iter()
+        .filter(|(name, _)| own.iter().any(|own| own == name));
+    let words: Vec<&str> = known.map(|(_, word)| *word).collect();
+    html! { @if words.is_empty() { span.muted { "A prompt only" } } @else { (words.join(", ")) } }
+}
+
+/// The limits that matter most.
+fn limits(model: &Value) -> Markup {
+    let limits = &model["limits"];
+    let ends = |name: &str| {
+        let values = list(&limits[name]).iter().filter_map(Value::as_u64);
+        Some((values.clone().min()?, values.max()?))
+    };
+    html! {
+        @match text(&model["type"]) {
+            "text" => {
+                @if !limits["max_input_tokens"].is_null() { (amount(&limits["max_input_tokens"])) " tokens in, " }
+                (amount(&limits["max_output_tokens"])) " out"
+            }
+            "image" => { (list(&limits["sizes"]).len()) " sizes, up to " (amount(&limits["max_n"])) " images" }
+            "video" => { @if let Some((least, most)) = ends("durations") { (least) " to " (most) " s" } }
+            _ => { (amount(&limits["max_prompt_chars"])) " characters" }
+        }
+    }
+}
+
+fn success(model: &Value) -> Markup {
+    let stats = &model["stats"];
+    match stats["success_rate"].as_f64() {
+        // Rounded down: 100 % means that none failed.
+        Some(rate) => html! {
+            (decimal(&format!("{:.1}", (rate * 1_000.0).floor() / 10.0))) " %"
+            br; span.muted.small { "of " (amount(&stats["generations"])) }
+        },
+        None => amount(&Value::Null),
+    }
+}
+
+/// Models side by side: every price and limit. What is the same for all is set back.
+fn comparison(models: &[Value], names: &[&str]) -> Markup {
+    let find = |wanted: &&str| models.iter().find(|model| name(model) == **wanted);
+    let found: Vec<Value> = names
+        .iter()
+        .filter_map(find)
+        .take(MAX_COMPARED)
+        .cloned()
+        .collect();
+    let unknown = names.iter().find(|name| find(name).is_none());
+    let is_runnable = |model: &Value| model["type"] == found[0]["type"] && model["retired"] != true;
+    let can_run = !found.is_empty() && found.iter().all(is_runnable);
+    let rows = facts(&found);
+    html! {
+        section.card {
+            div.card-head {
+                h2 { @if found.len() > 1 { "Side by side" } @else { "Model" } }
+                @if can_run {
+                    a.button href=(playground(&found)) {
+                        @if found.len() > 1 { "Run a prompt on them" } @else { "Try it" }
+                    }
+                }
+            }
+            @if let Some(unknown) = unknown { p.notice.bad { "This server has no model " (unknown) "." } }
+            @if names.len() > MAX_COMPARED { p.notice { "At most " (MAX_COMPARED) " models are compared." } }
+            @if !found.is_empty() {
+                div.table tabindex="0" { table {
+                    thead { tr { th { "" } @for model in &found { th { (text(&model["id"])) } } } }
+                    tbody { @for (name, cells) in &rows {
+                        @let shown: Vec<String> = cells.iter().map(|cell| cell.0.clone()).collect();
+                        @let is_same = shown.len() > 1 && shown.iter().all(|cell| *cell == shown[0]);
+                        tr class=[is_same.then_some("muted")] {
+                            th scope="row" { (name) }
+                            @for cell in cells { td { (cell) } }
+                        }
+                    } }
+                } }
+            }
+        }
+    }
+}
+
+/// The facts of models: the name of each, and a cell for each model.
+fn facts(models: &[Value]) -> Vec<(String, Vec<Markup>)> {
+    let fact = |name: &str, cell: &dyn Fn(&Value) -> Markup| {
+        (name.to_owned(), models.iter().map(cell).collect())
+    };
+    let stats = |name: &'static str| move |model: &Value| amount(&model["stats"][name]);
+    let mut facts = vec![
+        fact("Name", &|model| copyable(&name(model))),
+        fact("Type", &|model| kind(text(&model["type"]))),
+        fact("Takes", &features),
+        fact("Retirement", &retirement),
+        fact("Aliases", &|model| value(&model["aliases"])),
+        fact("Generations of the last day", &stats("generations")),
+        fact("Success", &success),
+        fact("Median time", &|model| {
+            parts::seconds(&model["stats"]["median_seconds"])
+        }),
+    ];
+    if models
+        .iter()
+        .any(|model| !list(&model["upcoming_prices"]).is_empty())
+    {
+        facts.push(fact("Credits", &price));
+    }
+    for (part, heading) in [("prices", "Price"), ("limits", "Limit")] {
+        let mut paths = Vec::new();
+        for model in models {
+            collect(&model[part], "", &mut paths);
+        }
+        facts.extend(paths.iter().map(|path| {
+            let words = path.replace(['/', '_'], " ");
+            fact(&format!("{heading}:{words}"), &|model| {
+                value(model[part].pointer(path).unwrap_or(&Value::Null))
+            })
+        }));
+    }
+    facts
+}
+
+/// Collects the paths of values that are not objects.
+fn collect(part: &Value, path: &str, paths: &mut Vec<String>) {
+    match part {
+        Value::Object(members) => {
+            for (name, member) in members {
+                collect(member, &format!("{path}/{name}"), paths);
+            }
+        }
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            for (at, item) in items.iter().enumerate() {
+                collect(item, &format!("{path}/{at}"), paths);
+            }
+        }
+        _ if paths.iter().any(|known| known == path) => {}
+        _ => paths.push(path.to_owned()),
+    }
+}
+
+fn value(value: &Value) -> Markup {
+    match value {
+        Value::Bool(is) => html! { @if *is { "yes" } @else { "no" } },
+        Value::Array(items) => html! {
+            @for (at, item) in items.iter().enumerate() { @if at > 0 { ", " } (self::value(item)) }
+        },
+        Value::String(word) if word.parse::<Credits>().is_err() => html! { (word) },
+        // Prices with a range lack them in other models.
+        Value::Object(_) => amount(&Value::Null),
+        _ => amount(value),
+    }
+}

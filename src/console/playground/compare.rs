@@ -1,0 +1,354 @@
+//! One prompt on up to three models, side by side. Each run is a generation of its own.
+
+use axum::{
+    extract::Path,
+    response::{IntoResponse as _, Redirect, Response},
+};
+use futures_util::future::{join_all, try_join_all};
+use http::{HeaderName, StatusCode, Uri};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{
+    bench::{self, operation},
+    kept,
+    parameters::{self, Parameter},
+    view::{ABOUT, example, model_options, tabs, type_title},
+};
+use crate::console::{
+    form::Form,
+    models::{MAX_COMPARED, name},
+    operations::{self as op, Operation},
+    parts::{self, badge, credits, field, list, served, text},
+    problem::Problem,
+    receipt,
+    session::Session,
+    shell,
+};
+
+/// The data of the form.
+struct Comparison {
+    kind: String,
+    operation: Operation,
+    /// All of the type.
+    models: Value,
+    /// One to three. One that the server does not have is here too: the API says so.
+    chosen: Vec<Value>,
+    parameters: Vec<Parameter>,
+    form: Form,
+}
+
+/// What became of one request.
+type Run = Result<Value, Problem>;
+
+impl Comparison {
+    async fn set_up(session: &Session, kind: &str, form: Form) -> Result<Self, Problem> {
+        let operation = operation(kind)?;
+        let (models, providers, account) = tokio::try_join!(
+            session.call(op::MODELS, &[]).query("type", kind).json(),
+            session.get(op::PROVIDERS, &[]),
+            session.get(op::ACCOUNT, &[]),
+        )?;
+        let find = |asked: &str| {
+            let found = list(&models["data"])
+                .iter()
+                .find(|model| name(model) == asked);
+            found.cloned().unwrap_or_else(|| {
+                let (provider, id) = asked.split_once('/').unwrap_or(("", asked));
+                json!({"provider": provider, "id": id, "type": kind})
+            })
+        };
+        let asked = form
+            .all("model")
+            .into_iter()
+            .filter(|name| !name.is_empty());
+        let mut chosen: Vec<Value> = asked.take(MAX_COMPARED).map(find).collect();
+        if chosen.is_empty() {
+            chosen.push(bench::chosen(kind, "", &models, &providers, &account));
+        }
+        Ok(Self {
+            kind: kind.to_owned(),
+            operation,
+            models,
+            parameters: parameters::shared(&chosen),
+            chosen,
+            form,
+        })
+    }
+
+    /// The request for one of the models.
+    fn body(&self, model: &Value) -> Value {
+        Value::Object(bench::body(&self.kind, model, &self.parameters, &self.form))
+    }
+
+    async fn estimates(&self, session: &Session) -> Option<Vec<Run>> {
+        let estimate = |model| bench::estimate(session, &self.kind, self.body(model));
+        let is_empty = self.form.word("prompt").is_empty();
+        if is_empty {
+            None
+        } else {
+            Some(join_all(self.chosen.iter().map(estimate)).await)
+        }
+    }
+
+    /// Sends the requests. Each has an idempotency key, so that a form counts once.
+    async fn run(&self, session: &Session) -> Vec<Run> {
+        let ticket = self.form.word("ticket");
+        let run = |(at, model)| {
+            let call = session.call(self.operation, &[]).body(self.body(model));
+            let mut call = call.header(HeaderName::from_static("prefer"), "respond-async");
+            if !ticket.is_empty() {
+                let key = format!("{ticket}.{at}");
+                call = call.header(HeaderName::from_static("idempotency-key"), &key);
+            }
+            async {
+                let answer = call.json().await;
+                answer.or_else(|problem| problem.generation().cloned().ok_or(problem))
+            }
+        };
+        join_all(self.chosen.iter().enumerate().map(run)).await
+    }
+
+    /// The address of the results. It keeps what the records do not have, or only for one model.
+    fn address(&self, runs: &[Run]) -> String {
+        let parameters = self
+            .form
+            .below("p.")
+            .map(|(name, value)| (format!("p.{name}"), value));
+        let parameters: Vec<_> = parameters.collect();
+        let runs = runs.iter().flatten();
+        let mut query: Vec<(&str, &str)> = Vec::new();
+        query.extend(runs.map(|run| ("generation", text(&run["uuid"]))));
+        query.extend(kept(&self.form));
+        query.extend(parameters.iter().map(|(name, value)| (&**name, *value)));
+        parts::link(&path(&self.kind), &query)
+    }
+}
+
+fn path(kind: &str) -> String {
+    format!("/playground/{kind}/compare")
+}
+
+/// Reads the generations that a form names.
+async fn records(session: &Session, form: &Form) -> Result<Vec<Value>, Problem> {
+    let all = form.all("generation").into_iter().take(MAX_COMPARED);
+    try_join_all(all.map(async |uuid| session.get(op::GENERATION, &[uuid]).await)).await
+}
+
+pub async fn page(session: Session, Path(kind): Path<String>, uri: Uri) -> Result<Markup, Problem> {
+    let mut form = Form::of_query(uri.query());
+    let records = records(&session, &form).await?;
+    for record in &records {
+        form.push("prompt", text(&record["prompt"]));
+        let model = format!("{}/{}", text(&record["provider"]), text(&record["model"]));
+        form.push("model", &model);
+    }
+    if form.word("prompt").is_empty() {
+        form.push("prompt", example(&kind));
+    }
+    let comparison = Comparison::set_up(&session, &kind, form).await?;
+    let runs: Vec<Run> = records.into_iter().map(Ok).collect();
+    Ok(render(&session, &comparison, &runs).await)
+}
+
+pub async fn run(
+    Path(kind): Path<String>,
+    session: Session,
+    form: Form,
+) -> Result<Response, Problem> {
+    let comparison = Comparison::set_up(&session, &kind, form).await?;
+    if comparison.form.get("action") == "preview" {
+        let records = records(&session, &comparison.form)
+            .await
+            .unwrap_or_default();
+        let runs: Vec<Run> = records.into_iter().map(Ok).collect();
+        return Ok(render(&session, &comparison, &runs).await.into_response());
+    }
+    let runs = comparison.run(&session).await;
+    if runs.iter().all(Result::is_ok) {
+        return Ok(Redirect::to(&comparison.address(&runs)).into_response());
+    }
+    let is_any_running = runs.iter().any(Result::is_ok);
+    let refusal = runs.iter().find_map(|run| run.as_ref().err());
+    let status = refusal
+        .filter(|_| !is_any_running)
+        .map_or(StatusCode::OK, |problem| problem.status);
+    Ok((status, render(&session, &comparison, &runs).await).into_response())
+}
+
+async fn render(session: &Session, comparison: &Comparison, runs: &[Run]) -> Markup {
+    let kind = &comparison.kind;
+    let estimates = comparison.estimates(session).await;
+    let address = comparison.address(runs);
+    let content = html! {
+        (shell::head("Side by side", ABOUT, &html! {
+            a.button href={ "/playground/" (kind) } { "One model" }
+            a.button href=(parts::link("/models", &[("type", kind)])) { "All models" }
+        }))
+        (tabs(kind, "/compare"))
+        form.stack method="post" action=(path(kind)) data-follows="price" data-run="whole" {
+            (request(comparison, runs))
+            (price(comparison, estimates.as_deref()))
+        }
+        (results(comparison, runs, &address))
+    };
+    // A reload would drop what a refusal says.
+    let is_running = |run: &Run| run.as_ref().is_ok_and(receipt::is_unfinished);
+    let reloads = runs.iter().all(Result::is_ok) && runs.iter().any(is_running);
+    let reload = reloads.then_some(address.as_str());
+    shell::reloading(
+        session,
+        &format!("{}, side by side", type_title(kind)),
+        &content,
+        reload,
+    )
+}
+
+fn request(comparison: &Comparison, runs: &[Run]) -> Markup {
+    let Comparison {
+        kind,
+        models,
+        chosen,
+        parameters,
+        form,
+        ..
+    } = comparison;
+    let area = |name: &str, class: &str, required: bool| {
+        html! {
+            textarea class=(class) name=(name) required[required] {
+                // A first line break would be swallowed.
+                "\n" (form.get(name))
+            }
+        }
+    };
+    let served = served(models);
+    let label = if kind == "audio" {
+        "Text to speak"
+    } else {
+        "Prompt"
+    };
+    html! {
+        section.card {
+            span #ticket hidden {
+                input type="hidden" name="ticket" value=(Uuid::now_v7()) autocomplete="off";
+                @for run in runs.iter().flatten() {
+                    input type="hidden" name="generation" value=(text(&run["uuid"])) autocomplete="off";
+                }
+            }
+            div.fields {
+                @for at in 0..MAX_COMPARED {
+                    @let model = chosen.get(at).map(name).unwrap_or_default();
+                    (field(None, &format!("Model {}", at + 1), "model", "", &html! {
+                        select name="model" data-reload="parameters" {
+                            @if at > 0 { (parts::option("", &model, "None")) }
+                            (model_options(&served, &model))
+                        }
+                    }))
+                }
+            }
+            (field(None, label, "prompt", "", &area("prompt", "", true)))
+            @if kind == "text" {
+                (field(None, "System prompt", "system_prompt", "", &area("system_prompt", "short", false)))
+            }
+            div.stack #parameters {
+                div.fields { @for parameter in parameters { (parameter.input(form, None)) } }
+            }
+        }
+    }
+}
+
+fn price(comparison: &Comparison, estimates: Option<&[Run]>) -> Markup {
+    html! {
+        section.card {
+            div #problems {}
+            div.price {
+                dl.facts #price {
+                    @if let Some(estimates) = estimates {
+                        @for (model, estimate) in comparison.chosen.iter().zip(estimates) {
+                            (parts::fact(&name(model), &html! {
+                                @match estimate {
+                                    Ok(estimate) => {
+                                        @if estimate["type"] == "text" { "At most " }
+                                        strong { (credits(&estimate["estimated"])) }
+                                    }
+                                    Err(problem) => { span.error { (reasons(problem)) } }
+                                }
+                            }))
+                        }
+                    }
+                }
+                div.actions {
+                    button.without-script type="submit" name="action" value="preview" { "Price" }
+                    button.primary data-run type="submit" title="Ctrl+Enter" { "Run on all" }
+                }
+            }
+        }
+    }
+}
+
+/// Why a request was refused.
+fn reasons(problem: &Problem) -> String {
+    let fields: Vec<_> = problem
+        .others(&[])
+        .map(|reason| parts::sentence(&reason))
+        .collect();
+    if fields.is_empty() {
+        parts::sentence(problem.message())
+    } else {
+        fields.join(" ")
+    }
+}
+
+fn results(comparison: &Comparison, runs: &[Run], address: &str) -> Markup {
+    html! {
+        div #result {
+            @if runs.is_empty() {
+                section.card {
+                    (parts::empty("The results show here", "Choose two or three models, write a prompt and press Run.", &html! {}))
+                }
+            } @else {
+                div.runs {
+                    @for (run, model) in runs.iter().zip(&comparison.chosen) {
+                        @match run {
+                            Ok(record) => (result(&comparison.kind, record, address)),
+                            Err(problem) => {
+                                section.card {
+                                    div.card-head { h2 { (name(model)) } (badge("refused")) }
+                                    p.notice.bad role="alert" { (reasons(problem)) }
+                                    p.notice.good { "Nothing was held or charged." }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn result(kind: &str, record: &Value, address: &str) -> Markup {
+    let uuid = text(&record["uuid"]);
+    let is_unfinished = receipt::is_unfinished(record);
+    let own = parts::link(&path(kind), &[("generation", uuid)]);
+    let seconds = record["metadata"]["duration_ms"]
+        .as_f64()
+        .map(|ms| ms / 1_000.0);
+    html! {
+        section.card id={ "run-" (uuid) } data-live=[is_unfinished.then_some(&own)] {
+            div.card-head {
+                h2 { (text(&record["provider"])) "/" (text(&record["model"])) }
+                (badge(text(&record["status"])))
+            }
+            (receipt::result(record))
+            @if is_unfinished { p.without-script { a.button href=(address) { "Look again" } } }
+            p.small {
+                @if record["credits"]["charged"].is_string() {
+                    span.muted { "Charged " } (credits(&record["credits"]["charged"])) span.muted { " · " }
+                }
+                @if let Some(seconds) = seconds { (parts::seconds(&json!(seconds))) span.muted { " · " } }
+                a href={ "/generations/" (uuid) } { "Receipt" }
+            }
+        }
+    }
+}
