@@ -1,6 +1,8 @@
 //! The console: pages by URL, as a browser asks for them.
 
+mod compare;
 mod forms;
+mod models;
 mod once;
 pub mod operator;
 mod pages;

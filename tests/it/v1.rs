@@ -10,6 +10,7 @@ mod estimate;
 pub mod generate;
 mod inputs;
 pub mod media;
+mod model_stats;
 mod models;
 mod paused;
 mod presumed;

@@ -9,12 +9,16 @@ use super::{Browser, HTML, generate, words};
 use crate::common::{Answer, PASSWORD, TestApp, bucket::Bucket};
 
 /// Every page that needs nothing but an account.
-const PAGES: [&str; 16] = [
+const PAGES: [&str; 20] = [
     "/",
     "/playground/text",
     "/playground/image",
     "/playground/video",
     "/playground/audio",
+    "/playground/text/compare",
+    "/playground/image/compare",
+    "/models",
+    "/models?compare=sandbox%2Fsandbox-text-1",
     "/generations",
     "/usage",
     "/usage?by=model",
@@ -289,6 +293,7 @@ async fn changes_come_from_our_own_pages_only(_: PgPoolOptions, options: PgConne
             "/logout",
             "/keys",
             "/playground/text",
+            "/playground/text/compare",
             "/settings/password",
         ] {
             let body = "name=stolen&prompt=x".to_owned();

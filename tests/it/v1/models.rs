@@ -22,7 +22,7 @@ async fn only_what_is_enabled_is_offered(_: PgPoolOptions, options: PgConnectOpt
         "limits": {"max_prompt_chars": 10_000, "max_tokens": 4096, "temperature": [0.0, 2.0],
             "max_input_tokens": 1_000_000, "max_output_tokens": 128_000, "searches": 0, "search_tokens": 0,
             "images": {"kind": "patch28", "max_edge": 1_568, "max_tokens": 1_568}},
-        "default": true, "retiring": null});
+        "features": ["images", "tools"], "default": true, "retiring": null});
     assert!(all.contains(&sandbox));
     let one = app.get("wrong", "/v1/models/sandbox/sandbox-text-1").await;
     assert_eq!(one.expect(200), sandbox);
@@ -63,6 +63,17 @@ async fn every_model_has_a_price_and_limits_and_one_is_the_default(
     let upstream = Upstream::start().await;
     let app = TestApp::upstream(options, &upstream).await;
     let all = models(&app, "").await;
+    for (path, features) in [
+        (
+            "anthropic/claude-opus-5-5",
+            json!(["images", "documents", "tools"]),
+        ),
+        ("openai/gpt-image-2", json!(["images"])),
+        ("openai/gpt-4o-mini-tts", json!([])),
+    ] {
+        let model = app.get("", &format!("/v1/models/{path}")).await.expect(200);
+        assert_eq!(model["features"], features, "{path}");
+    }
     for model in models(&app, "?type=text").await {
         for name in ["input_per_million", "output_per_million"] {
             let price: Credits = model["prices"][name].as_str().unwrap().parse().unwrap();
