@@ -202,6 +202,28 @@ async function history(page) {
 }
 
 // A day of a person who uses the console; answers where the receipts are.
+// Compares models, and runs a prompt on the same one twice.
+async function sideBySide(page, javascript) {
+  await go(page, "/models?type=image");
+  await page.click("[name=compare]");
+  await submit(page, "form.stack button");
+  assert.match(await text(page), /Limit: max n/);
+  await submit(page, "a[href^='/playground/image?model=']");
+  await submit(page, ".page-head .button");
+  await page.select("#models label:nth-child(2) select", "sandbox/sandbox-image-1");
+  await page.select("[name='p.size']", "256x256");
+  await writePrompt(page, "A lighthouse");
+  if (javascript) {
+    await until(page, () => document.querySelectorAll("#price strong").length === 2);
+    await page.click("[data-run]:not(form)");
+  } else await submit(page, "[data-run]:not(form)");
+  await until(page, () => document.querySelectorAll(".runs .badge.good").length === 2);
+  if (javascript) await trueBalances(page);
+  const runs = await page.$$eval("[id^=run-]", (all) => all.map((one) => `generation=${one.id.slice(4)}`));
+  assert.equal(new Set(runs).size, 2);
+  return `/playground/image/compare?${runs.join("&")}`;
+}
+
 async function everyday(page, name, javascript) {
   await logIn(page, name, "a wrong password");
   assert.match(await text(page), /password/i);
@@ -217,6 +239,7 @@ async function everyday(page, name, javascript) {
     await search(page, receipts.text);
   }
   await history(page);
+  receipts.sideBySide = await sideBySide(page, javascript);
   done(`a person with${javascript ? "" : "out"} JavaScript`);
   return receipts;
 }
@@ -333,7 +356,9 @@ try {
     accessible(hers, ["/", "/playground/text", "/playground/image", "/playground/video",
       "/playground/audio", "/generations", "/generations?type=video&status=failed", "/gallery",
       ...Object.values(receipts), "/usage", "/usage?by=model", "/ledger", "/keys", "/keys/new",
-      "/templates", "/templates/new", "/webhooks", "/search?q=nothing", "/connect", "/settings", "/nowhere"], "account"),
+      "/templates", "/templates/new", "/webhooks", "/search?q=nothing", "/connect", "/settings", "/nowhere", "/models",
+      "/models?compare=sandbox/sandbox-text-1&compare=sandbox/sandbox-image-1",
+      "/playground/text/compare"], "account"),
     accessible(olgas, ["/operator", "/operator/accounts", "/operator/accounts/new", account, "/operator/jobs",
       "/operator/providers", "/operator/spending", "/generations"], "operator"),
     accessible(bobs, ["/keys", "/webhooks", ...his], "hostile"),

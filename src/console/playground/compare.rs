@@ -236,7 +236,7 @@ fn request(comparison: &Comparison, runs: &[Run]) -> Markup {
                     input type="hidden" name="generation" value=(text(&run["uuid"])) autocomplete="off";
                 }
             }
-            div.fields {
+            div.fields #models {
                 @for at in 0..MAX_COMPARED {
                     @let model = chosen.get(at).map(name).unwrap_or_default();
                     (field(None, &format!("Model {}", at + 1), "model", "", &html! {

@@ -173,5 +173,7 @@ async fn retirement_is_shown_with_the_replacement(_: PgPoolOptions, options: PgC
     app.advance(chrono::TimeDelta::days(30));
     let browser = Browser::logged_in(&app, &account).await;
     let page = browser.page("/models").await;
-    assert!(!page.contains("sandbox-text-1\" aria-label"), "{page}");
+    assert!(words(&page).contains("Retired on 1 Feb 2027"), "{page}");
+    assert!(!page.contains(&link("/playground/text?model=sandbox%2Fsandbox-text-1")));
+    assert!(page.contains(&link("/playground/text?model=sandbox%2Fsandbox-text-2")));
 }

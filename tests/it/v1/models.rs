@@ -22,7 +22,7 @@ async fn only_what_is_enabled_is_offered(_: PgPoolOptions, options: PgConnectOpt
         "limits": {"max_prompt_chars": 10_000, "max_tokens": 4096, "temperature": [0.0, 2.0],
             "max_input_tokens": 1_000_000, "max_output_tokens": 128_000, "searches": 0, "search_tokens": 0,
             "images": {"kind": "patch28", "max_edge": 1_568, "max_tokens": 1_568}},
-        "features": ["images", "tools"], "default": true, "retiring": null});
+        "features": ["images", "tools"], "default": true, "retiring": null, "retired": false});
     assert!(all.contains(&sandbox));
     let one = app.get("wrong", "/v1/models/sandbox/sandbox-text-1").await;
     assert_eq!(one.expect(200), sandbox);
