@@ -169,20 +169,22 @@ fn columns<'a>(compared: &'a [&'a str]) -> Vec<Column<'a>> {
         table::row("", "Model", |row| title(row, compared)).class("whole"),
         file("provider"),
         file("id"),
-        table::kind("type", "Type"),
-        table::row("", "Credits", price).class("small"),
+        table::kind("type", "Type").class("whole"),
+        table::row("", "Credits", price).class("small whole"),
         file("input_per_million").at("/prices/input_per_million"),
         file("output_per_million").at("/prices/output_per_million"),
         file("per_second").at("/prices/per_second"),
         file("per_1000_characters").at("/prices/per_1000_characters"),
-        table::row("features", "Takes", features).class("small"),
-        table::row("", "Limits", limits).class("small"),
+        table::row("features", "Takes", features).class("small whole"),
+        table::row("", "Limits", limits).class("small whole"),
         table::row("median_seconds", "Time", median)
             .at("/stats/median_seconds")
-            .class("right"),
+            .class("right")
+            .unit("median"),
         table::row("success_rate", "Success", success)
             .at("/stats/success_rate")
-            .class("right"),
+            .class("right")
+            .unit("succeeded"),
         file("generations").at("/stats/generations"),
         file("default"),
         file("retiring"),
@@ -204,7 +206,7 @@ fn playground(models: &[Value]) -> String {
 fn title(model: &Value, compared: &[&str]) -> Markup {
     let name = name(model);
     html! {
-        label.check {
+        div.check {
             input type="checkbox" name="compare" value=(name) checked[compared.contains(&&*name)]
                 aria-label={ "Compare " (name) };
             span {
@@ -223,7 +225,7 @@ fn retirement(model: &Value) -> Markup {
     let replacement = text(&model["replacement"]);
     html! {
         @match model["retiring"].as_str() {
-            None => { span.muted { "–" } }
+            None => (amount(&Value::Null)),
             Some(at) => {
                 @if model["retired"] == true { "Retired on " } @else { "Retires on " }
                 (day(at))
@@ -293,7 +295,7 @@ fn limits(model: &Value) -> Markup {
                 (amount(&limits["max_output_tokens"])) " out"
             }
             "image" => { (list(&limits["sizes"]).len()) " sizes, up to " (amount(&limits["max_n"])) " images" }
-            "video" => { @if let Some((least, most)) = ends("durations") { (least) " to " (most) " s" } }
+            "video" => { @if let Some((least, most)) = ends("durations") { (least) " to " (most) "\u{a0}s" } }
             _ => { (amount(&limits["max_prompt_chars"])) " characters" }
         }
     }
@@ -338,7 +340,7 @@ fn comparison(models: &[Value], names: &[&str]) -> Markup {
             @if names.len() > MAX_COMPARED { p.notice { "At most " (MAX_COMPARED) " models are compared." } }
             @if !found.is_empty() {
                 div.table tabindex="0" { table {
-                    thead { tr { th { "" } @for model in &found { th { (text(&model["id"])) } } } }
+                    thead { tr { td {} @for model in &found { th { (text(&model["id"])) } } } }
                     tbody { @for (name, cells) in &rows {
                         @let shown: Vec<String> = cells.iter().map(|cell| cell.0.clone()).collect();
                         @let is_same = shown.len() > 1 && shown.iter().all(|cell| *cell == shown[0]);
@@ -353,7 +355,7 @@ fn comparison(models: &[Value], names: &[&str]) -> Markup {
     }
 }
 
-/// The facts of models: the name of each, and a cell for each model.
+/// What is known of any of the models: the name of each fact, and a cell for each model.
 fn facts(models: &[Value]) -> Vec<(String, Vec<Markup>)> {
     let fact = |name: &str, cell: &dyn Fn(&Value) -> Markup| {
         (name.to_owned(), models.iter().map(cell).collect())
@@ -365,6 +367,8 @@ fn facts(models: &[Value]) -> Vec<(String, Vec<Markup>)> {
         fact("Takes", &features),
         fact("Retirement", &retirement),
         fact("Aliases", &|model| value(&model["aliases"])),
+        fact("Models of the route", &|model| value(&model["candidates"])),
+        fact("Order", &|model| value(&model["order"])),
         fact("Generations of the last day", &stats("generations")),
         fact("Success", &success),
         fact("Median time", &|model| {
@@ -389,6 +393,8 @@ fn facts(models: &[Value]) -> Vec<(String, Vec<Markup>)> {
             })
         }));
     }
+    let is_given = |cell: &Markup| !cell.0.is_empty() && cell.0 != amount(&Value::Null).0;
+    facts.retain(|(_, cells)| cells.iter().any(is_given));
     facts
 }
 

@@ -16,7 +16,7 @@ mod paused;
 mod presumed;
 mod rate_limit;
 mod reload;
-mod retired;
+pub mod retired;
 mod spend_caps;
 mod templates;
 pub mod uploads;

@@ -4,7 +4,10 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, generate, words};
-use crate::common::{CONFIG_FILE, TestApp, Upstream};
+use crate::{
+    common::{TestApp, Upstream},
+    v1::retired::with_file,
+};
 
 /// A link in a page.
 fn link(path: &str) -> String {
@@ -33,7 +36,7 @@ async fn models_are_listed_with_prices_limits_and_figures(
         "10 for a million tokens in, 50 for a million out",
         "Images, Tools",
         "1,000,000 tokens in, 128,000 out",
-        "75 % of 4",
+        "75.0 % of 4",
         "sandbox-video-1",
         "for a second",
         "sandbox-speech-1",
@@ -154,13 +157,21 @@ async fn models_are_compared_side_by_side(_: PgPoolOptions, options: PgConnectOp
 
 #[sqlx::test]
 async fn retirement_is_shown_with_the_replacement(_: PgPoolOptions, options: PgConnectOptions) {
-    let file = "[[providers.sandbox.models]]\nid = \"sandbox-text-1\"\nretiring = 2027-02-01\n\
-                replacement = \"sandbox/sandbox-text-2\"\naliases = [\"newest\"]\n";
-    let second = "[[providers.sandbox.models]]\nid = \"sandbox-text-2\"\ntype = \"text\"\n\
-                  prices = { input_per_million = 20, output_per_million = 100 }\n\
-                  limits = { max_prompt_chars = 10000, max_tokens = 4096 }\n";
-    let config = format!("{file}{second}");
-    let app = TestApp::with(options, &[(CONFIG_FILE, &config)]).await;
+    let config = r#"
+[[providers.sandbox.models]]
+id = "sandbox-text-1"
+type = "text"
+prices = { input_per_million = "10", output_per_million = "50" }
+retiring = 2027-02-01
+replacement = "sandbox/sandbox-text-2"
+aliases = ["newest"]
+
+[[providers.sandbox.models]]
+id = "sandbox-text-2"
+type = "text"
+prices = { input_per_million = "20", output_per_million = "100" }
+"#;
+    let app = with_file(options, config).await;
     let account = app.account("1").await;
     let browser = Browser::logged_in(&app, &account).await;
     let page = browser.page("/models?q=newest").await;

@@ -32,7 +32,7 @@ async fn outcomes_of_all_accounts_are_counted_once_a_minute(
     prompt(&app, &other, "rivers", 200).await;
     prompt(&app, &other, "rivers", 200).await;
     // What the provider refuses is no failure of its own, as is what the caller cancels.
-    prompt(&app, &other, "[[reject]]", 422).await;
+    prompt(&app, &other, "[[reject]]", 502).await;
     let video = json!({"prompt": "[[slow:60]] waves", "parameters": {"duration": 1}});
     let uuid = app.queue(&other, "video", &video).await;
     let cancel = format!("/v1/generate/{uuid}/cancel");
