@@ -128,9 +128,11 @@ pub fn of(model: &Value) -> Vec<Parameter> {
     found
 }
 
-/// The parameters that all of these models have. They are sent only where a value was chosen.
+/// The parameters that all of these models have. They are sent only if a value was chosen. A model
+/// without limits is one that the server does not have.
 pub fn shared(models: &[Value]) -> Vec<Parameter> {
-    let mut all = models.iter().map(of);
+    let known = models.iter().filter(|model| model["limits"].is_object());
+    let mut all = known.map(of);
     let mut shared = all.next().unwrap_or_default();
     for other in all {
         shared.retain(|own| other.iter().any(|other| other.name == own.name));
