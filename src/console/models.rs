@@ -358,7 +358,7 @@ fn comparison(models: &[Value], names: &[&str]) -> Markup {
 /// What is known of any of the models: the name of each fact, and a cell for each model.
 fn facts(models: &[Value]) -> Vec<(String, Vec<Markup>)> {
     let fact = |name: &str, cell: &dyn Fn(&Value) -> Markup| {
-        (name.to_owned(), models.iter().map(cell).collect())
+        (name.to_owned(), models.iter().map(cell).collect::<Vec<_>>())
     };
     let stats = |name: &'static str| move |model: &Value| amount(&model["stats"][name]);
     let mut facts = vec![
