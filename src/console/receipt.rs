@@ -367,7 +367,29 @@ fn attempts(record: &Value) -> Markup {
     if attempts.len() < 2 && dropped.is_empty() {
         return html! {};
     }
-    let words = |code: &Value| text(code).replace('_', " ");
+    let outcome = |attempt: &Value| {
+        html! {
+            (text(&attempt["outcome"]).replace('_', " "))
+            @if let Some(status) = attempt["status"].as_i64() { " (" (status) ")" }
+            @if attempt["called"] == false { ", not called" }
+        }
+    };
+    let columns = [
+        table::row("", "Model", |attempt| {
+            html! { (text(&attempt["provider"])) "/" (text(&attempt["model"])) }
+        }),
+        table::row("", "Outcome", outcome),
+        table::row("", "After", |attempt| {
+            seconds(&record["created_at"], &attempt["started_at"])
+        })
+        .class("right")
+        .unit("after the request"),
+        table::row("", "Took", |attempt| {
+            seconds(&attempt["started_at"], &attempt["ended_at"])
+        })
+        .class("right")
+        .unit("taken"),
+    ];
     html! {
         section.card {
             h2 { "Attempts" }
@@ -375,25 +397,7 @@ fn attempts(record: &Value) -> Markup {
                 "The models that it was handed to, and when after the request. Only the one that "
                 "served is charged."
             }
-            div.table tabindex="0" {
-                table {
-                    thead { tr {
-                        th { "Model" } th { "Outcome" } th.right { "After" } th.right { "Took" }
-                    } }
-                    tbody {
-                        @for attempt in attempts { tr {
-                            th scope="row" { (text(&attempt["provider"])) "/" (text(&attempt["model"])) }
-                            td {
-                                (words(&attempt["outcome"]))
-                                @if let Some(status) = attempt["status"].as_i64() { " (" (status) ")" }
-                                @if attempt["called"] == false { ", not called" }
-                            }
-                            td.right { (seconds(&record["created_at"], &attempt["started_at"])) }
-                            td.right { (seconds(&attempt["started_at"], &attempt["ended_at"])) }
-                        } }
-                    }
-                }
-            }
+            (table::cards(&columns, attempts))
             @if !dropped.is_empty() {
                 p.small { "Ruled out before the hold:" }
                 ul.small {
