@@ -22,13 +22,14 @@ pub use media::{
 };
 pub use published::{Comparison, Difference};
 pub use routes::Route;
+use serde_json::{Value, json};
 pub use text::{TextLimits, TextModel};
 pub use vision::Vision;
 
 use super::{
     generation::{Modality, Surface},
     likeness::suggestion,
-    pricing::{Markup, Prices},
+    pricing::{LIST, Markup, Prices},
     request::{GenerationRequest, Target},
     route::route_name,
     validate::{FieldCode, FieldError},
@@ -53,7 +54,16 @@ impl ModelKind {
         }
     }
 
-    /// Adds the operator's margin to every price.
+    pub fn list_prices(&self) -> Prices {
+        match self {
+            Self::Text(model) => Prices::Text((*model.list_prices).clone()),
+            Self::Image(model) => Prices::Image(model.list_prices.clone()),
+            Self::Video(model) => Prices::Video(model.list_prices),
+            Self::Speech(model) => Prices::Speech(model.list_prices),
+        }
+    }
+
+    /// Adds the operator's margin to every price but the list prices.
     pub fn mark_up(&mut self, markup: Markup) {
         match self {
             Self::Text(model) => markup.apply(Arc::make_mut(&mut model.prices).amounts()),
@@ -127,6 +137,13 @@ impl Model {
 
     pub fn prices(&self) -> Prices {
         self.kind.prices()
+    }
+
+    /// The prices that a generation pins: the model's, and the vendor's as the member [`LIST`].
+    pub fn pinned_prices(&self) -> Value {
+        let mut pinned = json!(self.prices());
+        pinned[LIST] = json!(self.kind.list_prices());
+        pinned
     }
 }
 

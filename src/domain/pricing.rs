@@ -19,6 +19,10 @@ pub use text::{CacheWrites, PriceTier, TextCeiling, TextPrices, TokenPrices};
 
 use super::credits::Credits;
 
+/// The member of stored prices that has the vendor's list prices. Callers do not see it, and prices
+/// that earlier releases stored do not have it.
+pub const LIST: &str = "list";
+
 /// The price row of a model, by modality.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]

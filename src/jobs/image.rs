@@ -10,10 +10,7 @@ use super::{
     submit::Submission,
 };
 use crate::{
-    domain::{
-        generation::{Failure, FailureCode, Output},
-        ids::GenerationId,
-    },
+    domain::generation::{Failure, FailureCode, Output},
     media::{MediaKind, fit_png},
     providers::{ImageAnswer, ImageCall},
     store::{
@@ -61,7 +58,7 @@ impl Runner {
             submitting.await?
         };
         let request_id = answer.request_id.clone();
-        let keeping = self.store_images(job.id, work, answer);
+        let keeping = self.store_images(job, work, answer);
         Ok(Step::Finished {
             outcome: Box::new(self.unless_stopped(guard, keeping).await?),
             request_id,
@@ -71,12 +68,8 @@ impl Runner {
     /// Stores and bills the usable images; without any, the generation fails. It also fails if the
     /// storage fails for one image: only files of failed generations are deleted, so a file whose
     /// write was reported as failed could otherwise remain unreferenced.
-    async fn store_images(
-        &self,
-        id: GenerationId,
-        work: &ImageWork,
-        answer: ImageAnswer,
-    ) -> Outcome {
+    async fn store_images(&self, job: &Job, work: &ImageWork, answer: ImageAnswer) -> Outcome {
+        let id = job.id;
         let mut outputs: Vec<Output> = Vec::new();
         let mut failed = None;
         let tokens = answer.input_image_tokens;
@@ -116,6 +109,7 @@ impl Runner {
                 result: None,
                 outputs,
                 answer: None,
+                list_cost: job.list_cost(&usage),
                 usage,
                 charged,
                 finish_reason: None,

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     domain::{
         generation::{Failure, FailureCode, Modality},
+        pricing::LIST,
         route::MoveReason,
     },
     providers::{ProviderError, ProviderErrorKind, ProviderPermit},
@@ -268,6 +269,7 @@ impl Job {
             provider: next.provider.clone(),
             model: next.model.clone(),
             parameters: next.parameters.clone(),
+            list_prices: next.pricing.get(LIST).cloned(),
             held: next.ceiling,
             candidates: self.candidates.map(|others| others - 1),
             submitted_at: None,

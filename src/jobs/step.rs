@@ -9,7 +9,9 @@ use serde_json::Value;
 use super::{Call, Ended, Runner, RunningGuard, running::Stopped};
 use crate::{
     domain::{
+        credits::Credits,
         generation::{Failure, FailureCode, Output},
+        pricing::Bill,
         route::MoveReason,
     },
     offload::for_account,
@@ -98,6 +100,7 @@ impl Step {
                 result: None,
                 outputs: vec![output],
                 answer: None,
+                list_cost: job.list_cost(&usage),
                 usage,
                 charged: job.held,
                 finish_reason: None,
@@ -155,6 +158,16 @@ impl Step {
             progress: None,
             wait: Wait::Failure,
         }
+    }
+}
+
+impl Job {
+    /// What a completed generation costs at the vendor's list prices of its creation. Above the
+    /// charge if the usage exceeds the hold.
+    pub(super) fn list_cost(&self, usage: &Value) -> Option<Credits> {
+        let prices = self.list_prices.as_ref()?;
+        let bill = Bill::new(self.modality, prices, &self.parameters, usage)?;
+        Some(bill.total)
     }
 }
 

@@ -116,12 +116,14 @@ impl Runner {
             );
             self.0.metrics.overrun(&job.provider, &job.model, excess);
         }
+        let usage = serde_json::json!(usage);
         Step::Finished {
             outcome: Box::new(Outcome::Completed(Completion {
                 result: Some(storable(&answer.text())),
                 outputs: Vec::new(),
                 answer: beyond.map(without_nul),
-                usage: serde_json::json!(usage),
+                list_cost: job.list_cost(&usage),
+                usage,
                 charged,
                 finish_reason: cut.or(answer.stop.finish_reason()),
                 receipt,

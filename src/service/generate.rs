@@ -322,7 +322,7 @@ impl Service {
             negative_prompt: plan.negative_prompt,
             parameters: plan.parameters,
             template: plan.template,
-            pricing: serde_json::json!(plan.model.prices()),
+            pricing: plan.model.pinned_prices(),
             hold: Credits::ZERO,
             instance: (!is_queued).then(|| self.0.runner.instance()),
             deadline: is_queued.then(|| now + self.0.settings.job_deadline),

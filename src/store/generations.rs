@@ -82,6 +82,7 @@ pub struct NewGeneration {
     pub negative_prompt: Option<String>,
     pub parameters: Value,
     pub template: Option<TemplateUse>,
+    /// Pinned: its prices, and the vendor's as the member `list`.
     pub pricing: Value,
     /// The ceiling to hold.
     pub hold: Credits,
@@ -157,6 +158,8 @@ pub struct Completion {
     pub usage: Value,
     /// At most the hold.
     pub charged: Credits,
+    /// At the vendor's list prices; `None` if they were not stored.
+    pub list_cost: Option<Credits>,
     /// Why it ended early.
     pub finish_reason: Option<FinishReason>,
     /// The input tokens that the provider counted, for later turns of the dialogue. Lost where it

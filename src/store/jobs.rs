@@ -9,6 +9,7 @@ use crate::domain::{
     credits::Credits,
     generation::Modality,
     ids::{AccountId, GenerationId, InstanceId},
+    pricing::LIST,
     route::FallbackOn,
 };
 
@@ -22,6 +23,8 @@ pub struct Job {
     pub model: String,
     pub prompt: String,
     pub parameters: Value,
+    /// The vendor's list prices; `None` if its prices were stored without them.
+    pub list_prices: Option<Value>,
     /// The most that may be charged: the hold, or its candidate's ceiling.
     pub held: Credits,
     /// Further candidates; `None` if it was made for one only.
@@ -55,6 +58,7 @@ impl From<&NewGeneration> for Job {
             model: new.model.clone(),
             prompt: new.prompt.clone(),
             parameters: new.parameters.clone(),
+            list_prices: new.pricing.get(LIST).cloned(),
             held: new.route.as_ref().map_or(new.hold, |route| route.ceiling),
             candidates: new.route.as_ref().map(|route| route.candidates()),
             moves_on_unknown: (new.route.as_ref())
@@ -137,11 +141,13 @@ impl Store {
             )
             update running_generations g
             set lease_token = $1, status = 'processing', started_at = coalesce(started_at, $3)
-            from ranked, models m
+            from ranked, models m, prices p
             where g.account_id = ranked.account_id and g.id = ranked.id and m.id = g.model_id
+              and p.id = g.price_id
               and ranked.workers <= $8
             returning g.id as "id: _", g.account_id as "account_id: _", m.type as "modality: _",
                       m.provider, m.name as model, g.prompt, g.parameters,
+                      p.pricing -> 'list' as list_prices,
                       coalesce((g.route ->> 'ceiling')::bigint, g.estimated) as "held!: _",
                       jsonb_array_length(g.route -> 'next') as candidates,
                       false as "moves_on_unknown!",

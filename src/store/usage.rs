@@ -173,7 +173,9 @@ pub(super) async fn count(executor: impl PgExecutor<'_>, most: i64) -> Result<()
                    sum(failed) as failed, sum(charged) as charged,
                    sum(input_tokens) as input_tokens, sum(output_tokens) as output_tokens,
                    sum(images) as images, sum(seconds) as seconds,
-                   sum(characters) as characters
+                   sum(characters) as characters, sum(costed) as costed,
+                   sum(costed_charged) as costed_charged, sum(list_cost) as list_cost,
+                   sum(estimated_counts) as estimated_counts
             from usage_counted
             where span = 'h'
               and settled >= (select upto from part) and settled < (select until from part)
@@ -181,16 +183,19 @@ pub(super) async fn count(executor: impl PgExecutor<'_>, most: i64) -> Result<()
         ), counted as (
             insert into usage_sums as u
                 (account_id, span, start, model_id, api_key_id, completed, failed, charged,
-                 input_tokens, output_tokens, images, seconds, characters)
+                 input_tokens, output_tokens, images, seconds, characters, costed,
+                 costed_charged, list_cost, estimated_counts)
             select account_id, 'h', start, model_id, api_key_id, completed, failed, charged,
-                   input_tokens, output_tokens, images, seconds, characters
+                   input_tokens, output_tokens, images, seconds, characters, costed,
+                   costed_charged, list_cost, estimated_counts
             from hours
             union all
             -- What reads each generation once costs a third less.
             select account_id, 'd', date_trunc('day', start at time zone 'UTC')
                        at time zone 'UTC', model_id, api_key_id, sum(completed), sum(failed),
                    sum(charged), sum(input_tokens), sum(output_tokens), sum(images),
-                   sum(seconds), sum(characters)
+                   sum(seconds), sum(characters), sum(costed), sum(costed_charged),
+                   sum(list_cost), sum(estimated_counts)
             from hours
             group by 1, 2, 3, 4, 5
             order by 1, 2, 3, 4, 5
@@ -202,7 +207,11 @@ pub(super) async fn count(executor: impl PgExecutor<'_>, most: i64) -> Result<()
                 output_tokens = u.output_tokens + excluded.output_tokens,
                 images = u.images + excluded.images,
                 seconds = u.seconds + excluded.seconds,
-                characters = u.characters + excluded.characters
+                characters = u.characters + excluded.characters,
+                costed = u.costed + excluded.costed,
+                costed_charged = u.costed_charged + excluded.costed_charged,
+                list_cost = u.list_cost + excluded.list_cost,
+                estimated_counts = u.estimated_counts + excluded.estimated_counts
             returning 1
         )
         update settled_cursors c set upto = part.until

@@ -158,6 +158,7 @@ async fn the_database_itself_refuses_what_must_not_be(_: PgPoolOptions, options:
         outputs: Vec::new(),
         answer: None,
         usage: json!({}),
+        list_cost: None,
         charged: micros(61),
         finish_reason: None,
         receipt: None,

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::domain::{
     catalogue::{ImageLimits, ImageModel, InputLimits, Support},
+    pricing::ImagePrices,
     request::{IMAGE_PROMPT_CHARS, InputRole, Quality},
     settings::{MISSING, quoted, range::Bounded},
 };
@@ -40,8 +41,10 @@ pub(super) fn read(
     let limits: Limits = limits(given_limits, Table::new())?;
     let native_sizes = native_sizes(&limits.native_sizes)?;
     let sizes = ImageModel::servable(&native_sizes);
+    let prices: ImagePrices = prices(given_prices)?;
     let mut model = ImageModel {
-        prices: prices(given_prices)?,
+        list_prices: prices.clone(),
+        prices,
         limits: ImageLimits {
             max_prompt_chars: limits.max_prompt_chars.map_or(IMAGE_PROMPT_CHARS, |n| *n),
             sizes: sizes.iter().copied().map(name).collect(),

@@ -45,7 +45,11 @@ pub(super) fn read(
     }
     inputs::check(limits.inputs.as_ref(), &ROLES)?;
     inputs::check_prices(limits.inputs.as_ref(), prices.per_input_image, None)?;
-    Ok(VideoModel { prices, limits })
+    Ok(VideoModel {
+        prices,
+        list_prices: prices,
+        limits,
+    })
 }
 
 /// Checks that each is a ratio, and that no two are equal in lowest terms.

@@ -53,6 +53,8 @@ pub struct ImageLimits {
 pub struct ImageModel {
     /// For every size and quality of the limits.
     pub prices: ImagePrices,
+    /// The vendor's, without the operator's markup.
+    pub list_prices: ImagePrices,
     pub limits: ImageLimits,
     /// Sizes that the model generates itself, in pixels.
     pub native_sizes: Vec<(u32, u32)>,
@@ -114,6 +116,8 @@ fn durations<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u32>, D::Error>
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VideoModel {
     pub prices: VideoPrices,
+    /// The vendor's, without the operator's markup.
+    pub list_prices: VideoPrices,
     pub limits: VideoLimits,
 }
 
@@ -137,6 +141,8 @@ pub struct SpeechLimits {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpeechModel {
     pub prices: SpeechPrices,
+    /// The vendor's, without the operator's markup.
+    pub list_prices: SpeechPrices,
     pub limits: SpeechLimits,
 }
 

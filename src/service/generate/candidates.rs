@@ -390,7 +390,7 @@ impl<'a> PlannedRoute<'a> {
             next.push(NextCandidate {
                 provider: plan.model.provider.clone(),
                 model: plan.model.id.clone(),
-                pricing: serde_json::json!(plan.model.prices()),
+                pricing: plan.model.pinned_prices(),
                 ceiling: plan.ceiling.hold(),
                 parameters: plan.parameters,
             });

@@ -4,11 +4,16 @@ use super::{Credential, NewGeneration, Outcome, SettledRow, Settlement};
 use crate::domain::{
     credits::Credits,
     generation::{Generation, Status},
+    pricing::LIST,
 };
 
 impl NewGeneration {
     /// The record as the statement creates it.
     pub fn record(&self) -> Generation {
+        let mut pricing = self.pricing.clone();
+        if let Some(prices) = pricing.as_object_mut() {
+            prices.remove(LIST);
+        }
         Generation {
             id: self.id,
             account_id: self.account_id,
@@ -33,7 +38,7 @@ impl NewGeneration {
                 Credential::Session(_) => None,
             },
             template: self.template,
-            pricing: self.pricing.clone(),
+            pricing,
             attempts: 0,
             provider_request_id: None,
             joined: 0,

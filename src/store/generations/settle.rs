@@ -26,6 +26,8 @@ pub struct Settle {
     row: Row,
     account: AccountId,
     receipt: Option<(Uuid, Receipt)>,
+    /// At the vendor's list prices, in micro-credits.
+    list_cost: Option<i64>,
 }
 
 /// What is written of an end.
@@ -95,6 +97,9 @@ impl Settle {
             row,
             account: settlement.account_id,
             receipt: completion.and_then(|completion| completion.receipt),
+            list_cost: completion
+                .and_then(|completion| completion.list_cost)
+                .map(Credits::micros),
         }
     }
 
@@ -168,11 +173,13 @@ async fn write(
     let accounts = group_rows::ids(items.iter().map(|item| Some(item.account.0)));
     let ids = group_rows::ids(items.iter().map(|item| Some(item.row.id)));
     let receipts = Receipts::of(items);
+    // Not in the rows, whose type servers of the release before share.
+    let list_costs: Vec<Option<i64>> = items.iter().map(|item| item.list_cost).collect();
     let verdicts = sqlx::query!(
         r#"
         with wanted as materialized (
-            select *, ordinality as place
-            from unnest($1::settlement_row[]) with ordinality
+            select *, unnest as list_cost, ordinality as place
+            from rows from (unnest($1::settlement_row[]), unnest($9::bigint[])) with ordinality
         ), gone as (
             delete from running_generations g
             using wanted w
@@ -180,7 +187,7 @@ async fn write(
               and g.id = any($3)
               and (w.instance is null or g.lease_token = w.instance)
             returning g.*, w.place, w.charged, w.usage, w.outputs, w.answer,
-                      w.error_code, w.error_message, w.finish_reason, w.result, w.now,
+                      w.error_code, w.error_message, w.finish_reason, w.result, w.now, w.list_cost,
                       greatest(g.attempts, w.attempts) as made,
                       coalesce(w.provider_request_id, g.remote_id) as provider_request_id,
                       coalesce(g.started_at, g.created_at) as started,
@@ -201,7 +208,7 @@ async fn write(
                  started_at, completed_at, template_id, template_version, model_id, price_id,
                  attempts, prompt, system_prompt, negative_prompt, parameters, usage, result,
                  outputs, answer, error_code, error_message, finish_reason, stop_reason,
-                 provider_request_id, surface, joined, route)
+                 provider_request_id, surface, joined, route, list_cost)
             select id, account_id, api_key_id, session_id, estimated, charged, created_at,
                    started, ended, template_id, template_version, model_id, price_id, made,
                    prompt, system_prompt, negative_prompt, parameters, usage, result, outputs,
@@ -209,7 +216,7 @@ async fn write(
                    -- The only reason that servers of the release before know.
                    case when finish_reason = 'cancelled' then finish_reason end,
                    nullif(finish_reason, 'cancelled'), provider_request_id, surface, joined,
-                   route - 'next'
+                   route - 'next', list_cost
             from gone
         ), entry as (
             insert into ledger_entries
@@ -289,6 +296,7 @@ async fn write(
         &receipts.bounds,
         &receipts.tokens,
         receipts.now,
+        &list_costs as _,
     )
     .fetch_all(executor)
     .await?;

@@ -23,10 +23,6 @@ use crate::{
 };
 
 /// A hold or settlement, and the channel for its result.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a box would be allocated for each hold"
-)]
 pub enum Write {
     Hold(Hold, Waiter<Option<HoldOutcome>>),
     Settle(Settle, Waiter<Option<SettledRow>>),

@@ -29,6 +29,7 @@ pub fn completed(charge: i64) -> Outcome {
         outputs: Vec::new(),
         answer: None,
         usage: json!({}),
+        list_cost: None,
         charged: micros(charge),
         finish_reason: None,
         receipt: None,

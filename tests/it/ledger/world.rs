@@ -232,6 +232,7 @@ impl World {
                 outputs: Vec::new(),
                 answer: None,
                 usage: json!({"input_tokens": 1}),
+                list_cost: None,
                 charged: micros(part_of(opening.hold, part)),
                 finish_reason: None,
                 receipt: None,
