@@ -164,8 +164,8 @@ fn routes() -> Router<Console> {
         .route("/operator/providers.csv", get(operator::providers_csv))
         .route("/operator/jobs", get(operator::jobs))
         .route("/operator/jobs.csv", get(operator::jobs_csv))
-        .route("/operator/spending", get(operator::spending))
-        .route("/operator/spending.csv", get(operator::spending_csv))
+        .route("/operator/spending", get(operator::spending::page))
+        .route("/operator/spending.csv", get(operator::spending::csv))
         .route(
             "/operator/accounts",
             get(operator::accounts::list).post(operator::accounts::create),

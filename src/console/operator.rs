@@ -2,12 +2,13 @@
 
 pub mod accounts;
 pub mod keys;
+pub mod spending;
 
 use axum::{
     extract::FromRequestParts,
     response::{IntoResponse as _, Response},
 };
-use http::{Uri, request::Parts};
+use http::request::Parts;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -20,7 +21,6 @@ use super::{
     session::Session,
     shell,
     table::{self, Column, Download, file},
-    usage,
 };
 
 /// The session of an operator. Other users are refused as if the page did not exist.
@@ -165,10 +165,11 @@ fn calls(provider: &Value) -> Markup {
 
 fn provider_card(provider: &Value) -> Markup {
     let (models, errors) = (list(&provider["models"]), list(&provider["errors"]));
-    let refusals: u64 = models
+    // Also those before a fallback that served.
+    let refusals = errors
         .iter()
-        .filter_map(|model| model["account_errors"].as_u64())
-        .sum();
+        .filter(|error| error["account_refused"] == true);
+    let refusals: u64 = refusals.filter_map(|error| error["count"].as_u64()).sum();
     let kind = |row: &Value| {
         html! {
             code { (text(&row["code"])) }
@@ -188,8 +189,8 @@ fn provider_card(provider: &Value) -> Markup {
             }
             @if refusals > 0 {
                 p class={ "notice" @if provider["state"] == "account_refused" { " bad" } } role="alert" {
-                    (refusals) " of the last generations failed because the provider refuses this "
-                    "server's account. Check its API key, permissions and funds; the log has the code."
+                    (refusals) " of the last calls were refused because of this server's account. "
+                    "Check its API key, permissions and funds; the log has the code."
                     @if provider["state"] != "account_refused" { " It has completed generations since then." }
                 }
             }
@@ -261,68 +262,4 @@ fn job_columns() -> Vec<Column<'static>> {
         table::amount("held", "On hold").unit("on hold"),
         table::time("created_at", "Created"),
     ]
-}
-
-pub async fn spending(Operator(session): Operator, uri: Uri) -> Result<Markup, Problem> {
-    let (from, to) = usage::chosen(&Form::of_query(uri.query()), session.now.date_naive());
-    let report = |by: &str| {
-        let call = session.call(op::SPENDING, &[]).query("group_by", by);
-        call.query("from", &from).query("to", &to).json()
-    };
-    let (models, accounts) = tokio::try_join!(report("model"), report("account"))?;
-    let export = |by| {
-        let query = [("by", by), ("from", from.as_str()), ("to", to.as_str())];
-        parts::link("/operator/spending.csv", &query)
-    };
-    let content = html! {
-        (shell::head("Spending", "The charges of all accounts, by model and by account.", &html! {}))
-        section.card {
-            form.filters method="get" action="/operator/spending" {
-                label.field { span.label { "From (UTC)" } input type="date" name="from" value=(from); }
-                label.field { span.label { "To (UTC)" } input type="date" name="to" value=(to); }
-                div.actions { button.primary type="submit" { "Show" } }
-            }
-        }
-        (report_card("By model", &models, "model", &export("model")))
-        (report_card("By account", &accounts, "account", &export("account")))
-    };
-    Ok(shell::page(&session, "Spending", &content))
-}
-
-pub async fn spending_csv(Operator(session): Operator, uri: Uri) -> Result<Response, Problem> {
-    let form = Form::of_query(uri.query());
-    let columns = spending_columns(form.word("by"));
-    let download = Download::new("spending", op::SPENDING, &columns);
-    let download = download.query("group_by", form.word("by"));
-    let download = download.query("from", form.word("from"));
-    download.query("to", form.word("to")).answer(session).await
-}
-
-/// The columns of spending by `account` or by `model`.
-fn spending_columns(by: &str) -> Vec<Column<'static>> {
-    let account = |row: &Value| html! { a href={ "/operator/accounts/" (row["account"].to_string()) } { (text(&row["name"])) } };
-    let model =
-        |row: &Value| html! { (text(&row["provider"])) " · " code { (text(&row["model"])) } };
-    let [first, second] = match by {
-        "account" => [file("account"), table::row("name", "Account", account)],
-        _ => [file("provider"), table::row("model", "Model", model)],
-    };
-    vec![
-        first,
-        second,
-        table::amount("charged", "Credits"),
-        table::amount("completed", "Completed"),
-        table::amount("failed", "Failed"),
-    ]
-}
-
-fn report_card(title: &str, report: &Value, by: &str, export: &str) -> Markup {
-    let rows = list(&report["data"]);
-    html! {
-        section.card {
-            div.card-head { h2 { (title) } (parts::download(export, rows)) }
-            @if rows.is_empty() { p.muted { "Nothing was charged in this time." } }
-            @else { (table::plain(&spending_columns(by), rows)) }
-        }
-    }
 }

@@ -10,7 +10,9 @@ use crate::{
         party::Party,
     },
     jobs::Circuit,
-    store::operators::{ModelHealth, ProviderErrors, Spending, UnfinishedJob},
+    store::operators::{
+        ModelHealth, ProviderErrors, Spending, SpendingBy, SpendingSums, UnfinishedJob,
+    },
 };
 
 /// Generations from which the health of models and providers is computed.
@@ -23,13 +25,6 @@ pub struct ProviderCalls {
     pub provider: String,
     pub limit: Option<usize>,
     pub in_use: Option<usize>,
-}
-
-/// The grouping of a spending report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SpendingBy {
-    Model,
-    Account,
 }
 
 impl Service {
@@ -71,18 +66,15 @@ impl Service {
         Ok(self.0.store.unfinished_jobs(ROWS).await?)
     }
 
-    /// Spending on the days from `from` to before `to`.
+    /// Spending on the days from `from` to before `to`, and its sum.
     pub async fn spending(
         &self,
         by: SpendingBy,
         from: DateTime<Utc>,
         to: DateTime<Utc>,
-    ) -> Result<Vec<Spending>, ServiceError> {
+    ) -> Result<(Vec<Spending>, SpendingSums), ServiceError> {
         let _permit = self.report_permit(Party::Operator).await?;
-        let store = &self.0.store;
-        Ok(match by {
-            SpendingBy::Model => store.spending_by_model(from, to).await?,
-            SpendingBy::Account => store.spending_by_account(from, to, ROWS).await?,
-        })
+        let most = (by == SpendingBy::Account).then_some(ROWS);
+        Ok(self.0.store.spending(by, from, to, most).await?)
     }
 }

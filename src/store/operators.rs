@@ -4,12 +4,13 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Store, StoreError, exactly_one};
+use super::{Store, StoreError, exactly_one, history::lowest_id};
 use crate::domain::{
     clock::rfc3339,
     credits::Credits,
     generation::{ACCOUNT_REFUSED, FailureCode, Modality, Status},
     ids::{AccountId, GenerationId, UserId},
+    route::MoveReason,
 };
 
 /// How generations of a model ended.
@@ -51,6 +52,13 @@ impl ModelHealth {
         let judged = completed + self.faults;
         (judged > 0).then(|| completed as f64 / judged as f64)
     }
+}
+
+/// The grouping of a spending report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpendingBy {
+    Model,
+    Account,
 }
 
 /// Number of outcomes of one kind of a provider, among the last settled generations.
@@ -95,7 +103,7 @@ pub struct UnfinishedJob {
     pub created_at: DateTime<Utc>,
 }
 
-/// What was spent with a model, or by an account.
+/// The charges and list costs of a model, or of an account.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SpendingRowBody)]
 pub struct Spending {
@@ -111,12 +119,36 @@ pub struct Spending {
     /// The name of an account; null for models.
     #[schema(required, nullable)]
     pub name: Option<String>,
+    #[serde(flatten)]
+    pub sums: SpendingSums,
+}
+
+/// Charges and list costs of generations.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SpendingSumsBody)]
+pub struct SpendingSums {
     /// Generations that completed.
     pub completed: i64,
     /// Generations that failed.
     pub failed: i64,
-    /// What was charged.
+    /// What was charged: the sum of `list_cost`, `margin` and `unknown_cost_charged`.
     pub charged: Credits,
+    /// What completed generations cost at the vendors' list prices of their creation, including usage
+    /// above the hold, which is not charged. Without those of `unknown_cost`.
+    pub list_cost: Credits,
+    /// What these were charged, less `list_cost`. Negative if they cost more.
+    pub margin: Credits,
+    /// Completed generations whose list cost is unknown: a server of a release without list prices
+    /// created, settled or counted them.
+    pub unknown_cost: i64,
+    /// What these were charged.
+    pub unknown_cost_charged: Credits,
+    /// Completed generations that were charged by estimated counts, because the provider reported
+    /// no usable ones.
+    pub estimated_counts: i64,
+    /// Calls whose answer was lost, after which a request with `fallback_on: "unknown"` moved on. The
+    /// provider may bill them; they are not charged and not in `list_cost`.
+    pub lost_calls: i64,
 }
 
 impl Store {
@@ -180,23 +212,33 @@ impl Store {
     }
 
     /// Counts the outcomes of the last `most` generations of all accounts by provider and code,
-    /// newest first.
+    /// newest first. Attempts that they left because the provider refused the server's account count
+    /// as errors of it.
     pub async fn provider_errors(&self, most: i64) -> Result<Vec<ProviderErrors>, StoreError> {
         let rows = sqlx::query_as!(
             ProviderErrors,
             r#"
             with recent as (
-                select model_id, error_code, error_message, completed_at
+                select id, model_id, error_code, error_message, completed_at, route
                 from finished_generations order by settled desc limit $1
+            ), outcomes as (
+                select model_id, error_code, coalesce(error_message = $2, false) as is_refused,
+                       completed_at as ended_at
+                from recent
+                union all
+                select a.model_id, $3, true, a.ended_at
+                from recent join generation_attempts a on a.generation_id = recent.id
+                where recent.route is not null and a.outcome = $4
             )
-            select m.provider, error_code as "code: FailureCode",
-                   coalesce(error_message = $2, false) as "is_account_refused!",
-                   count(*) as "count!", max(completed_at) as "last_at!"
-            from recent join models m on m.id = recent.model_id
-            group by 1, 2, 3 order by max(completed_at) desc
+            select m.provider, error_code as "code: FailureCode", is_refused as "is_account_refused!",
+                   count(*) as "count!", max(ended_at) as "last_at!"
+            from outcomes join models m on m.id = model_id
+            group by 1, 2, 3 order by max(ended_at) desc
             "#,
             most,
             ACCOUNT_REFUSED,
+            FailureCode::ProviderError.as_str(),
+            MoveReason::AccountRefused.as_str(),
         )
         .fetch_all(self.requests.named("look at the providers' errors").long())
         .await?;
@@ -237,70 +279,80 @@ impl Store {
         Ok((jobs.collect(), total))
     }
 
-    /// Spending by model, on whole days (UTC), without running work.
-    pub async fn spending_by_model(
+    /// Spending on whole days (UTC) by creation, without running work: the `most` groups with the
+    /// highest charges, or all, and the sum of all groups.
+    pub async fn spending(
         &self,
+        by: SpendingBy,
         from: DateTime<Utc>,
         to: DateTime<Utc>,
-    ) -> Result<Vec<Spending>, StoreError> {
-        let rows = sqlx::query_as!(
-            Spending,
+        most: Option<i64>,
+    ) -> Result<(Vec<Spending>, SpendingSums), StoreError> {
+        let rows = sqlx::query!(
             r#"
             with parts as (
-                select model_id, completed, failed, charged from usage_sums
-                where span = 'd' and start >= $1 and start < $2
+                select model_id, account_id, completed, failed, charged, costed, costed_charged,
+                       list_cost, estimated_counts, 0 as lost_calls
+                from usage_sums where span = 'd' and start >= $1 and start < $2
                 union all
                 -- What the sums do not count yet.
-                select model_id, (not failed)::int, failed::int, charged
-                from finished_generations
-                where settled >= (select upto from settled_cursors where name = 'usage')
-                  and created_at >= $1 and created_at < $2
+                select model_id, account_id, completed, failed, charged, costed, costed_charged,
+                       list_cost, estimated_counts, 0
+                from usage_counted
+                where span = 'd' and start >= $1 and start < $2
+                  and settled >= (select upto from settled_cursors where name = 'usage')
+                union all
+                select model_id, account_id, 0, 0, 0, 0, 0, 0, 0, 1 from generation_attempts
+                where outcome = 'unknown' and generation_id >= $3 and generation_id < $4
             )
             select m.provider as "provider?", m.name as "model?",
-                   null::bigint as "account?: AccountId", null::text as name, sum(u.completed)::bigint as "completed!",
-                   sum(u.failed)::bigint as "failed!", sum(u.charged)::bigint as "charged!: Credits"
-            from parts u join models m on m.id = u.model_id
-            group by m.type, m.provider, m.name order by sum(u.charged) desc, m.provider, m.name
+                   a.id as "account?: AccountId", a.name as "name?",
+                   coalesce(sum(completed), 0)::bigint as "completed!",
+                   coalesce(sum(failed), 0)::bigint as "failed!",
+                   coalesce(sum(charged), 0)::bigint as "charged!",
+                   coalesce(sum(costed), 0)::bigint as "costed!",
+                   coalesce(sum(costed_charged), 0)::bigint as "costed_charged!",
+                   least(coalesce(sum(list_cost), 0), 9223372036854775807)::bigint as "list_cost!",
+                   coalesce(sum(estimated_counts), 0)::bigint as "estimated_counts!",
+                   coalesce(sum(lost_calls), 0)::bigint as "lost_calls!"
+            from parts
+                left join models m on m.id = model_id and $5
+                left join accounts a on a.id = account_id and not $5
+            group by grouping sets ((m.type, m.provider, m.name, a.id, a.name), ())
+            -- The sum of all first.
+            order by grouping(m.name, a.id) desc, sum(charged) desc, m.provider, m.name, a.id
+            limit $6
             "#,
             from,
             to,
+            lowest_id(from),
+            lowest_id(to),
+            by == SpendingBy::Model,
+            most.map(|most| most + 1),
         )
-        .fetch_all(self.requests.named("report spending by model").long())
+        .fetch_all(self.requests.named("report spending").long())
         .await?;
-        Ok(rows)
-    }
-
-    /// Spending by account: the `most` highest.
-    pub async fn spending_by_account(
-        &self,
-        from: DateTime<Utc>,
-        to: DateTime<Utc>,
-        most: i64,
-    ) -> Result<Vec<Spending>, StoreError> {
-        let rows = sqlx::query_as!(
-            Spending,
-            r#"
-            with parts as (
-                select account_id, completed, failed, charged from usage_sums
-                where span = 'd' and start >= $1 and start < $2
-                union all
-                select account_id, (not failed)::int, failed::int, charged
-                from finished_generations
-                where settled >= (select upto from settled_cursors where name = 'usage')
-                  and created_at >= $1 and created_at < $2
-            )
-            select null::text as provider, null::text as model, a.id as "account?: AccountId",
-                   a.name as "name?", sum(u.completed)::bigint as "completed!",
-                   sum(u.failed)::bigint as "failed!", sum(u.charged)::bigint as "charged!: Credits"
-            from parts u join accounts a on a.id = u.account_id
-            group by a.id, a.name order by sum(u.charged) desc, a.id limit $3
-            "#,
-            from,
-            to,
-            most,
-        )
-        .fetch_all(self.requests.named("report spending by account").long())
-        .await?;
-        Ok(rows)
+        let mut rows = rows.into_iter().map(|row| Spending {
+            provider: row.provider,
+            model: row.model,
+            account: row.account,
+            name: row.name,
+            sums: SpendingSums {
+                completed: row.completed,
+                failed: row.failed,
+                charged: Credits::from_micros(row.charged),
+                list_cost: Credits::from_micros(row.list_cost),
+                margin: Credits::from_micros(row.costed_charged - row.list_cost),
+                unknown_cost: row.completed - row.costed,
+                unknown_cost_charged: Credits::from_micros(row.charged - row.costed_charged),
+                estimated_counts: row.estimated_counts,
+                lost_calls: row.lost_calls,
+            },
+        });
+        let total = rows.next().ok_or(StoreError::RowCount {
+            statement: "reporting spending",
+            rows: 0,
+        })?;
+        Ok((rows.collect(), total.sums))
     }
 }

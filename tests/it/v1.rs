@@ -15,7 +15,7 @@ mod models;
 mod paused;
 mod presumed;
 mod rate_limit;
-mod reload;
+pub mod reload;
 pub mod retired;
 mod spend_caps;
 mod templates;

@@ -19,8 +19,10 @@ use crate::{
         generation::FailureCode,
         validate::{FieldCode, Fields, Input, Parsed, parsed},
     },
-    service::operators::{ProviderCalls, SpendingBy},
-    store::operators::{ModelHealth, ProviderErrors, Spending, UnfinishedJob},
+    service::operators::ProviderCalls,
+    store::operators::{
+        ModelHealth, ProviderErrors, Spending, SpendingBy, SpendingSums, UnfinishedJob,
+    },
 };
 use serde_json::json;
 
@@ -71,7 +73,7 @@ pub struct ProviderErrorBody {
     pub code: FailureCode,
     /// Whether the provider refused the key or account of this server.
     pub account_refused: bool,
-    /// Number of failures.
+    /// Number of failures. With `account_refused`, calls before a fallback that served count too.
     pub count: i64,
     /// Time of the last failure.
     #[serde(serialize_with = "rfc3339")]
@@ -228,11 +230,15 @@ impl Input for SpendingQuery {
 pub struct SpendingBody {
     /// The most expensive first; of accounts the first 100.
     pub data: Vec<Spending>,
+    /// Of all models and accounts.
+    pub total: SpendingSums,
 }
 
-/// Report what was spent
+/// Report charges and margin
 ///
-/// By all accounts, on whole days (UTC), by creation; what still runs is not in it.
+/// Of all accounts, on whole days (UTC), by creation, without unfinished generations: what was charged,
+/// and the vendors' list cost. A list cost is that of the prices at the creation of the generation,
+/// before the markup of that time.
 #[utoipa::path(
     get, path = "/v1/admin/usage", tag = "admin",
     responses((status = 200, description = "The report", body = SpendingBody)),
@@ -250,8 +256,8 @@ pub async fn usage(
         .unwrap_or(last);
     let end = last.checked_add_days(Days::new(1)).unwrap_or(last);
     let spending = state.service.spending(by, midnight(first), midnight(end));
-    let data = spending.await?;
-    Ok(Json(SpendingBody { data }))
+    let (data, total) = spending.await?;
+    Ok(Json(SpendingBody { data, total }))
 }
 
 /// What the last self-audit of this server found.

@@ -1,11 +1,15 @@
 //! The operator's pages, and the operator's own session at /v1/admin.
 
+use chrono::TimeDelta;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, generate, words};
-use crate::common::{Account, Reply, TestApp, Upstream};
+use crate::{
+    common::{Account, Reply, TestApp, Upstream},
+    v1::retired::with_file,
+};
 
 const PAGES: [&str; 6] = [
     "/operator",
@@ -221,6 +225,82 @@ async fn it_shows_who_spends_what_and_how_providers_do(
     }
 }
 
+/// Its fallbacks serve, so that no generation fails.
+#[sqlx::test]
+async fn account_refused_before_a_fallback_is_shown(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let (operator, other) = (operator(&app).await, app.account("1000").await);
+    let token = app.login(&operator).await;
+    let body = json!({"prompt": "x", "provider": "openai", "model": "gpt-4.1-mini",
+        "fallbacks": [{"provider": "anthropic", "model": "claude-haiku-4-5"}]});
+    let shown = async || {
+        let providers = app.get(&token, "/v1/admin/providers").await.expect(200);
+        let mut providers = providers["data"].as_array().unwrap().clone().into_iter();
+        let openai = providers.find(|provider| provider["provider"] == "openai");
+        openai.unwrap()
+    };
+    app.text(&other.key, body.clone()).await.expect(200);
+    assert_eq!(shown().await["state"], "ok");
+    upstream.play(|request| match request.path.contains("/openai/") {
+        true => Reply::Status(
+            401,
+            json!({"error": {"code": "invalid_api_key", "message": "m"}}),
+        ),
+        false => Reply::Text("Hello there.".to_owned(), 10, 3),
+    });
+    for _ in 0..2 {
+        app.advance(TimeDelta::minutes(1));
+        let record = app.text(&other.key, body.clone()).await.expect(200);
+        assert_eq!(record["provider"], "anthropic", "{record}");
+    }
+    let openai = shown().await;
+    assert_eq!(openai["state"], "account_refused", "{openai}");
+    let error = &openai["errors"][0];
+    assert_eq!(
+        (&error["code"], &error["account_refused"], &error["count"]),
+        (&json!("provider_error"), &json!(true), &json!(2))
+    );
+    let browser = Browser::logged_in(&app, &operator).await;
+    let page = words(&browser.page("/operator/providers").await);
+    assert!(page.contains("2 of the last calls were refused"), "{page}");
+    // Once the key is replaced.
+    upstream.reply(Reply::Text("Hello there.".to_owned(), 10, 3));
+    app.advance(TimeDelta::minutes(1));
+    app.text(&other.key, body).await.expect(200);
+    assert_eq!(shown().await["state"], "ok");
+}
+
+/// The prices of a file are the vendor's, and the markup is the operator's.
+#[sqlx::test]
+async fn margin_and_retiring_models_are_shown(_: PgPoolOptions, options: PgConnectOptions) {
+    let file = "[pricing]\nmarkup = \"1.25\"\n\
+        [[providers.sandbox.models]]\nid = \"old\"\ntype = \"text\"\nretiring = 2027-03-01\n\
+        replacement = \"sandbox-text-1\"\n\
+        prices = { input_per_million = \"10\", output_per_million = \"50\" }\n\
+        [[providers.sandbox.models]]\nid = \"later\"\ntype = \"text\"\nretiring = 2027-03-17\n\
+        prices = { input_per_million = \"10\", output_per_million = \"50\" }\n";
+    let app = with_file(options, file).await;
+    let (operator, other) = (operator(&app).await, app.account("1000").await);
+    let image = json!({"prompt": "x", "parameters": {"size": "256x256"}});
+    generate(&app, &other, "image", image).await;
+    let browser = Browser::logged_in(&app, &operator).await;
+    let page = words(&browser.page("/operator/spending").await);
+    for told in [
+        "Charged 1.25 credits List cost 1 Margin 0.25",
+        "sandbox · sandbox-image-1 1.25 1 0.25 1",
+        "sandbox/old 2027-03-01 sandbox/sandbox-text-1",
+    ] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    assert!(!page.contains("sandbox/later"), "{page}");
+    let csv = browser.get("/operator/spending.csv").await.text;
+    assert!(
+        csv.contains("sandbox,sandbox-image-1,1.25,1,0.25,1,0,0,0,0,0"),
+        "{csv}"
+    );
+}
+
 /// A retry cannot help while the provider refuses the server's own account.
 #[sqlx::test]
 async fn refused_account_is_final_and_shown_to_the_operator(
@@ -288,7 +368,7 @@ async fn refused_account_is_final_and_shown_to_the_operator(
 
     let page = words(&browser.page("/operator/providers").await);
     assert!(
-        page.contains("8 of the last generations failed because"),
+        page.contains("8 of the last calls were refused because"),
         "{page}"
     );
     assert!(

@@ -2,6 +2,7 @@
 
 mod credits;
 mod customers;
+mod margin;
 mod refunds;
 mod suspension;
 

@@ -18,17 +18,17 @@ use crate::common::{
 };
 
 /// A configuration file that is removed when the test ends.
-struct File(PathBuf);
+pub struct File(PathBuf);
 
 impl File {
-    fn new(text: &str) -> Self {
+    pub fn new(text: &str) -> Self {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
         let file = Self(folder.join(uuid::Uuid::now_v7().to_string()));
         file.write(text);
         file
     }
 
-    fn write(&self, text: &str) {
+    pub fn write(&self, text: &str) {
         // A server never reads half a file.
         let new = self.0.with_extension("new");
         std::fs::write(&new, text).unwrap();
@@ -43,14 +43,14 @@ impl Drop for File {
 }
 
 /// A model at `price` credits per token of input and of output.
-fn model(id: &str, price: u32, more: &str) -> String {
+pub fn model(id: &str, price: u32, more: &str) -> String {
     format!(
         "[[providers.openai.models]]\nid = \"{id}\"\ntype = \"text\"\nwire.api = \"chat\"\n{more}\n\
          prices = {{ input_per_million = \"{price}000000\", output_per_million = \"{price}000000\" }}\n"
     )
 }
 
-async fn start(options: PgConnectOptions, upstream: &Upstream, file: &File) -> TestApp {
+pub async fn start(options: PgConnectOptions, upstream: &Upstream, file: &File) -> TestApp {
     upstream.reply(Reply::Text("Hi.".to_owned(), 3, 2));
     let env = [
         (CONFIG_FILE, file.0.to_str().unwrap()),
@@ -59,7 +59,7 @@ async fn start(options: PgConnectOptions, upstream: &Upstream, file: &File) -> T
     TestApp::upstream_with(options, upstream, &env).await
 }
 
-async fn text(app: &TestApp, account: &Account, model: &str) -> Answer {
+pub async fn text(app: &TestApp, account: &Account, model: &str) -> Answer {
     let body = json!({"prompt": "Hi.", "provider": "openai", "model": model});
     app.text(&account.key, body).await
 }
