@@ -242,12 +242,13 @@ async fn account_refused_before_a_fallback_is_shown(_: PgPoolOptions, options: P
     };
     app.text(&other.key, body.clone()).await.expect(200);
     assert_eq!(shown().await["state"], "ok");
-    upstream.play(|request| match request.path.contains("/openai/") {
-        true => Reply::Status(
-            401,
-            json!({"error": {"code": "invalid_api_key", "message": "m"}}),
-        ),
-        false => Reply::Text("Hello there.".to_owned(), 10, 3),
+    upstream.play(|request| {
+        if request.path.contains("/openai/") {
+            let error = json!({"error": {"code": "invalid_api_key", "message": "m"}});
+            Reply::Status(401, error)
+        } else {
+            Reply::Text("Hello there.".to_owned(), 10, 3)
+        }
     });
     for _ in 0..2 {
         app.advance(TimeDelta::minutes(1));

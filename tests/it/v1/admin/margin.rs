@@ -46,7 +46,7 @@ async fn list_cost_follows_the_markup_at_creation(_: PgPoolOptions, options: PgC
     let (account, token) = (app.account("100000").await, operator(&app).await);
     let reload = |text: String| {
         file.write(&text);
-        assert!(app.app.reload.run().unwrap().is_empty());
+        assert_eq!(app.app.reload.run().unwrap(), Some(Vec::new()));
     };
     // 5 tokens: 10 at list, 15 charged. The markup changes during the call.
     upstream.hold();
@@ -124,9 +124,12 @@ async fn media_cost_what_their_list_prices_say(_: PgPoolOptions, options: PgConn
         ),
         ("audio", json!({"prompt": "Hello there."})),
     ] {
-        app.queue(&account, kind, &body).await;
+        let path = format!("/v1/generate/{kind}");
+        let answer = app.post(&account.key, &path, &body).await;
+        assert!(answer.status.is_success(), "{}", answer.text);
+        let uuid = answer.json()["uuid"].as_str().unwrap().to_owned();
+        app.until_finished(&account, &uuid).await;
     }
-    app.work().await;
     let whole = report(&app, &token, "").await;
     for (model, charged, list_cost) in [
         ("sandbox-video-1", "20", "10"),
@@ -171,21 +174,21 @@ async fn cost_that_was_not_stored_is_unknown(_: PgPoolOptions, options: PgConnec
     let app = TestApp::with(options, &[("GENSVC__PRICING__MARKUP", "2")]).await;
     let (account, token) = (app.account("1000").await, operator(&app).await);
     let video = json!({"prompt": "x", "parameters": {"duration": 2}});
-    app.queue(&account, "video", &video).await;
+    let uuid = app.queue(&account, "video", &video).await;
     // As a server of the release before stores prices.
     sqlx::query("update prices set pricing = pricing - 'list'")
         .execute(&app.pool)
         .await
         .unwrap();
-    app.work().await;
+    app.until_finished(&account, &uuid).await;
     let total = &report(&app, &token, "").await["total"];
     assert_eq!(sums(total), ["20", "0", "0", "20"]);
     assert_eq!(counts(total), [1, 1, 0, 0]);
     count_usage(&app).await;
     // A server that has not used the price yet stores it again.
     let replica = app.replica().await;
-    replica.queue(&account, "video", &video).await;
-    app.work().await;
+    let uuid = replica.queue(&account, "video", &video).await;
+    app.until_finished(&account, &uuid).await;
     let total = &report(&app, &token, "").await["total"];
     assert_eq!(sums(total), ["40", "10", "10", "20"]);
     assert_eq!(counts(total), [2, 1, 0, 0]);
@@ -197,9 +200,12 @@ async fn lost_calls_are_counted_at_their_model(_: PgPoolOptions, options: PgConn
     let upstream = Upstream::start().await;
     let app = TestApp::upstream(options, &upstream).await;
     let (account, token) = (app.account("1000").await, operator(&app).await);
-    upstream.play(|request| match request.path.contains("/openai/") {
-        true => Reply::Cut,
-        false => Reply::Text("Hello there.".to_owned(), 10, 3),
+    upstream.play(|request| {
+        if request.path.contains("/openai/") {
+            Reply::Cut
+        } else {
+            Reply::Text("Hello there.".to_owned(), 10, 3)
+        }
     });
     let body = json!({"prompt": "x", "provider": "openai", "model": "gpt-4.1-mini",
         "fallbacks": [{"provider": "anthropic", "model": "claude-haiku-4-5"}],
