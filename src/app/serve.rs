@@ -209,17 +209,7 @@ async fn run(
     background.spawn(settlements(app.runner.clone()));
     let listening = app.runner.clone();
     background.spawn(async move { listening.listen().await });
-    let requests = store.requested_catalogue_reloads().await?;
-    // One of them may have been made after the configuration was read.
-    if let Err(error) = app.reload.run() {
-        tracing::error!("the catalogue was not reloaded: {error}");
-    }
-    background.spawn(reload_on_hangup(app.reload.clone(), listeners.hangups));
-    background.spawn(reload_on_request(
-        app.runner.clone(),
-        app.reload.clone(),
-        requests,
-    ));
+    reload_when_asked(&app, listeners.hangups, &mut background).await?;
     if paused {
         tracing::warn!("paused: no work is taken, and what is unfinished is left as it is");
     } else {
@@ -365,6 +355,23 @@ fn listener_limits(config: &Config) -> Limits {
         write_timeout: *server.write_timeout,
         max_header_bytes: *server.max_header_bytes,
     }
+}
+
+/// Reloads the catalogue on SIGHUP and on `gensvc catalogue reload`.
+async fn reload_when_asked(
+    app: &App,
+    hangups: Signal,
+    background: &mut JoinSet<()>,
+) -> Result<(), AppError> {
+    let (runner, reload) = (app.runner.clone(), app.reload.clone());
+    let requests = app.service.store().requested_catalogue_reloads().await?;
+    // One of them may have been made after the configuration was read.
+    if let Err(error) = reload.run() {
+        tracing::error!("the catalogue was not reloaded: {error}");
+    }
+    background.spawn(reload_on_hangup(reload.clone(), hangups));
+    background.spawn(reload_on_request(runner, reload, requests));
+    Ok(())
 }
 
 /// Reloads the catalogue on SIGHUP.

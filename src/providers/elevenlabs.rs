@@ -180,10 +180,7 @@ impl SpeechProvider for ElevenLabs {
         if !is_voice(&call.voice) {
             return Err(ProviderError::rejected("no id of a voice"));
         }
-        let settings = self
-            .models
-            .get(&call.model)
-            .ok_or_else(ProviderError::unknown_model)?;
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
         let format = match call.format {
             SpeechFormat::Mp3 => &settings.mp3,
             SpeechFormat::Wav => &settings.wav,

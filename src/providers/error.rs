@@ -132,11 +132,6 @@ impl ProviderError {
         Self::new(ProviderErrorKind::Rejected, detail)
     }
 
-    /// The model is not configured on this server.
-    pub fn unknown_model() -> Self {
-        Self::failed("no model of this server").not_started()
-    }
-
     /// Marks work that is known not to have started upstream.
     #[must_use]
     pub fn not_started(mut self) -> Self {

@@ -146,12 +146,9 @@ impl Runway {
 #[async_trait]
 impl VideoProvider for Runway {
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
-        let settings = self
-            .models
-            .get(&call.model)
-            .ok_or_else(ProviderError::unknown_model)?;
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
         let body =
-            body(call, settings).ok_or_else(|| ProviderError::rejected("no such aspect ratio"))?;
+            body(call, &settings).ok_or_else(|| ProviderError::rejected("no such aspect ratio"))?;
         let path = if call.inputs.is_empty() {
             "text_to_video"
         } else {

@@ -185,7 +185,7 @@ impl ImageProvider for Stability {
         let settings = self
             .models
             .get(&call.model)
-            .ok_or_else(ProviderError::unknown_model)?;
+            .ok_or_else(|| ProviderError::rejected("model without settings"))?;
         let target = match call.quality {
             Quality::Standard => &settings.standard,
             Quality::Hd => settings.hd.as_ref().unwrap_or(&settings.standard),

@@ -189,11 +189,8 @@ impl GeminiOmni {
 #[async_trait]
 impl VideoProvider for GeminiOmni {
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
-        let settings = self
-            .models
-            .get(&call.model)
-            .ok_or_else(ProviderError::unknown_model)?;
-        let body = body(call, settings);
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        let body = body(call, &settings);
         let post = JsonPost {
             url: self.url(&[])?,
             headers: self.headers(),

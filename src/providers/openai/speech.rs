@@ -129,15 +129,12 @@ impl OpenAiSpeech {
 #[async_trait]
 impl SpeechProvider for OpenAiSpeech {
     async fn generate(&self, call: &SpeechCall) -> Result<SpeechAnswer, ProviderError> {
-        let settings = self
-            .models
-            .get(&call.model)
-            .ok_or_else(ProviderError::unknown_model)?;
+        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
         let mut parts = Vec::new();
         let mut request_id = None;
         let mut left = SPEECH_CAP;
         for input in split(&call.text, settings.max_chars) {
-            let body = body(call, input, settings);
+            let body = body(call, input, &settings);
             let (part, id) = self.part(&body, left).await.map_err(|mut error| {
                 // The earlier calls were made and are billed.
                 error.not_started &= parts.is_empty();
