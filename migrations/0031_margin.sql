@@ -1,6 +1,6 @@
--- The vendor's list prices, without the operator's markup, are the member `list` of prices.pricing: they
--- belong to the key, so a generation pins them with its prices. Rows of the releases before do not have
--- it, and the list cost of their generations stays unknown. Callers do not see it.
+-- The member `list` of prices.pricing has the vendor's list prices, without the operator's markup. It is
+-- part of the unique key, so a generation pins list prices together with its prices. Rows written by
+-- earlier releases lack it. Callers do not see it.
 create or replace view generations as
 select g.id, g.account_id, m.type, g.status, m.provider, m.name as model, g.prompt,
        g.system_prompt, g.negative_prompt, g.parameters, p.pricing - 'list' as pricing, g.api_key_id, g.session_id,
@@ -27,15 +27,15 @@ from finished_generations g
     join models m on m.id = g.model_id
     join prices p on p.id = g.price_id;
 
--- What a completed generation costs at these, in micro-credits; null if it is unknown.
+-- Cost of a completed generation at its list prices, in micro-credits; null if unknown.
 alter table finished_generations add column list_cost bigint;
 
--- Of the completed generations: those with a known list cost, what they were charged and what they cost, and
--- those that were charged by estimated counts. Servers of the release before count none of these.
+-- For completed generations: the number with a known list cost, their charges, their list cost, and the
+-- number charged by estimated counts. Servers of the previous release do not update these columns.
 alter table usage_sums
     add column costed bigint default 0,
     add column costed_charged bigint default 0,
-    -- Usage above the hold is not charged, but costs: no sum of lies overflows.
+    -- numeric, because providers can report absurd counts.
     add column list_cost numeric default 0,
     add column estimated_counts bigint default 0;
 

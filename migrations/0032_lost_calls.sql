@@ -1,4 +1,4 @@
 -- no-transaction
--- Calls whose answer was lost, by the creation of their generations, for the report of the margin.
+-- Lost calls for the margin report. Ids of generations begin with the time of creation.
 create index concurrently generation_attempts_lost_idx on generation_attempts (generation_id)
     where outcome = 'unknown';

@@ -233,6 +233,13 @@ pub async fn continued<T>(request: Option<Arc<Reservation>>, work: impl Future<O
     }
 }
 
+/// Counts bytes that the current request keeps until its generation is stored.
+pub fn keep(bytes: usize) {
+    if let Some(current) = current() {
+        current.add(bytes);
+    }
+}
+
 /// Returns what the current request has reserved.
 pub fn release() {
     if let Some(current) = current() {

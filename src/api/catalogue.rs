@@ -237,12 +237,14 @@ pub async fn models(
     Ok(Json(ModelsBody { data }))
 }
 
-/// Report how the models did
+/// Get model statistics
 ///
-/// In the last day, over all accounts. The figures are at most a minute old.
+/// Success rate and median time of each model over all accounts: of the last day, or of the newest
+/// 20,000 generations of all models if there were more. Listed models with at least 20 generations
+/// have figures. They are at most a minute old, or older while they cannot be read.
 #[utoipa::path(
     get, path = "/v1/models/stats", tag = "catalogue",
-    responses((status = 200, description = "The figures", body = ModelStats)),
+    responses((status = 200, description = "The statistics", body = ModelStats)),
 )]
 pub async fn stats(
     State(state): State<ApiState>,

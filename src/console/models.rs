@@ -1,4 +1,6 @@
-//! The models: prices, limits, what they take, and how they did in the last day.
+//! The models: prices, limits, features and statistics.
+
+use std::time::Duration;
 
 use axum::response::Response;
 use http::Uri;
@@ -26,6 +28,8 @@ const FEATURES: [(&str, &str); 4] = [
     ("tools", "Tools"),
     ("searches", "Web search"),
 ];
+/// Maximum time that the page waits for the statistics.
+const STATS_TIMEOUT: Duration = Duration::from_secs(1);
 const FILTERS: [&str; 4] = ["q", "type", "provider", "feature"];
 
 /// `provider/model`.
@@ -37,12 +41,12 @@ pub fn name(model: &Value) -> String {
 async fn models(session: &Session) -> Result<(Vec<Value>, Option<Value>), Problem> {
     let (models, stats) = tokio::join!(
         session.get(op::MODELS, &[]),
-        session.get(op::MODEL_STATS, &[])
+        tokio::time::timeout(STATS_TIMEOUT, session.get(op::MODEL_STATS, &[]))
     );
     let mut models = list(&models?["data"]).to_vec();
     models.sort_by_key(|model| model["retired"] == true);
     // The rest of the page does not depend on the figures.
-    let stats = stats.ok();
+    let stats = stats.ok().and_then(Result::ok);
     let figures = stats.as_ref().map_or(&[][..], |stats| list(&stats["data"]));
     for model in &mut models {
         let is_it = |row: &&Value| {
@@ -89,13 +93,13 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
         .collect();
     let export = format!("/models.csv?{}", uri.query().unwrap_or_default());
     let content = html! {
-        (shell::head("Models", "Prices, limits and retirement, and how each model did in the last day.",
+        (shell::head("Models", "Prices, limits, retirement, speed and success rate.",
             &parts::download(&export, &rows)))
         @if !compared.is_empty() { (comparison(&models, &compared)) }
         (filters(&form, &models))
         section.card {
             @if rows.is_empty() {
-                (parts::empty("No model fits these filters", "Take one of them away.",
+                (parts::empty("No model fits these filters", "Remove a filter.",
                     &html! { a.button href="/models" { "Show everything" } }))
             } @else {
                 form.stack method="get" action="/models" {
@@ -104,7 +108,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
                     }
                     div.card-head {
                         h2 { (rows.len()) @if rows.len() == 1 { " model" } @else { " models" } }
-                        div.actions { button type="submit" { "Compare the ticked ones" } }
+                        div.actions { button type="submit" { "Compare selected models" } }
                     }
                     (table::cards(&columns(&compared), &rows))
                 }
@@ -113,9 +117,11 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
         p.muted.small {
             @match &stats {
                 Some(stats) => {
-                    "Time and success are of generations of all accounts that ended since "
-                    (parts::time(&stats["since"])) ": the median from start to end of the completed ones, and "
-                    "how many completed instead of failing because of the provider."
+                    "Time and success cover generations of all accounts since "
+                    (parts::time(&stats["since"]))
+                    ": the last day, or the newest 20,000 generations if there were more. Time is the median "
+                    "from start to end of completed generations. Success is completed generations divided by "
+                    "completed ones plus provider failures. Models with fewer than 20 generations have none."
                 }
                 None => { "Time and success are not available at the moment." }
             }
@@ -136,6 +142,7 @@ fn filters(form: &Form, models: &[Value]) -> Markup {
         .iter()
         .map(|m| (text(&m["provider"]), text(&m["provider"])))
         .collect();
+    providers.sort_unstable();
     providers.dedup();
     html! {
         section.card {
@@ -146,7 +153,7 @@ fn filters(form: &Form, models: &[Value]) -> Markup {
                 }
                 (select("Type", "type", form.word("type"), &TYPES))
                 (select("Provider", "provider", form.word("provider"), &providers))
-                (select("Takes", "feature", form.word("feature"), &FEATURES))
+                (select("Supports", "feature", form.word("feature"), &FEATURES))
                 div.actions {
                     button.primary type="submit" { "Filter" }
                     a.button href="/models" { "Clear" }
@@ -175,7 +182,7 @@ fn columns<'a>(compared: &'a [&'a str]) -> Vec<Column<'a>> {
         file("output_per_million").at("/prices/output_per_million"),
         file("per_second").at("/prices/per_second"),
         file("per_1000_characters").at("/prices/per_1000_characters"),
-        table::row("features", "Takes", features).class("small whole"),
+        table::row("features", "Supports", features).class("small whole"),
         table::row("", "Limits", limits).class("small whole"),
         table::row("median_seconds", "Time", median)
             .at("/stats/median_seconds")
@@ -185,7 +192,6 @@ fn columns<'a>(compared: &'a [&'a str]) -> Vec<Column<'a>> {
             .at("/stats/success_rate")
             .class("right")
             .unit("succeeded"),
-        file("generations").at("/stats/generations"),
         file("default"),
         file("retiring"),
         file("retired"),
@@ -239,15 +245,17 @@ fn retirement(model: &Value) -> Markup {
 
 /// The main prices of a model, each with its unit.
 const PRICES: [(&str, &str); 4] = [
-    ("/input_per_million", "a million tokens in"),
-    ("/output_per_million", "a million out"),
-    ("/per_second", "a second"),
-    ("/per_1000_characters", "1,000 characters"),
+    ("/input_per_million", "per million input tokens"),
+    ("/output_per_million", "per million output tokens"),
+    ("/per_second", "per second"),
+    ("/per_1000_characters", "per 1,000 characters"),
 ];
 
 fn price(model: &Value) -> Markup {
     let next = list(&model["upcoming_prices"]).first();
+    let is_route = !list(&model["candidates"]).is_empty();
     html! {
+        @if is_route { span.muted { "first model: " } }
         (main_prices(&model["prices"]))
         @if let Some(next) = next {
             br;
@@ -263,11 +271,11 @@ fn main_prices(prices: &Value) -> Markup {
     html! {
         @for (at, (price, unit)) in known.enumerate() {
             @if at > 0 { ", " }
-            (amount(price)) " for " (unit)
+            (amount(price)) " " (unit)
         }
         @if let Some((size, tiers)) = image {
             @for (_, price) in tiers.as_object().into_iter().flatten().take(1) { (amount(price)) }
-            " for " (size.replace('x', "×"))
+            " per image of " (size.replace('x', "×"))
         }
     }
 }
@@ -278,7 +286,7 @@ fn features(model: &Value) -> Markup {
         .iter()
         .filter(|(name, _)| own.iter().any(|own| own == name));
     let words: Vec<&str> = known.map(|(_, word)| *word).collect();
-    html! { @if words.is_empty() { span.muted { "A prompt only" } } @else { (words.join(", ")) } }
+    html! { @if words.is_empty() { span.muted { "Prompt only" } } @else { (words.join(", ")) } }
 }
 
 /// The limits that matter most.
@@ -302,12 +310,10 @@ fn limits(model: &Value) -> Markup {
 }
 
 fn success(model: &Value) -> Markup {
-    let stats = &model["stats"];
-    match stats["success_rate"].as_f64() {
+    match model["stats"]["success_rate"].as_f64() {
         // Rounded down: 100 % means that none failed.
         Some(rate) => html! {
             (decimal(&format!("{:.1}", (rate * 1_000.0).floor() / 10.0))) " %"
-            br; span.muted.small { "of " (amount(&stats["generations"])) }
         },
         None => amount(&Value::Null),
     }
@@ -360,16 +366,14 @@ fn facts(models: &[Value]) -> Vec<(String, Vec<Markup>)> {
     let fact = |name: &str, cell: &dyn Fn(&Value) -> Markup| {
         (name.to_owned(), models.iter().map(cell).collect::<Vec<_>>())
     };
-    let stats = |name: &'static str| move |model: &Value| amount(&model["stats"][name]);
     let mut facts = vec![
         fact("Name", &|model| copyable(&name(model))),
         fact("Type", &|model| kind(text(&model["type"]))),
-        fact("Takes", &features),
+        fact("Supports", &features),
         fact("Retirement", &retirement),
         fact("Aliases", &|model| value(&model["aliases"])),
         fact("Models of the route", &|model| value(&model["candidates"])),
         fact("Order", &|model| value(&model["order"])),
-        fact("Generations of the last day", &stats("generations")),
         fact("Success", &success),
         fact("Median time", &|model| {
             parts::seconds(&model["stats"]["median_seconds"])

@@ -13,9 +13,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    Console,
-    form::Form,
-    operations as op,
+    Console, operations as op,
     parts::{self, amount, badge, decimal, list, seconds, text, time},
     problem::Problem,
     session::Session,

@@ -54,22 +54,37 @@ impl ModelKind {
         }
     }
 
+    /// The vendor's prices, without the operator's markup.
     pub fn list_prices(&self) -> Prices {
-        match self {
-            Self::Text(model) => Prices::Text((*model.list_prices).clone()),
-            Self::Image(model) => Prices::Image(model.list_prices.clone()),
-            Self::Video(model) => Prices::Video(model.list_prices),
-            Self::Speech(model) => Prices::Speech(model.list_prices),
-        }
+        let listed = match self {
+            Self::Text(model) => model.list_prices.as_deref().cloned().map(Prices::Text),
+            Self::Image(model) => model.list_prices.clone().map(Prices::Image),
+            Self::Video(model) => model.list_prices.map(Prices::Video),
+            Self::Speech(model) => model.list_prices.map(Prices::Speech),
+        };
+        listed.unwrap_or_else(|| self.prices())
     }
 
-    /// Adds the operator's margin to every price but the list prices.
+    /// Keeps the prices as list prices, and adds the operator's margin to them. Call it once, when
+    /// the prices are complete.
     pub fn mark_up(&mut self, markup: Markup) {
         match self {
-            Self::Text(model) => markup.apply(Arc::make_mut(&mut model.prices).amounts()),
-            Self::Image(model) => markup.apply(model.prices.amounts()),
-            Self::Video(model) => markup.apply(model.prices.amounts()),
-            Self::Speech(model) => markup.apply([&mut model.prices.per_1000_characters]),
+            Self::Text(model) => {
+                model.list_prices = Some(Arc::clone(&model.prices));
+                markup.apply(Arc::make_mut(&mut model.prices).amounts());
+            }
+            Self::Image(model) => {
+                model.list_prices = Some(model.prices.clone());
+                markup.apply(model.prices.amounts());
+            }
+            Self::Video(model) => {
+                model.list_prices = Some(model.prices);
+                markup.apply(model.prices.amounts());
+            }
+            Self::Speech(model) => {
+                model.list_prices = Some(model.prices);
+                markup.apply([&mut model.prices.per_1000_characters]);
+            }
         }
     }
 }

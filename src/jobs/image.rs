@@ -73,6 +73,7 @@ impl Runner {
         let mut outputs: Vec<Output> = Vec::new();
         let mut failed = None;
         let tokens = answer.input_image_tokens;
+        let delivered = answer.images.len();
         let most = usize::try_from(work.price.n).unwrap_or(usize::MAX);
         for image in answer.images.into_iter().take(most) {
             let (width, height) = work.size;
@@ -104,12 +105,18 @@ impl Runner {
         } else {
             work.price.price(images)
         };
+        // The vendor bills every image that it delivered, and all tokens that it counted.
+        let mut billed = usage.clone();
+        billed["images"] = delivered.into();
+        if !work.inputs.is_empty() && work.price.inputs.per_million.is_some() {
+            billed["input_image_tokens"] = tokens.into();
+        }
         match price {
             Some(charged) if images > 0 => Outcome::Completed(Completion {
                 result: None,
                 outputs,
                 answer: None,
-                list_cost: job.list_cost(&usage),
+                list_cost: job.list_cost(&billed),
                 usage,
                 charged,
                 finish_reason: None,

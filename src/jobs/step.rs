@@ -4,15 +4,17 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::FutureExt as _;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::{Call, Ended, Runner, RunningGuard, running::Stopped};
 use crate::{
     domain::{
         credits::Credits,
-        generation::{Failure, FailureCode, Output},
-        pricing::Bill,
+        generation::{Failure, FailureCode, Modality, Output},
+        pricing::{Bill, TextPrices},
         route::MoveReason,
+        usage::TextUsage,
     },
     offload::for_account,
     providers::{ProviderError, ProviderErrorKind},
@@ -162,10 +164,16 @@ impl Step {
 }
 
 impl Job {
-    /// What a completed generation costs at the vendor's list prices of its creation. Above the
-    /// charge if the usage exceeds the hold.
+    /// The cost of `usage` at the vendor's list prices; `None` if they are not stored. Usage above
+    /// the hold costs more than the charge; a text whose cost overflows has the maximum.
     pub(super) fn list_cost(&self, usage: &Value) -> Option<Credits> {
         let prices = self.list_prices.as_ref()?;
+        if self.modality == Modality::Text {
+            let prices = TextPrices::deserialize(prices).ok()?;
+            let usage = TextUsage::deserialize(usage).ok()?;
+            let (cost, _) = prices.charge(&usage, Credits::from_micros(i64::MAX));
+            return Some(cost);
+        }
         let bill = Bill::new(self.modality, prices, &self.parameters, usage)?;
         Some(bill.total)
     }

@@ -17,6 +17,7 @@ use crate::{
         route::MoveReason,
         usage::TextUsage,
     },
+    memory,
     providers::{DeltaSink, ProviderError, TextAnswer, TextProvider},
     store::{
         generations::{Completion, Outcome},
@@ -84,6 +85,7 @@ impl Runner {
         answer: TextAnswer,
         cut: Option<FinishReason>,
     ) -> Step {
+        memory::keep(answer.bytes());
         let mut usage = TextUsage::from_counts(answer.usage, work.input_bytes, answer.bytes());
         // An incomplete answer may not have the final counts.
         let is_final = cut.is_none() && answer.usage.uncounted_bytes == 0;

@@ -1,37 +1,50 @@
-//! How the models did in the last day, over all accounts.
+//! Outcomes of the models in the last day, over all accounts.
 
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 use utoipa::ToSchema;
 
 use super::{Service, ServiceError};
 use crate::{
     domain::{clock::rfc3339, generation::Modality},
-    store::operators::ModelHealth,
+    store::{StoreError, operators::ModelHealth},
 };
 
 const PERIOD: TimeDelta = TimeDelta::days(1);
 /// Maximum age of the cached figures.
 const MAX_AGE: TimeDelta = TimeDelta::minutes(1);
+/// Time after a failed read in which the statement is not repeated.
+const RETRY_AFTER: TimeDelta = TimeDelta::seconds(5);
 /// Maximum generations that are read for the figures.
 const MAX_READ: i64 = 20_000;
+/// Minimum generations of a model with figures. Figures of fewer would show what single accounts
+/// do.
+const MIN_GENERATIONS: i64 = 20;
 
-/// The last figures, with the time of their reading. Locked while they are read, so that a server
-/// reads them once.
-pub type ModelStatsCache = Mutex<Option<(DateTime<Utc>, Arc<ModelStats>)>>;
+/// The last read. Locked during a read, so that a server reads the figures once.
+pub type ModelStatsCache = Arc<Mutex<Option<LastRead>>>;
+
+/// A read of the figures that has ended.
+#[derive(Debug)]
+pub struct LastRead {
+    ended_at: DateTime<Utc>,
+    has_failed: bool,
+    /// If the read failed, the figures of an earlier one; its error if there are none.
+    stats: Result<Arc<ModelStats>, StoreError>,
+}
 
 /// Figures of the last day, over all accounts.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ModelStatsBody)]
 pub struct ModelStats {
-    /// The generations that ended from this time on are counted: the last day, or less where the
-    /// last 20,000 generations of all models ended within less.
+    /// Generations that ended from this time on are counted: those of the last day, or the newest
+    /// 20,000 of all models if there were more.
     #[serde(serialize_with = "rfc3339")]
     pub since: DateTime<Utc>,
-    /// The models with such generations.
+    /// The listed models with at least 20 such generations.
     pub data: Vec<ModelFigures>,
 }
 
@@ -45,14 +58,11 @@ pub struct ModelFigures {
     pub model: String,
     /// Modality.
     pub r#type: Modality,
-    /// Generations that ended.
-    pub generations: i64,
-    /// The completed ones, from 0 to 1, among those that completed or failed because of the
-    /// provider. Refused content, invalid requests and cancellations count as neither; null without
-    /// any.
+    /// Completed generations divided by completed ones plus provider failures, 0 to 1; null if there
+    /// are none.
     #[schema(required, nullable)]
     pub success_rate: Option<f64>,
-    /// Median of the seconds from start to end of completed ones; null without any.
+    /// Median of the seconds from start to end of completed generations; null if there are none.
     #[schema(required, nullable)]
     pub median_seconds: Option<f64>,
 }
@@ -64,30 +74,74 @@ impl From<ModelHealth> for ModelFigures {
             provider: health.provider,
             model: health.model,
             r#type: health.modality,
-            generations: health.generations,
             median_seconds: health.median_seconds,
         }
     }
 }
 
+impl LastRead {
+    /// Whether it still answers callers.
+    fn is_fresh(&self, now: DateTime<Utc>) -> bool {
+        let max_age = if self.has_failed {
+            RETRY_AFTER
+        } else {
+            MAX_AGE
+        };
+        (TimeDelta::zero()..max_age).contains(&(now - self.ended_at))
+    }
+}
+
 impl Service {
-    /// The figures of the last day, at most a minute old.
+    /// Returns the figures of the last day, at most a minute old unless reads fail. A read completes
+    /// also if the caller hangs up, so that hang-ups do not repeat it.
     pub async fn model_stats(&self) -> Result<Arc<ModelStats>, ServiceError> {
-        let mut cached = self.0.model_stats.lock().await;
+        let mut cached = Arc::clone(&self.0.model_stats).lock_owned().await;
         let now = self.0.clock.now();
-        let is_fresh = |at: DateTime<Utc>| (TimeDelta::zero()..MAX_AGE).contains(&(now - at));
-        if let Some((_, stats)) = cached.as_ref().filter(|(at, _)| is_fresh(*at)) {
-            return Ok(Arc::clone(stats));
+        if let Some(last) = cached.as_ref().filter(|last| last.is_fresh(now)) {
+            return Ok(last.stats.clone()?);
         }
-        let day = now - PERIOD;
+        let service = self.clone();
+        let (done, answer) = oneshot::channel();
+        self.0.runner.spawn(async move {
+            let read = service.read_model_stats().await;
+            let has_failed = read.is_err();
+            let earlier = cached.take().and_then(|last| last.stats.ok());
+            let stats = read.or_else(|error| {
+                tracing::warn!(%error, "model statistics could not be read");
+                earlier.ok_or(error)
+            });
+            *cached = Some(LastRead {
+                ended_at: service.0.clock.now(),
+                has_failed,
+                stats: stats.clone(),
+            });
+            // The caller may have hung up.
+            let _ = done.send(stats);
+        });
+        let gone = |_| ServiceError::Internal("model statistics ended without a result".to_owned());
+        Ok(answer.await.map_err(gone)??)
+    }
+
+    async fn read_model_stats(&self) -> Result<Arc<ModelStats>, StoreError> {
+        let day = self.0.clock.now() - PERIOD;
         let health = self.0.store.model_health(MAX_READ, Some(day)).await?;
         let read: i64 = health.iter().map(|model| model.generations).sum();
         let first = health.iter().map(|model| model.first_at).min();
-        let stats = Arc::new(ModelStats {
+        let is_shown = |health: &ModelHealth| {
+            health.generations >= MIN_GENERATIONS
+                && self.catalogue().listed().any(|model| {
+                    model.provider == health.provider
+                        && model.id == health.model
+                        && model.modality() == health.modality
+                })
+        };
+        Ok(Arc::new(ModelStats {
             since: first.filter(|_| read == MAX_READ).unwrap_or(day),
-            data: health.into_iter().map(ModelFigures::from).collect(),
-        });
-        *cached = Some((now, Arc::clone(&stats)));
-        Ok(stats)
+            data: health
+                .into_iter()
+                .filter(is_shown)
+                .map(ModelFigures::from)
+                .collect(),
+        }))
     }
 }

@@ -140,6 +140,12 @@ impl Store {
             ), attempts as (
                 delete from generation_attempts
                 where generation_id = any(array(select id from generation))
+                  and outcome not in ('unknown', 'account_refused')
+            ), reported_attempts as (
+                -- Kept for the reports of operators.
+                update generation_attempts set provider_request_id = null
+                where generation_id = any(array(select id from generation))
+                  and outcome in ('unknown', 'account_refused') and provider_request_id is not null
             ), trash as (
                 insert into media_trash (generation_id, created_at)
                 select g.id, $1 from generation g join models m on m.id = g.model_id

@@ -28,7 +28,8 @@ pub struct ModelHealth {
     pub generations: i64,
     /// How many of them failed.
     pub failed: i64,
-    /// How many failed because of the provider: without refused content and cancellations.
+    /// How many failed because of the provider: without refused content, cancellations and generations
+    /// that a restart of the server interrupted.
     pub faults: i64,
     /// How many failed because the provider refused the server's key or account: the operator must
     /// act.
@@ -45,7 +46,8 @@ pub struct ModelHealth {
 }
 
 impl ModelHealth {
-    /// The share of completed generations among those and the provider's faults.
+    /// Completed generations divided by completed ones plus provider failures, 0 to 1; `None` if there
+    /// are none.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub fn success_rate(&self) -> Option<f64> {
         let completed = self.generations - self.failed;
@@ -133,21 +135,22 @@ pub struct SpendingSums {
     pub failed: i64,
     /// What was charged: the sum of `list_cost`, `margin` and `unknown_cost_charged`.
     pub charged: Credits,
-    /// What completed generations cost at the vendors' list prices of their creation, including usage
-    /// above the hold, which is not charged. Without those of `unknown_cost`.
+    /// Cost of completed generations at the vendors' list prices of their creation, without those of
+    /// `unknown_cost`. It includes usage above the hold, which is not charged.
     pub list_cost: Credits,
     /// What these were charged, less `list_cost`. Negative if they cost more.
     pub margin: Credits,
-    /// Completed generations whose list cost is unknown: a server of a release without list prices
-    /// created, settled or counted them.
+    /// Completed generations without a known list cost, for example because an earlier version
+    /// created, settled or counted them. They are not part of the margin.
     pub unknown_cost: i64,
     /// What these were charged.
     pub unknown_cost_charged: Credits,
     /// Completed generations that were charged by estimated counts, because the provider reported
-    /// no usable ones.
+    /// no usable counts, or the stream was cancelled before the final ones.
     pub estimated_counts: i64,
-    /// Calls whose answer was lost, after which a request with `fallback_on: "unknown"` moved on. The
-    /// provider may bill them; they are not charged and not in `list_cost`.
+    /// Calls whose answer was lost, after which the generation moved on (`fallback_on: "unknown"`),
+    /// whether or not it completed; unfinished generations are included. The provider may bill these
+    /// calls. No account is charged for them, and `list_cost` does not include them.
     pub lost_calls: i64,
 }
 
@@ -191,7 +194,7 @@ impl Store {
                    count(*) as "generations!",
                    count(*) filter (where failed) as "failed!",
                    count(*) filter (where error_code in ('provider_error', 'provider_timeout',
-                       'provider_overloaded', 'expired', 'interrupted')) as "faults!",
+                       'provider_overloaded', 'expired')) as "faults!",
                    count(*) filter (where error_message = $2) as "account_errors!",
                    percentile_cont(0.5) within group (order by seconds)
                        filter (where not failed) as median_seconds,
@@ -279,8 +282,8 @@ impl Store {
         Ok((jobs.collect(), total))
     }
 
-    /// Spending on whole days (UTC) by creation, without running work: the `most` groups with the
-    /// highest charges, or all, and the sum of all groups.
+    /// Spending on whole days (UTC) by creation, without running work but for its lost calls: the
+    /// `most` groups with the highest charges, or all, and the sum of all groups.
     pub async fn spending(
         &self,
         by: SpendingBy,

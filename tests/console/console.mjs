@@ -201,7 +201,6 @@ async function history(page) {
   assert.equal((await page.$$("tbody td.cut a")).length, some);
 }
 
-// A day of a person who uses the console; answers where the receipts are.
 // Compares models, and runs a prompt on the same one twice.
 async function sideBySide(page, javascript) {
   await go(page, "/models?type=image");
@@ -224,6 +223,7 @@ async function sideBySide(page, javascript) {
   return `/playground/image/compare?${runs.join("&")}`;
 }
 
+// A day of a person who uses the console; answers where the receipts are.
 async function everyday(page, name, javascript) {
   await logIn(page, name, "a wrong password");
   assert.match(await text(page), /password/i);

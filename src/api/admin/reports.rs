@@ -236,9 +236,9 @@ pub struct SpendingBody {
 
 /// Report charges and margin
 ///
-/// Of all accounts, on whole days (UTC), by creation, without unfinished generations: what was charged,
-/// and the vendors' list cost. A list cost is that of the prices at the creation of the generation,
-/// before the markup of that time.
+/// Charges of all accounts on whole days (UTC), by creation of the generations, and their cost at the
+/// vendors' list prices: the prices at the creation of a generation, before the markup of that time.
+/// Unfinished generations count only in `lost_calls`.
 #[utoipa::path(
     get, path = "/v1/admin/usage", tag = "admin",
     responses((status = 200, description = "The report", body = SpendingBody)),

@@ -43,8 +43,8 @@ pub(super) fn read(
     let sizes = ImageModel::servable(&native_sizes);
     let prices: ImagePrices = prices(given_prices)?;
     let mut model = ImageModel {
-        list_prices: prices.clone(),
         prices,
+        list_prices: None,
         limits: ImageLimits {
             max_prompt_chars: limits.max_prompt_chars.map_or(IMAGE_PROMPT_CHARS, |n| *n),
             sizes: sizes.iter().copied().map(name).collect(),

@@ -32,7 +32,7 @@ pub(super) fn read(
     check_speed(vendor, &limits)?;
     Ok(SpeechModel {
         prices,
-        list_prices: prices,
+        list_prices: None,
         limits,
     })
 }

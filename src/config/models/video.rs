@@ -47,7 +47,7 @@ pub(super) fn read(
     inputs::check_prices(limits.inputs.as_ref(), prices.per_input_image, None)?;
     Ok(VideoModel {
         prices,
-        list_prices: prices,
+        list_prices: None,
         limits,
     })
 }

@@ -1,4 +1,4 @@
-//! What was charged, what it costs at the vendors' list prices, and the models that retire soon.
+//! Charges, their cost at the vendors' list prices, and the models that retire soon.
 
 use axum::response::Response;
 use chrono::{Days, NaiveDate};
@@ -33,7 +33,7 @@ pub async fn page(Operator(session): Operator, uri: Uri) -> Result<Markup, Probl
         parts::link("/operator/spending.csv", &query)
     };
     let content = html! {
-        (shell::head("Spending and margin", "What all accounts were charged, and what it costs at the vendors' list prices.", &html! {}))
+        (shell::head("Spending and margin", "Charges of all accounts, and their cost at the vendors' list prices.", &html! {}))
         section.card {
             form.filters method="get" action="/operator/spending" {
                 label.field { span.label { "From (UTC)" } input type="date" name="from" value=(from); }
@@ -103,7 +103,7 @@ fn notes(row: &Value) -> Vec<String> {
 
 /// The sum of a report.
 fn margin(total: &Value) -> Markup {
-    let is_some = |name: &str| total[name].as_u64() > Some(0);
+    let is_positive = |name: &str| total[name].as_u64() > Some(0);
     html! {
         dl.figures {
             div { dt { "Charged" } dd { (amount(&total["charged"])) " " span.unit { "credits" } } }
@@ -111,23 +111,25 @@ fn margin(total: &Value) -> Markup {
             div { dt { "Margin" } dd { (amount(&total["margin"])) } }
             div { dt { "Charged at unknown cost" } dd { (amount(&total["unknown_cost_charged"])) } }
         }
-        @if is_some("unknown_cost") {
+        @if is_positive("unknown_cost") {
             p.notice {
-                (amount(&total["unknown_cost"])) " generations are of unknown cost: they ended before "
-                "list prices were stored. They are not part of the margin."
+                (amount(&total["unknown_cost"])) " completed generations have no known list cost, "
+                "for example because an earlier version created, settled or counted them. They are not part "
+                "of the margin."
             }
         }
-        @if is_some("estimated_counts") {
+        @if is_positive("estimated_counts") {
             p.notice {
-                (amount(&total["estimated_counts"])) " generations were charged by estimated counts: the "
-                "provider reported no usable ones. Their list cost is estimated as well."
+                (amount(&total["estimated_counts"])) " generations were charged by estimated counts, "
+                "because the provider reported no usable counts, or the stream was cancelled before the final "
+                "ones. Their list cost is estimated as well."
             }
         }
-        @if is_some("lost_calls") {
+        @if is_positive("lost_calls") {
             p.notice {
-                (amount(&total["lost_calls"])) " answers were lost before another model served "
-                "(" code { "fallback_on" } "). The provider may bill these calls; they are charged to "
-                "nobody, and their cost is not known."
+                (amount(&total["lost_calls"])) " calls were lost, and their generations moved on "
+                "(" code { "fallback_on" } "). The provider may bill these calls; no account is charged for "
+                "them, and their cost is not known."
             }
         }
     }

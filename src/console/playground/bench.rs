@@ -8,8 +8,9 @@ use super::{
 };
 use crate::console::{
     form::Form,
+    models::name,
     operations::{self as op, Operation},
-    parts::{list, text},
+    parts::{list, served, text},
     problem::Problem,
     session::Session,
 };
@@ -165,7 +166,8 @@ pub async fn estimate(session: &Session, kind: &str, mut body: Value) -> Result<
     session.call(op::ESTIMATE, &[]).body(body).json().await
 }
 
-/// The model of a form, else the account's default, else the server's.
+/// The model of a form, else the account's default, else the server's. A retired one is replaced by
+/// its replacement.
 pub fn chosen(
     kind: &str,
     asked: &str,
@@ -173,13 +175,22 @@ pub fn chosen(
     providers: &Value,
     account: &Value,
 ) -> Value {
-    let models = list(&models["data"]);
+    let all = list(&models["data"]);
     let find = |provider: &str, id: Option<&str>| {
         let fits = |model: &&Value| {
             model["provider"] == provider
                 && id.map_or(model["default"] == true, |id| model["id"] == id)
         };
-        models.iter().find(fits)
+        let mut model = all.iter().find(fits)?;
+        // A replacement may be retired too.
+        for _ in all {
+            if model["retired"] != true {
+                return Some(model);
+            }
+            let replacement = text(&model["replacement"]);
+            model = all.iter().find(|model| name(model) == replacement)?;
+        }
+        None
     };
     let default = &account["defaults"][kind];
     let mut providers = list(&providers["data"]).iter();
@@ -190,7 +201,7 @@ pub fn chosen(
     found
         .or_else(|| find(default["provider"].as_str()?, default["model"].as_str()))
         .or_else(|| find(server?["id"].as_str()?, None))
-        .or(models.first())
+        .or_else(|| served(models).first().copied())
         .cloned()
         .unwrap_or_default()
 }

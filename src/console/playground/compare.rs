@@ -4,7 +4,7 @@ use axum::{
     extract::Path,
     response::{IntoResponse as _, Redirect, Response},
 };
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use http::{HeaderName, StatusCode, Uri};
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -20,12 +20,13 @@ use crate::console::{
     form::Form,
     models::{MAX_COMPARED, name},
     operations::{self as op, Operation},
-    parts::{self, badge, credits, field, list, served, text},
+    parts::{self, amount, badge, credits, field, list, served, text},
     problem::Problem,
     receipt,
     session::Session,
     shell,
 };
+use crate::domain::{credits::Credits, route::PROVIDER};
 
 /// The data of the form.
 struct Comparison {
@@ -130,10 +131,55 @@ fn path(kind: &str) -> String {
     format!("/playground/{kind}/compare")
 }
 
-/// Reads the generations that a form names.
+/// Reads the generations that a form names, without deleted ones. Returns 404 if none is left.
 async fn records(session: &Session, form: &Form) -> Result<Vec<Value>, Problem> {
     let all = form.all("generation").into_iter().take(MAX_COMPARED);
-    try_join_all(all.map(async |uuid| session.get(op::GENERATION, &[uuid]).await)).await
+    let all = join_all(all.map(async |uuid| session.get(op::GENERATION, &[uuid]).await)).await;
+    let (mut records, mut missing) = (Vec::new(), None);
+    for record in all {
+        match record {
+            Ok(record) => records.push(record),
+            Err(problem) if problem.status == StatusCode::NOT_FOUND => missing = Some(problem),
+            Err(problem) => return Err(problem),
+        }
+    }
+    match missing {
+        Some(problem) if records.is_empty() => Err(problem),
+        _ => Ok(records),
+    }
+}
+
+/// The route or model that a generation was created with, as in the catalogue.
+fn asked(record: &Value) -> String {
+    match record["metadata"]["route"].as_str() {
+        Some(route) => format!("{PROVIDER}/{route}"),
+        None => served_by(record),
+    }
+}
+
+fn served_by(record: &Value) -> String {
+    format!("{}/{}", text(&record["provider"]), text(&record["model"]))
+}
+
+/// Whether the same request may succeed later, or may have started already.
+fn may_repeat(problem: &Problem) -> bool {
+    let status = problem.status;
+    status.is_server_error()
+        || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT)
+}
+
+/// The ticket of the page after a run. It stays if a request may be repeated, so that a repetition
+/// does not charge the others again.
+fn next_ticket(comparison: &Comparison, runs: &[Run]) -> String {
+    let mut problems = runs.iter().filter_map(|run| run.as_ref().err());
+    match comparison.form.word("ticket") {
+        old if !old.is_empty() && problems.any(may_repeat) => old.to_owned(),
+        _ => new_ticket(),
+    }
+}
+
+fn new_ticket() -> String {
+    Uuid::now_v7().to_string()
 }
 
 pub async fn page(session: Session, Path(kind): Path<String>, uri: Uri) -> Result<Markup, Problem> {
@@ -141,15 +187,14 @@ pub async fn page(session: Session, Path(kind): Path<String>, uri: Uri) -> Resul
     let records = records(&session, &form).await?;
     for record in &records {
         form.push("prompt", text(&record["prompt"]));
-        let model = format!("{}/{}", text(&record["provider"]), text(&record["model"]));
-        form.push("model", &model);
+        form.push("model", &asked(record));
     }
     if form.word("prompt").is_empty() {
         form.push("prompt", example(&kind));
     }
     let comparison = Comparison::set_up(&session, &kind, form).await?;
     let runs: Vec<Run> = records.into_iter().map(Ok).collect();
-    Ok(render(&session, &comparison, &runs).await)
+    Ok(render(&session, &comparison, &runs, &new_ticket()).await)
 }
 
 pub async fn run(
@@ -163,7 +208,13 @@ pub async fn run(
             .await
             .unwrap_or_default();
         let runs: Vec<Run> = records.into_iter().map(Ok).collect();
-        return Ok(render(&session, &comparison, &runs).await.into_response());
+        // A price charges nothing, so the ticket stays.
+        let ticket = match comparison.form.word("ticket") {
+            "" => new_ticket(),
+            old => old.to_owned(),
+        };
+        let page = render(&session, &comparison, &runs, &ticket).await;
+        return Ok(page.into_response());
     }
     let runs = comparison.run(&session).await;
     if runs.iter().all(Result::is_ok) {
@@ -174,10 +225,12 @@ pub async fn run(
     let status = refusal
         .filter(|_| !is_any_running)
         .map_or(StatusCode::OK, |problem| problem.status);
-    Ok((status, render(&session, &comparison, &runs).await).into_response())
+    let ticket = next_ticket(&comparison, &runs);
+    let page = render(&session, &comparison, &runs, &ticket).await;
+    Ok((status, page).into_response())
 }
 
-async fn render(session: &Session, comparison: &Comparison, runs: &[Run]) -> Markup {
+async fn render(session: &Session, comparison: &Comparison, runs: &[Run], ticket: &str) -> Markup {
     let kind = &comparison.kind;
     let estimates = comparison.estimates(session).await;
     let address = comparison.address(runs);
@@ -188,8 +241,8 @@ async fn render(session: &Session, comparison: &Comparison, runs: &[Run]) -> Mar
         }))
         (tabs(kind, "/compare"))
         form.stack method="post" action=(path(kind)) data-follows="price" data-run="whole" {
-            (request(comparison, runs))
-            (price(comparison, estimates.as_deref()))
+            (request(comparison, runs, ticket))
+            (price(session, comparison, estimates.as_deref()))
         }
         (results(comparison, runs, &address))
     };
@@ -205,7 +258,7 @@ async fn render(session: &Session, comparison: &Comparison, runs: &[Run]) -> Mar
     )
 }
 
-fn request(comparison: &Comparison, runs: &[Run]) -> Markup {
+fn request(comparison: &Comparison, runs: &[Run], ticket: &str) -> Markup {
     let Comparison {
         kind,
         models,
@@ -231,7 +284,7 @@ fn request(comparison: &Comparison, runs: &[Run]) -> Markup {
     html! {
         section.card {
             span #ticket hidden {
-                input type="hidden" name="ticket" value=(Uuid::now_v7()) autocomplete="off";
+                input type="hidden" name="ticket" value=(ticket) autocomplete="off";
                 @for run in runs.iter().flatten() {
                     input type="hidden" name="generation" value=(text(&run["uuid"])) autocomplete="off";
                 }
@@ -258,7 +311,17 @@ fn request(comparison: &Comparison, runs: &[Run]) -> Markup {
     }
 }
 
-fn price(comparison: &Comparison, estimates: Option<&[Run]>) -> Markup {
+/// The sum of the estimates if it is above the available credits.
+fn exceeding_sum(session: &Session, estimates: &[Run]) -> Option<Credits> {
+    let available: Credits = text(&session.balance["available"]).parse().ok()?;
+    let costs = estimates.iter().flatten();
+    let mut costs = costs.filter_map(|cost| text(&cost["estimated"]).parse::<Credits>().ok());
+    let sum = costs.try_fold(Credits::ZERO, Credits::checked_add)?;
+    (sum > available).then_some(sum)
+}
+
+fn price(session: &Session, comparison: &Comparison, estimates: Option<&[Run]>) -> Markup {
+    let sum = estimates.and_then(|estimates| exceeding_sum(session, estimates));
     html! {
         section.card {
             div #problems {}
@@ -276,6 +339,15 @@ fn price(comparison: &Comparison, estimates: Option<&[Run]>) -> Markup {
                                 }
                             }))
                         }
+                    }
+                    @if let Some(sum) = sum {
+                        (parts::fact("Together", &html! {
+                            (credits(&json!(sum)))
+                            span.error {
+                                " Only " span data-balance { (amount(&session.balance["available"])) }
+                                " are available: not all of them would run."
+                            }
+                        }))
                     }
                 }
                 div.actions {
@@ -309,14 +381,23 @@ fn results(comparison: &Comparison, runs: &[Run], address: &str) -> Markup {
                 }
             } @else {
                 div.runs {
-                    @for (run, model) in runs.iter().zip(&comparison.chosen) {
+                    @for (at, run) in runs.iter().enumerate() {
                         @match run {
                             Ok(record) => (result(&comparison.kind, record, address)),
                             Err(problem) => {
                                 section.card {
-                                    div.card-head { h2 { (name(model)) } (badge("refused")) }
+                                    div.card-head {
+                                        h2 { (comparison.chosen.get(at).map(name).unwrap_or_default()) }
+                                        (badge("refused"))
+                                    }
                                     p.notice.bad role="alert" { (reasons(problem)) }
-                                    p.notice.good { "Nothing was held or charged." }
+                                    @if problem.status.is_client_error() && problem.status != StatusCode::CONFLICT {
+                                        p.notice.good { "Nothing was held or charged." }
+                                    } @else {
+                                        p.notice {
+                                            "Press Run again: a run that has started is not charged twice."
+                                        }
+                                    }
                                 }
                             }
                         }
@@ -330,6 +411,7 @@ fn results(comparison: &Comparison, runs: &[Run], address: &str) -> Markup {
 fn result(kind: &str, record: &Value, address: &str) -> Markup {
     let uuid = text(&record["uuid"]);
     let is_unfinished = receipt::is_unfinished(record);
+    let is_route = record["metadata"]["route"].is_string();
     let own = parts::link(&path(kind), &[("generation", uuid)]);
     let seconds = record["metadata"]["duration_ms"]
         .as_f64()
@@ -337,8 +419,11 @@ fn result(kind: &str, record: &Value, address: &str) -> Markup {
     html! {
         section.card id={ "run-" (uuid) } data-live=[is_unfinished.then_some(&own)] {
             div.card-head {
-                h2 { (text(&record["provider"])) "/" (text(&record["model"])) }
+                h2 { (asked(record)) }
                 (badge(text(&record["status"])))
+            }
+            @if is_route && record["status"] == "completed" {
+                p.muted.small { "served by " (served_by(record)) }
             }
             (receipt::result(record))
             @if is_unfinished { p.without-script { a.button href=(address) { "Look again" } } }

@@ -53,8 +53,8 @@ pub struct ImageLimits {
 pub struct ImageModel {
     /// For every size and quality of the limits.
     pub prices: ImagePrices,
-    /// The vendor's, without the operator's markup.
-    pub list_prices: ImagePrices,
+    /// The prices before the markup, once [`super::ModelKind::mark_up`] has applied it.
+    pub list_prices: Option<ImagePrices>,
     pub limits: ImageLimits,
     /// Sizes that the model generates itself, in pixels.
     pub native_sizes: Vec<(u32, u32)>,
@@ -116,8 +116,8 @@ fn durations<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u32>, D::Error>
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VideoModel {
     pub prices: VideoPrices,
-    /// The vendor's, without the operator's markup.
-    pub list_prices: VideoPrices,
+    /// The prices before the markup, once [`super::ModelKind::mark_up`] has applied it.
+    pub list_prices: Option<VideoPrices>,
     pub limits: VideoLimits,
 }
 
@@ -141,8 +141,8 @@ pub struct SpeechLimits {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpeechModel {
     pub prices: SpeechPrices,
-    /// The vendor's, without the operator's markup.
-    pub list_prices: SpeechPrices,
+    /// The prices before the markup, once [`super::ModelKind::mark_up`] has applied it.
+    pub list_prices: Option<SpeechPrices>,
     pub limits: SpeechLimits,
 }
 

@@ -10,10 +10,8 @@ use crate::domain::{
 impl NewGeneration {
     /// The record as the statement creates it.
     pub fn record(&self) -> Generation {
-        let mut pricing = self.pricing.clone();
-        if let Some(prices) = pricing.as_object_mut() {
-            prices.remove(LIST);
-        }
+        let prices = self.pricing.as_object().into_iter().flatten();
+        let prices = prices.filter(|(name, _)| *name != LIST);
         Generation {
             id: self.id,
             account_id: self.account_id,
@@ -38,7 +36,9 @@ impl NewGeneration {
                 Credential::Session(_) => None,
             },
             template: self.template,
-            pricing,
+            pricing: prices
+                .map(|(name, price)| (name.clone(), price.clone()))
+                .collect(),
             attempts: 0,
             provider_request_id: None,
             joined: 0,

@@ -1,11 +1,14 @@
 //! One prompt on several models, side by side.
 
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{Browser, uuid_after, words};
-use crate::common::{Account, Reply, TestApp, Upstream};
+use super::{Browser, generate, uuid_after, words};
+use crate::{
+    common::{Account, Reply, TestApp, Upstream},
+    v1::retired::with_file,
+};
 
 const TEXTS: &str = "/playground/text/compare";
 
@@ -194,4 +197,87 @@ async fn comparison_sent_twice_is_charged_once(_: PgPoolOptions, options: PgConn
     assert_eq!(page.matches("<img src=\"http://test/v1/media/").count(), 2);
     assert_eq!(history(&app, &account).await.len(), 2);
     app.assert_verified().await;
+}
+
+#[sqlx::test]
+async fn repeated_run_does_not_charge_the_others_again(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    const VIDEOS: &str = "/playground/video/compare";
+    let app = TestApp::new(options).await;
+    // For one video of 10 credits; the hold of the first keeps the second waiting.
+    let account = app.account("15").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let page = browser.page(VIDEOS).await;
+    let ticket = uuid_after(&page, "name=\"ticket\" value=\"");
+    let fields = [
+        ("model", "sandbox/sandbox-video-1"),
+        ("model", "sandbox/sandbox-video-1"),
+        ("prompt", "[[slow:60]] Waves"),
+        ("p.duration", "2"),
+        ("ticket", ticket.as_str()),
+    ];
+    let mut preview = fields.to_vec();
+    preview.push(("action", "preview"));
+    let page = browser.post(VIDEOS, &preview).await.text;
+    assert!(
+        words(&page).contains("Together 20 credits Only 15 are available: not all of them"),
+        "{page}"
+    );
+    assert_eq!(uuid_after(&page, "name=\"ticket\" value=\""), ticket);
+    let mut started = Vec::new();
+    for _ in 0..2 {
+        let page = browser.post(VIDEOS, &fields).await.text;
+        let uuids = runs(&page);
+        assert_eq!(uuids.len(), 1, "{page}");
+        started.extend(uuids);
+        assert_eq!(uuid_after(&page, "name=\"ticket\" value=\""), ticket);
+    }
+    assert_eq!(started[0], started[1]);
+    assert_eq!(history(&app, &account).await.len(), 1);
+}
+
+#[sqlx::test]
+async fn deleted_column_leaves_the_others(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let mut uuids = Vec::new();
+    for prompt in ["rivers", "lakes"] {
+        let record = generate(&app, &account, "text", json!({"prompt": prompt})).await;
+        uuids.push(record["uuid"].as_str().unwrap().to_owned());
+    }
+    app.delete(&account.key, &format!("/v1/generate/{}", uuids[0]))
+        .await
+        .expect(204);
+    let address = format!("{TEXTS}?generation={}&generation={}", uuids[0], uuids[1]);
+    assert_eq!(runs(&browser.page(&address).await), uuids[1..]);
+    let gone = format!("{TEXTS}?generation={}", uuids[0]);
+    assert_eq!(browser.get(&gone).await.status, StatusCode::NOT_FOUND);
+}
+
+#[sqlx::test]
+async fn column_of_a_route_stays_the_route(_: PgPoolOptions, options: PgConnectOptions) {
+    let config = "[routes.fast]\nmodels = [\"sandbox/sandbox-text-1\"]\n";
+    let app = with_file(options, config).await;
+    let account = app.account("100").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let fields = [("model", "route/fast"), ("prompt", "rivers")];
+    let answer = browser.post(TEXTS, &fields).await;
+    let page = browser.follow(&answer).await.text;
+    let uuids = runs(&page);
+    let [uuid] = uuids.as_slice() else {
+        panic!("{page}");
+    };
+    app.until_finished(&account, uuid).await;
+    let page = browser.page(answer.header("location")).await;
+    assert!(
+        page.contains("<option value=\"route/fast\" selected>"),
+        "{page}"
+    );
+    assert!(
+        words(&page).contains("route/fast Completed served by sandbox/sandbox-text-1"),
+        "{page}"
+    );
 }

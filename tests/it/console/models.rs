@@ -22,25 +22,27 @@ async fn models_are_listed_with_prices_limits_and_figures(
     let app = TestApp::new(options).await;
     let account = app.account("1000").await;
     let browser = Browser::logged_in(&app, &account).await;
-    for prompt in ["rivers", "lakes", "seas"] {
-        generate(&app, &account, "text", json!({"prompt": prompt})).await;
+    // Figures need 20 generations.
+    for _ in 0..18 {
+        generate(&app, &account, "text", json!({"prompt": "rivers"})).await;
     }
-    app.text(&account.key, json!({"prompt": "[[fail]]"}))
-        .await
-        .expect(502);
+    for _ in 0..2 {
+        let failing = app.text(&account.key, json!({"prompt": "[[fail]]"}));
+        failing.await.expect(502);
+    }
     let page = browser.page("/models").await;
     let shown = words(&page);
     for word in [
         "4 models",
         "sandbox-text-1",
-        "10 for a million tokens in, 50 for a million out",
+        "10 per million input tokens, 50 per million output tokens",
         "Images, Tools",
         "1,000,000 tokens in, 128,000 out",
-        "75.0 % of 4",
+        "90.0 %",
         "sandbox-video-1",
-        "for a second",
+        "per second",
         "sandbox-speech-1",
-        "for 1,000 characters",
+        "per 1,000 characters",
     ] {
         assert!(shown.contains(word), "{word} in {shown}");
     }
@@ -62,7 +64,7 @@ async fn models_are_listed_with_prices_limits_and_figures(
     assert_eq!(rows.len(), 2, "{csv}");
     assert!(rows[0].starts_with("provider,id,type,input_per_million,"));
     assert!(rows[1].starts_with("sandbox,sandbox-text-1,text,10,50,,,images tools,"));
-    assert!(rows[1].contains(",0.75,4,"), "{csv}");
+    assert!(rows[1].contains(",0.9,"), "{csv}");
 }
 
 #[sqlx::test]
@@ -187,4 +189,9 @@ prices = { input_per_million = "20", output_per_million = "100" }
     assert!(words(&page).contains("Retired on 1 Feb 2027"), "{page}");
     assert!(!page.contains(&link("/playground/text?model=sandbox%2Fsandbox-text-1")));
     assert!(page.contains(&link("/playground/text?model=sandbox%2Fsandbox-text-2")));
+    // The playground follows the replacement.
+    let page = browser
+        .page("/playground/text?model=sandbox%2Fsandbox-text-1")
+        .await;
+    assert!(page.contains("<option value=\"sandbox/sandbox-text-2\" selected>"));
 }

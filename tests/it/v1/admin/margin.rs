@@ -1,14 +1,22 @@
-//! What was charged against the vendors' list cost, which is pinned at creation.
+//! Charges and the list cost, which is pinned at creation.
 
+use axum::body::Bytes;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::operator;
 use crate::{
-    common::{Reply, TestApp, Upstream},
+    common::{
+        Reply, TestApp, Upstream, upstream,
+        vendors::{openai_images, png},
+    },
     ledger::count_usage,
-    v1::reload::{File, model, start, text},
+    v1::{
+        reload::{File, model, start, text},
+        retired::advance_to,
+    },
 };
 
 /// A model that costs `price` credits per token without markup.
@@ -143,6 +151,89 @@ async fn media_cost_what_their_list_prices_say(_: PgPoolOptions, options: PgConn
     app.assert_verified().await;
 }
 
+/// Sizes that the model does not make itself, images that are unusable, and input tokens above the
+/// hold.
+#[sqlx::test]
+async fn list_cost_of_images_is_what_the_vendor_bills(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let markup = [("GENSVC__PRICING__MARKUP", "2")];
+    let app = TestApp::vendors(options, &upstream, &markup).await;
+    let (account, token) = (app.account("1000").await, operator(&app).await);
+    let picture = png(1024, 1024);
+    let garbage = Bytes::from_static(b"no image at all, not even near");
+    let one = openai_images(std::slice::from_ref(&picture));
+    let Reply::Status(status, mut counted) = one.clone() else {
+        unreachable!()
+    };
+    counted["usage"] = json!({"input_tokens_details": {"image_tokens": 90_000}});
+    let source = BASE64_STANDARD.encode(png(64, 64));
+    for (reply, mut body, total) in [
+        (
+            one,
+            json!({"parameters": {"size": "256x256"}}),
+            ["2.9", "1.45", "1.45", "0"],
+        ),
+        // Two images are charged, three cost 5.4 each.
+        (
+            openai_images(&[picture.clone(), garbage, picture]),
+            json!({"parameters": {"quality": "hd", "n": 3}}),
+            ["24.5", "17.65", "6.85", "0"],
+        ),
+        // The input is charged by number, and costs 72.
+        (
+            Reply::Status(status, counted),
+            json!({"inputs": [{"role": "source", "data": source}]}),
+            ["39.4", "91.1", "-51.7", "0"],
+        ),
+    ] {
+        upstream.reply(reply);
+        body["prompt"] = json!("x");
+        body["provider"] = json!("openai");
+        let answer = app.post(&account.key, "/v1/generate/image", &body).await;
+        answer.expect(200);
+        let whole = report(&app, &token, "").await;
+        assert_eq!(sums(&whole["total"]), total, "{body}");
+    }
+    app.assert_verified().await;
+}
+
+#[sqlx::test]
+async fn list_cost_follows_tiers_caches_and_dates(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let file = File::new(
+        r#"
+[[providers.openai.models]]
+id = "a"
+type = "text"
+wire.api = "chat"
+markup = "2"
+prices = [
+    { input_per_million = "1000000", output_per_million = "1000000" },
+    { valid_from = 2027-02-01, input_per_million = "1000000", cached_input_per_million = "500000", output_per_million = "1000000", tiers = [{ above_input_tokens = 50, input_per_million = "2000000", cached_input_per_million = "1000000", output_per_million = "3000000" }] },
+]
+"#,
+    );
+    let app = start(options, &upstream, &file).await;
+    let (account, token) = (app.account("100000").await, operator(&app).await);
+    upstream.play(|request| {
+        let body = upstream::text::body(&request.path, false, "Hi.", 100, 2);
+        let (from, to) = (
+            r#""prompt_tokens":100"#,
+            r#""prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":60}"#,
+        );
+        Reply::Raw(200, "application/json", body.replace(from, to))
+    });
+    text(&app, &account, "a").await.expect(200);
+    let whole = report(&app, &token, "").await;
+    assert_eq!(sums(&whole["total"]), ["204", "102", "102", "0"]);
+    // 40 × 2 + 60 × 1 + 2 × 3.
+    advance_to(&app, "2027-02-01T00:00:00Z");
+    text(&app, &account, "a").await.expect(200);
+    let whole = report(&app, &token, "").await;
+    assert_eq!(sums(&whole["total"]), ["496", "248", "248", "0"]);
+    app.assert_verified().await;
+}
+
 /// Usage above the hold is not charged, but costs.
 #[sqlx::test]
 async fn usage_above_the_hold_is_the_operators_cost(_: PgPoolOptions, options: PgConnectOptions) {
@@ -198,7 +289,8 @@ async fn cost_that_was_not_stored_is_unknown(_: PgPoolOptions, options: PgConnec
 #[sqlx::test]
 async fn lost_calls_are_counted_at_their_model(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
-    let app = TestApp::upstream(options, &upstream).await;
+    let markup = [("GENSVC__PRICING__MARKUP", "2")];
+    let app = TestApp::upstream_with(options, &upstream, &markup).await;
     let (account, token) = (app.account("1000").await, operator(&app).await);
     upstream.play(|request| {
         if request.path.contains("/openai/") {
@@ -210,8 +302,14 @@ async fn lost_calls_are_counted_at_their_model(_: PgPoolOptions, options: PgConn
     let body = json!({"prompt": "x", "provider": "openai", "model": "gpt-4.1-mini",
         "fallbacks": [{"provider": "anthropic", "model": "claude-haiku-4-5"}],
         "fallback_on": "unknown"});
-    app.text(&account.key, body).await.expect(200);
+    let record = app.text(&account.key, body).await.expect(200);
     let whole = report(&app, &token, "").await;
+    // The cost of the model that served.
+    assert_eq!(
+        sums(&whole["data"][0]),
+        ["0.005", "0.0025", "0.0025", "0"],
+        "{whole}"
+    );
     let rows: Vec<_> = whole["data"].as_array().unwrap().iter().collect();
     let found: Vec<_> = rows
         .iter()
@@ -230,5 +328,19 @@ async fn lost_calls_are_counted_at_their_model(_: PgPoolOptions, options: PgConn
     let tomorrow = app.now().date_naive() + TimeDelta::days(1);
     let later = report(&app, &token, &format!("from={tomorrow}&to={tomorrow}")).await;
     assert_eq!(counts(&later["total"]), [0; 4]);
+
+    sqlx::query("update generation_attempts set provider_request_id = 'r-1'")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    let path = format!("/v1/generate/{}", record["uuid"].as_str().unwrap());
+    assert_eq!(app.delete(&account.key, &path).await.status, 204);
+    assert_eq!(report(&app, &token, "").await, whole);
+    let ids: Vec<Option<String>> =
+        sqlx::query_scalar("select provider_request_id from generation_attempts")
+            .fetch_all(&app.pool)
+            .await
+            .unwrap();
+    assert_eq!(ids, [None]);
     app.assert_verified().await;
 }
