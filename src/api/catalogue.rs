@@ -251,8 +251,8 @@ pub async fn stats(
     _auth: Authorized<AnyToken>,
     _query: NoQuery,
 ) -> Result<Response, ApiError> {
-    let stats = state.service.model_stats().await?;
-    Ok(Json(&*stats).into_response())
+    let figures = state.service.model_stats().await?;
+    Ok(Json(&*figures).into_response())
 }
 
 /// Look up a model
