@@ -316,7 +316,10 @@ async fn routes_are_listed_and_used_like_models(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test]
-async fn deleted_generation_keeps_no_attempts_but_counted_ones(_: PgPoolOptions, options: PgConnectOptions) {
+async fn deleted_generation_keeps_no_attempts_but_counted_ones(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let upstream = Upstream::start().await;
     let app = routed(options, &upstream, &[]).await;
     let account = app.account("1000").await;

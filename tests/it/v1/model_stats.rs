@@ -42,9 +42,7 @@ async fn figures_count_all_accounts_and_are_read_once_a_minute(
     let video = json!({"prompt": "[[slow:60]] waves", "parameters": {"duration": 1}});
     let uuid = app.queue(&other, "video", &video).await;
     let cancel = format!("/v1/generate/{uuid}/cancel");
-    app.post(&other.key, &cancel, &json!({}))
-        .await
-        .expect(200);
+    app.post(&other.key, &cancel, &json!({})).await.expect(200);
 
     assert_eq!(figures(&app, &one).await, json!([]), "the cached ones");
     app.advance(TimeDelta::seconds(61));
