@@ -113,6 +113,7 @@ impl Store {
     /// Removes the content of up to `batch` finished generations of deleted accounts, then up to
     /// `batch` uploads that no running generation may read. Records when all content and files of
     /// an account are removed.
+    #[expect(clippy::too_many_lines, reason = "two statements")]
     pub async fn erase_deleted(
         &self,
         now: DateTime<Utc>,

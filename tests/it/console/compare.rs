@@ -155,7 +155,7 @@ async fn running_columns_are_looked_at_again(_: PgPoolOptions, options: PgConnec
     for uuid in &uuids {
         let own = format!("/playground/video/compare?generation={uuid}");
         assert!(page.contains(&format!("data-live=\"{own}\"")), "{page}");
-        assert_eq!(runs(&browser.page(&own).await), [uuid.clone()]);
+        assert_eq!(runs(&browser.page(&own).await), std::slice::from_ref(uuid));
     }
     // With a refusal, a reload would drop what it says.
     let mut fields = fields.to_vec();
