@@ -93,14 +93,17 @@ impl Comparison {
         }
     }
 
-    /// Sends the requests. Each has an idempotency key, so that a form counts once.
+    /// Sends the requests. Each has an idempotency key of the ticket and its content, so that under one
+    /// ticket the same request counts once, whichever column it is in.
     async fn run(&self, session: &Session) -> Vec<Run> {
         let ticket = self.form.word("ticket");
-        let run = |(at, model)| {
-            let call = session.call(self.operation, &[]).body(self.body(model));
+        let bodies: Vec<Value> = self.chosen.iter().map(|model| self.body(model)).collect();
+        let run = |(at, body): (usize, &Value)| {
+            let call = session.call(self.operation, &[]).body(body.clone());
             let mut call = call.header(HeaderName::from_static("prefer"), "respond-async");
             if !ticket.is_empty() {
-                let key = format!("{ticket}.{at}");
+                let same = bodies[..at].iter().filter(|other| *other == body);
+                let key = format!("{ticket}.{}.{}", digest(body), same.count());
                 call = call.header(HeaderName::from_static("idempotency-key"), &key);
             }
             async {
@@ -108,7 +111,7 @@ impl Comparison {
                 answer.or_else(|problem| problem.generation().cloned().ok_or(problem))
             }
         };
-        join_all(self.chosen.iter().enumerate().map(run)).await
+        join_all(bodies.iter().enumerate().map(run)).await
     }
 
     /// The address of the results. It keeps what the records do not have, or only for one model.
@@ -125,6 +128,13 @@ impl Comparison {
         query.extend(parameters.iter().map(|(name, value)| (&**name, *value)));
         parts::link(&path(&self.kind), &query)
     }
+}
+
+/// A digest of a request, in any order of its members.
+fn digest(body: &Value) -> blake3::Hash {
+    let mut sorted = body.clone();
+    sorted.sort_all_objects();
+    blake3::hash(sorted.to_string().as_bytes())
 }
 
 fn path(kind: &str) -> String {
@@ -165,7 +175,10 @@ fn served_by(record: &Value) -> String {
 fn may_repeat(problem: &Problem) -> bool {
     let status = problem.status;
     status.is_server_error()
-        || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT)
+        || matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT | StatusCode::PAYMENT_REQUIRED
+        )
 }
 
 /// The ticket of the page after a run. It stays if a request may be repeated, so that a repetition
@@ -295,6 +308,10 @@ fn request(comparison: &Comparison, runs: &[Run], ticket: &str) -> Markup {
                     (field(None, &format!("Model {}", at + 1), "model", "", &html! {
                         select name="model" data-reload="parameters" {
                             @if at > 0 { (parts::option("", &model, "None")) }
+                            // A retired one, which the API refuses.
+                            @if !model.is_empty() && !served.iter().any(|known| name(known) == model) {
+                                (parts::option(&model, &model, &model))
+                            }
                             (model_options(&served, &model))
                         }
                     }))

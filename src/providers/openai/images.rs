@@ -206,7 +206,8 @@ fn read(
         let error_info = errors::error_info(Some(&root));
         return Err(classify::from_error_in_body(provider, head, &error_info));
     }
-    let input_image_tokens = root["usage"]["input_tokens_details"]["image_tokens"].as_u64();
+    let input_image_tokens =
+        answer::count(root.pointer("/usage/input_tokens_details/image_tokens"));
     let Some(Value::Array(items)) = root.get_mut("data").map(Value::take) else {
         return Err(head.failed("data is no array"));
     };

@@ -238,6 +238,31 @@ async fn repeated_run_does_not_charge_the_others_again(
     assert_eq!(history(&app, &account).await.len(), 1);
 }
 
+/// Under one ticket a request is known by its content: another column is no other run.
+#[sqlx::test]
+async fn run_is_known_in_another_column(_: PgPoolOptions, options: PgConnectOptions) {
+    const VIDEOS: &str = "/playground/video/compare";
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let page = browser.page(VIDEOS).await;
+    let ticket = uuid_after(&page, "name=\"ticket\" value=\"");
+    let fields = [
+        ("model", "sandbox/unknown"),
+        ("model", "sandbox/sandbox-video-1"),
+        ("prompt", "[[slow:60]] Waves"),
+        ("p.duration", "2"),
+        ("ticket", ticket.as_str()),
+    ];
+    let page = browser.post(VIDEOS, &fields).await.text;
+    let started = runs(&page);
+    assert_eq!(started.len(), 1, "{page}");
+    let answer = browser.post(VIDEOS, &fields[1..]).await;
+    let page = browser.follow(&answer).await.text;
+    assert_eq!(runs(&page), started);
+    assert_eq!(history(&app, &account).await.len(), 1);
+}
+
 #[sqlx::test]
 async fn deleted_column_leaves_the_others(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
