@@ -85,7 +85,9 @@ impl Runner {
         answer: TextAnswer,
         cut: Option<FinishReason>,
     ) -> Step {
-        memory::keep(answer.bytes());
+        // Until it is stored, the record's copies are kept too, and those of a stream.
+        let copies = if work.deltas.is_some() { 4 } else { 2 };
+        memory::keep(answer.bytes() * copies);
         let mut usage = TextUsage::from_counts(answer.usage, work.input_bytes, answer.bytes());
         // An incomplete answer may not have the final counts.
         let is_final = cut.is_none() && answer.usage.uncounted_bytes == 0;
