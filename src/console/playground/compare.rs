@@ -14,13 +14,16 @@ use super::{
     bench::{self, operation},
     kept,
     parameters::{self, Parameter},
-    view::{ABOUT, example, model_options, tabs, type_title},
+    view::{
+        ABOUT, available, bill, example, model_options, prompt, prompt_label, short_text, tabs,
+        type_title,
+    },
 };
 use crate::console::{
     form::Form,
     models::{MAX_COMPARED, name},
     operations::{self as op, Operation},
-    parts::{self, amount, badge, credits, field, list, served, text},
+    parts::{self, badge, credits, field, list, served, text},
     problem::Problem,
     receipt,
     session::Session,
@@ -280,20 +283,7 @@ fn request(comparison: &Comparison, runs: &[Run], ticket: &str) -> Markup {
         form,
         ..
     } = comparison;
-    let area = |name: &str, class: &str, required: bool| {
-        html! {
-            textarea class=(class) name=(name) required[required] {
-                // A first line break would be swallowed.
-                "\n" (form.get(name))
-            }
-        }
-    };
     let served = served(models);
-    let label = if kind == "audio" {
-        "Text to speak"
-    } else {
-        "Prompt"
-    };
     html! {
         section.card {
             span #ticket hidden {
@@ -317,9 +307,9 @@ fn request(comparison: &Comparison, runs: &[Run], ticket: &str) -> Markup {
                     }))
                 }
             }
-            (field(None, label, "prompt", "", &area("prompt", "", true)))
+            (field(None, prompt_label(kind), "prompt", "", &prompt(form, kind)))
             @if kind == "text" {
-                (field(None, "System prompt", "system_prompt", "", &area("system_prompt", "short", false)))
+                (field(None, "System prompt", "system_prompt", "", &short_text(form, "system_prompt")))
             }
             div.stack #parameters {
                 div.fields { @for parameter in parameters { (parameter.input(form, None)) } }
@@ -361,7 +351,7 @@ fn price(session: &Session, comparison: &Comparison, estimates: Option<&[Run]>) 
                         (parts::fact("Together", &html! {
                             (credits(&json!(sum)))
                             span.error {
-                                " Only " span data-balance { (amount(&session.balance["available"])) }
+                                " Only " (available(session))
                                 " are available: not all of them would run."
                             }
                         }))
@@ -444,13 +434,7 @@ fn result(kind: &str, record: &Value, address: &str) -> Markup {
             }
             (receipt::result(record))
             @if is_unfinished { p.without-script { a.button href=(address) { "Look again" } } }
-            p.small {
-                @if record["credits"]["charged"].is_string() {
-                    span.muted { "Charged " } (credits(&record["credits"]["charged"])) span.muted { " · " }
-                }
-                @if let Some(seconds) = seconds { (parts::seconds(&json!(seconds))) span.muted { " · " } }
-                a href={ "/generations/" (uuid) } { "Receipt" }
-            }
+            (bill(record, seconds))
         }
     }
 }

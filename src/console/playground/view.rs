@@ -1,7 +1,7 @@
 //! The playground's page.
 
 use maud::{Markup, html};
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
@@ -10,7 +10,9 @@ use super::{
     pictures,
 };
 use crate::console::{
-    code, models,
+    code,
+    form::Form,
+    models,
     parts::{self, TYPES, amount, credits, field, icon, list, option, served, text},
     receipt,
     session::Session,
@@ -92,14 +94,6 @@ pub fn type_title(kind: &str) -> &'static str {
 fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
     let (form, problem) = (&bench.form, outcome.problem);
     let most = bench.model["limits"]["max_prompt_chars"].to_string();
-    let area = |name: &str, class: &str, placeholder: &str, required: bool| {
-        html! {
-            textarea class=(class) name=(name) placeholder=(placeholder) required[required] {
-                // A first line break would be swallowed.
-                "\n" (form.get(name))
-            }
-        }
-    };
     html! {
         section.card {
             span #ticket hidden {
@@ -112,16 +106,16 @@ fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
             @if bench.kind == "text" { (templates(bench)) }
             (field(
                 problem,
-                if bench.kind == "audio" { "Text to speak" } else { "Prompt" }, "prompt",
+                prompt_label(&bench.kind), "prompt",
                 &format!("At most {} characters.", parts::grouped(&most)),
-                &area("prompt", "", example(&bench.kind), true)
+                &prompt(form, &bench.kind)
             ))
             @if bench.kind == "text" {
-                (field(problem, "System prompt", "system_prompt", "", &area("system_prompt", "short", "", false)))
+                (field(problem, "System prompt", "system_prompt", "", &short_text(form, "system_prompt")))
             }
             div.stack #parameters {
                 @if parameters::takes_negative_prompt(&bench.model) {
-                    (field(problem, "What to avoid", "negative_prompt", "", &area("negative_prompt", "short", "", false)))
+                    (field(problem, "What to avoid", "negative_prompt", "", &short_text(form, "negative_prompt")))
                 }
                 (pictures::fields(&bench.kind, &bench.model, &bench.form))
                 div.fields {
@@ -130,6 +124,28 @@ fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
             }
         }
     }
+}
+
+pub fn prompt_label(kind: &str) -> &'static str {
+    match kind {
+        "audio" => "Text to speak",
+        _ => "Prompt",
+    }
+}
+
+pub fn prompt(form: &Form, kind: &str) -> Markup {
+    html! {
+        textarea name="prompt" placeholder=(example(kind)) required { (lines(form, "prompt")) }
+    }
+}
+
+pub fn short_text(form: &Form, name: &str) -> Markup {
+    html! { textarea.short name=(name) { (lines(form, name)) } }
+}
+
+/// The content of a text area, whose first line break would be swallowed.
+fn lines(form: &Form, name: &str) -> String {
+    format!("\n{}", form.get(name))
 }
 
 fn model_select(bench: &Bench) -> Markup {
@@ -231,7 +247,7 @@ fn price(session: &Session, bench: &Bench, outcome: &Outcome<'_>) -> Markup {
     }
 }
 
-fn available(session: &Session) -> Markup {
+pub fn available(session: &Session) -> Markup {
     html! { span data-balance { (amount(&session.balance["available"])) } }
 }
 
@@ -277,7 +293,6 @@ fn result(kind: &str, record: Option<&Value>) -> Markup {
             }
         };
     };
-    let uuid = text(&record["uuid"]);
     let live = address(kind, Some(record));
     html! {
         section.card #result data-live=[receipt::is_unfinished(record).then_some(&live)] {
@@ -290,12 +305,22 @@ fn result(kind: &str, record: Option<&Value>) -> Markup {
             @if receipt::is_unfinished(record) {
                 p.without-script { a.button href=(live) { "Look again" } }
             }
-            p.small {
-                @if record["credits"]["charged"].is_string() {
-                    span.muted { "Charged " } (credits(&record["credits"]["charged"])) span.muted { " · " }
-                }
-                a href={ "/generations/" (uuid) } { "Receipt" }
+            (bill(record, None))
+        }
+    }
+}
+
+/// What a generation was charged, its duration, and the link to its receipt.
+pub fn bill(record: &Value, seconds: Option<f64>) -> Markup {
+    html! {
+        p.small {
+            @if record["credits"]["charged"].is_string() {
+                span.muted { "Charged " } (credits(&record["credits"]["charged"])) span.muted { " · " }
             }
+            @if let Some(seconds) = seconds {
+                (parts::seconds(&json!(seconds))) span.muted { " · " }
+            }
+            a href={ "/generations/" (text(&record["uuid"])) } { "Receipt" }
         }
     }
 }
