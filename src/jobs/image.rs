@@ -57,6 +57,9 @@ impl Runner {
             let submitting = self.submit(job, guard, Submission::Once, || provider.generate(&call));
             submitting.await?
         };
+        if let Some(memory) = &guard.input_memory {
+            memory.release();
+        }
         let request_id = answer.request_id.clone();
         let keeping = self.store_images(job, work, answer);
         Ok(Step::Finished {

@@ -21,7 +21,8 @@ const COPIES: u64 = 5;
 /// Maximum bytes of one account's inputs in memory. The largest requests are forms, which need two
 /// copies of each input.
 const MAX_LOADED: u64 = 3 * MAX_ALL_INPUT_BYTES;
-/// Maximum wait of a submission for memory. After that, a job tries again later; other work fails.
+/// Maximum wait for memory. After that, a job tries again later; other work is refused, without a
+/// hold.
 const MAX_WAIT: Duration = Duration::from_mins(1);
 
 /// Limiter of the bytes of inputs in memory, in total and per account.
@@ -35,13 +36,35 @@ fn weight(bytes: u64) -> usize {
     usize::try_from(copied).unwrap_or(usize::MAX)
 }
 
-/// Pictures, with the permit for their memory.
+/// Pictures, with the permit for their memory unless the generation took it before its hold.
 pub(super) struct Loaded {
     pub pictures: Vec<InputPicture>,
     _permit: Option<Permit<AccountId>>,
 }
 
+/// Waits for memory for inputs. `None` after a minute.
+async fn acquire(account: AccountId, inputs: &[StoredInput]) -> Option<Permit<AccountId>> {
+    let bytes = weight(inputs.iter().map(|input| input.bytes).sum());
+    let acquiring = LOADED_BYTES.acquire(account, bytes);
+    let permit = tokio::time::timeout(MAX_WAIT, acquiring).await;
+    permit.ok().flatten()
+}
+
 impl Runner {
+    /// Takes memory for the inputs of a call that runs at once. `None` after a minute, or when the
+    /// server stops.
+    pub async fn input_memory(
+        &self,
+        account: AccountId,
+        inputs: &[StoredInput],
+    ) -> Option<Permit<AccountId>> {
+        let acquiring = acquire(account, inputs);
+        self.stopping()
+            .run_until_cancelled(acquiring)
+            .await
+            .flatten()
+    }
+
     /// Reads the inputs of a generation once there is memory for them. `Err`: the step that
     /// replaces the submission.
     pub(super) async fn load_inputs(
@@ -50,14 +73,12 @@ impl Runner {
         guard: &RunningGuard,
         inputs: &[StoredInput],
     ) -> Result<Loaded, Step> {
-        let permit = if inputs.is_empty() {
+        let permit = if inputs.is_empty() || guard.input_memory.is_some() {
             None
         } else {
-            let bytes = weight(inputs.iter().map(|input| input.bytes).sum());
-            let acquiring = LOADED_BYTES.acquire(job.account_id, bytes);
-            let acquiring = tokio::time::timeout(MAX_WAIT, acquiring);
+            let acquiring = acquire(job.account_id, inputs);
             let permit = self.unless_stopped(guard, acquiring).await?;
-            Some(permit.ok().flatten().ok_or_else(out_of_memory)?)
+            Some(permit.ok_or_else(out_of_memory)?)
         };
         let mut pictures = Vec::with_capacity(inputs.len());
         for input in inputs {
@@ -88,7 +109,7 @@ impl Runner {
     }
 }
 
-/// Returns the step for inputs without memory. Nothing was submitted.
+/// Returns the step for a job without memory for its inputs. Nothing was submitted.
 fn out_of_memory() -> Step {
     let message = "this server has no memory for the inputs now; try again";
     Step::NotStored(Failure::new(FailureCode::StorageUnavailable, message))

@@ -12,7 +12,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    domain::{generation::Generation, ids::GenerationId, lock::lock},
+    domain::{
+        generation::Generation,
+        ids::{AccountId, GenerationId},
+        limiter::Permit,
+        lock::lock,
+    },
     store::generations::NextCandidate,
 };
 
@@ -56,6 +61,8 @@ pub struct RunningGuard {
     handle: Handle,
     pub(super) cancel: CancellationToken,
     pub(super) abandon: CancellationToken,
+    /// Memory for the inputs of a call of this process, which was taken before its hold.
+    pub(super) input_memory: Option<Permit<AccountId>>,
 }
 
 /// Why a call was abandoned.
@@ -119,6 +126,7 @@ impl Running {
             handle,
             cancel,
             abandon,
+            input_memory: None,
         };
         (guard, sender)
     }

@@ -32,9 +32,15 @@ const UNCONFIRMED_POLL: Duration = Duration::from_millis(500);
 /// Bytes of an answer in a record that is looked up instead of kept for a stream's client.
 const LARGE_RECORD: usize = 64 << 10;
 
-/// Held until the generation is settled: its call, and its account's permit for synchronous work
-/// unless it is a job.
-pub type Permits = (ProviderPermit, Option<Permit<AccountId>>);
+/// What a call that runs at once takes before its hold.
+pub struct Permits {
+    /// Held until the generation is settled.
+    pub call: ProviderPermit,
+    /// As `call`; the permit for synchronous work. `None` for a job.
+    pub request: Option<Permit<AccountId>>,
+    /// Memory for the inputs, held until the provider has answered; `None` without inputs.
+    pub inputs: Option<Permit<AccountId>>,
+}
 
 /// A generation that is ready to run. Shared until its hold is decided, so that a refused one can be
 /// tried again.
@@ -118,7 +124,7 @@ impl Runner {
         let runner = self.clone();
         let handle = if let Some(permits) = permits {
             // Registered before the row exists: see `Running`.
-            let (guard, done) = self.0.running.reserve(new.id, new.streamed);
+            let (mut guard, done) = self.0.running.reserve(new.id, new.streamed);
             let handle = guard.handle();
             let span = tracing::info_span!("generation", id = %new.id);
             let memory = memory::current();
@@ -147,9 +153,9 @@ impl Runner {
                     }
                 }
                 drop(attempt);
-                let (permit, request) = permits;
-                let ended = runner.run(&work, permit, &guard).await;
-                drop(request);
+                guard.input_memory = permits.inputs;
+                let ended = runner.run(&work, permits.call, &guard).await;
+                drop(permits.request);
                 let record = match ended {
                     // It is looked up, with the attempts that it has left. A failure may be that of a
                     // move of which it is not known whether it was stored.

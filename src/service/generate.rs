@@ -265,7 +265,7 @@ impl Service {
             let short = explain::above_max_cost(hold, max_cost, balance, plan.dearest());
             return Err(ServiceError::CreditsShort(Box::new(short)));
         }
-        let permits = match permits {
+        let mut permits = match permits {
             Ok(permits) => permits,
             Err(error) => return self.not_now(caller, plan, idempotent, error).await,
         };
@@ -277,6 +277,19 @@ impl Service {
                 return before.ok_or(error);
             }
             Box::pin(self.keep_inputs(caller, plan)).await?;
+        }
+        if let (Some(permits), Some(Call::Image(image))) = (&mut permits, &plan.work.call)
+            && !image.inputs.is_empty()
+        {
+            let runner = &self.0.runner;
+            permits.inputs = runner.input_memory(caller.account_id, &image.inputs).await;
+            if permits.inputs.is_none() {
+                return Err(if self.is_draining() {
+                    ServiceError::ShuttingDown
+                } else {
+                    ServiceError::Overloaded
+                });
+            }
         }
         let starting = self.0.runner.start(&plan.work, permits, attempt);
         Ok(match starting.await? {
@@ -449,7 +462,11 @@ impl Service {
         } else {
             self.choose_first(caller, plan)?
         };
-        Ok(Some((call, request)))
+        Ok(Some(Permits {
+            call,
+            request,
+            inputs: None,
+        }))
     }
 }
 

@@ -1,5 +1,6 @@
 //! `inputs` of images and videos.
 
+mod memory;
 mod vendors;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -21,10 +22,10 @@ pub async fn edit(app: &TestApp, account: &Account, inputs: Value) -> Answer {
     app.post(&account.key, IMAGE, &body).await
 }
 
-/// About 360 KB that cannot be compressed.
-fn noise(seed: u64) -> Vec<u8> {
+/// Three bytes a pixel, which cannot be compressed.
+fn noise(seed: u64, (width, height): (u32, u32)) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let pixels = image::RgbImage::from_fn(400, 300, |_, _| {
+    let pixels = image::RgbImage::from_fn(width, height, |_, _| {
         image::Rgb([random.u8(..), random.u8(..), random.u8(..)])
     });
     let mut bytes = std::io::Cursor::new(Vec::new());
@@ -504,7 +505,7 @@ async fn inputs_of_requests_use_the_quota_for_minutes_only(
         let inputs: Vec<_> = seeds
             .iter()
             .zip(["source", "reference", "reference"])
-            .map(|(&seed, role)| encoded(role, &noise(seed)))
+            .map(|(&seed, role)| encoded(role, &noise(seed, (400, 300))))
             .collect();
         edit(&app, &account, json!(inputs)).await
     };
