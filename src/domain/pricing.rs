@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 pub use bill::{Bill, BillLine};
 pub use exact::{
-    ImageCeiling, ImagePrices, InputCeiling, QualityPrices, SpeechCeiling, SpeechPrices,
+    ANY_SIZE, ImageCeiling, ImagePrices, InputCeiling, QualityPrices, SpeechCeiling, SpeechPrices,
     VideoCeiling, VideoPrices,
 };
 pub use markup::Markup;

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::{InputPicture, ProviderError};
-use crate::domain::request::{Quality, Style};
+use crate::domain::request::{Outpaint, Quality, Style};
 
 /// An image generation as every adapter receives it. What a model has no field for
 /// is already part of the prompt.
@@ -17,6 +17,9 @@ pub struct ImageCall {
     pub negative_prompt: Option<String>,
     /// Width and height in pixels, a native size of the model.
     pub size: (u32, u32),
+    /// Pixels to add to the sides of the source; only for models that do nothing else. `size` is
+    /// that of the result.
+    pub outpaint: Option<Outpaint>,
     pub quality: Quality,
     /// Only for models with a field for it.
     pub style: Option<Style>,

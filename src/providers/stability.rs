@@ -34,7 +34,7 @@ use super::{
 };
 use crate::domain::{
     generation::Modality,
-    request::{InputRole, Quality, Style},
+    request::{InputRole, Outpaint, Quality, Style},
     vendor::Vendor,
 };
 pub use settings::{StabilityEndpoint, StabilityModel, StabilityTarget};
@@ -102,8 +102,19 @@ fn form(call: &ImageCall, settings: &StabilityModel, target: &StabilityTarget) -
     if target.endpoint == StabilityEndpoint::Sd3 {
         form = form.with("mode", "image-to-image");
     }
-    if target.endpoint != StabilityEndpoint::Inpaint {
+    if target.endpoint.has_strength() {
         form = form.with("strength", settings.strength.to_string());
+    }
+    if let Some(Outpaint {
+        left,
+        right,
+        up,
+        down,
+    }) = call.outpaint
+    {
+        for (side, pixels) in [("left", left), ("right", right), ("up", up), ("down", down)] {
+            form = form.with(side, pixels.to_string());
+        }
     }
     form = form.with_file("image", source);
     for mask in inputs_with_role(&call.inputs, InputRole::Mask) {
@@ -146,6 +157,7 @@ impl Stability {
             StabilityEndpoint::Ultra => ["generate", "ultra"],
             StabilityEndpoint::Sd3 => ["generate", "sd3"],
             StabilityEndpoint::Inpaint => ["edit", "inpaint"],
+            StabilityEndpoint::Outpaint => ["edit", "outpaint"],
         };
         let path = ["stable-image", kind, last];
         endpoint(&self.base_url, VersionPath::Last("v2beta"), &path)

@@ -9,11 +9,11 @@ use toml::{Table, Value};
 use super::{
     super::ConfigError,
     inputs,
-    rules::{check_list, limits, priced, prices},
+    rules::{check_list, hinted, limits, priced, prices},
 };
 use crate::domain::{
     catalogue::{ImageLimits, ImageModel, InputLimits, Support},
-    pricing::ImagePrices,
+    pricing::{ANY_SIZE, ImagePrices},
     request::{IMAGE_PROMPT_CHARS, InputRole, Quality},
     settings::{MISSING, quoted, range::Bounded},
 };
@@ -27,7 +27,7 @@ const MAX_SIDE: u32 = 8_192;
 #[derive(Deserialize)]
 struct Limits {
     max_prompt_chars: Option<Bounded<usize, 1, IMAGE_PROMPT_CHARS>>,
-    native_sizes: Vec<String>,
+    native_sizes: Option<Vec<String>>,
     max_n: Option<Bounded<u32, 1, { MAX_N as usize }>>,
     style: Option<Support>,
     negative_prompt: Option<Support>,
@@ -39,7 +39,19 @@ pub(super) fn read(
     given_limits: Option<Value>,
 ) -> Result<ImageModel, ConfigError> {
     let limits: Limits = limits(given_limits, Table::new())?;
-    let native_sizes = native_sizes(&limits.native_sizes)?;
+    let outpaints = limits
+        .inputs
+        .as_ref()
+        .is_some_and(|inputs| inputs.outpaints);
+    let native_sizes = match &limits.native_sizes {
+        None if outpaints => Vec::new(),
+        None => return Err(hinted(ConfigError::new("native_sizes", MISSING)).under("limits")),
+        Some(_) if outpaints => {
+            let problem = "is not used with limits.inputs.outpaints: remove it";
+            return Err(ConfigError::new("limits.native_sizes", problem));
+        }
+        Some(names) => native_sizes(names)?,
+    };
     let sizes = ImageModel::servable(&native_sizes);
     let prices: ImagePrices = prices(given_prices)?;
     let mut model = ImageModel {
@@ -64,7 +76,11 @@ pub(super) fn read(
     {
         model.limits.qualities.push(Quality::Hd);
     }
-    complete(&mut model, &sizes).map_err(priced)?;
+    if outpaints {
+        check_outpaint(&model)?;
+    } else {
+        complete(&mut model, &sizes).map_err(priced)?;
+    }
     let (inputs, prices) = (model.limits.inputs.as_ref(), &model.prices);
     inputs::check(inputs, &ROLES)?;
     inputs::check_prices(
@@ -109,6 +125,27 @@ fn native_sizes(names: &[String]) -> Result<Vec<(u32, u32)>, ConfigError> {
         })
         .collect::<Result<_, _>>()
         .map_err(|problem| ConfigError::new(key, problem))
+}
+
+/// Checks a model that extends its source: it needs one, and has one price.
+fn check_outpaint(model: &ImageModel) -> Result<(), ConfigError> {
+    let inputs = model.limits.inputs.as_ref();
+    if inputs.and_then(|inputs| inputs.required) != Some(InputRole::Source) {
+        let problem = "must be \"source\" with outpaints";
+        return Err(ConfigError::new("limits.inputs.required", problem));
+    }
+    let prices = &model.prices.per_image;
+    if let Some(size) = prices.keys().find(|size| *size != ANY_SIZE) {
+        let problem = "is not used with limits.inputs.outpaints: write per_image.any";
+        return Err(ConfigError::new(
+            format!("prices.per_image.{size}"),
+            problem,
+        ));
+    }
+    if prices.is_empty() {
+        return Err(priced(ConfigError::new("per_image.any", MISSING)));
+    }
+    Ok(())
 }
 
 /// Gives each served size a price: its own, or that of the size it is made from.

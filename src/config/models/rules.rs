@@ -20,7 +20,7 @@ pub(super) fn limits<T: DeserializeOwned>(
 }
 
 /// Says what to write for a missing limit.
-fn hinted(error: ConfigError) -> ConfigError {
+pub(super) fn hinted(error: ConfigError) -> ConfigError {
     if error.problem != MISSING {
         return error;
     }

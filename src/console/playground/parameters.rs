@@ -29,6 +29,14 @@ enum Kind {
     Text(String),
 }
 
+/// The parameters within `outpaint`, with their labels.
+const SIDES: [(&str, &str); 4] = [
+    ("outpaint.left", "Left"),
+    ("outpaint.right", "Right"),
+    ("outpaint.up", "Up"),
+    ("outpaint.down", "Down"),
+];
+
 /// The name of a parameter's field in a form.
 fn field(name: &str) -> String {
     format!("p.{name}")
@@ -96,8 +104,20 @@ pub fn of(model: &Value) -> Vec<Parameter> {
             }
         }
         "image" => {
-            let sizes = choice(strings(&limits["sizes"]), "1024x1024");
-            add("size", "Size", "", sizes);
+            if limits["inputs"]["outpaints"] == true {
+                for (name, label) in SIDES {
+                    let kind = Kind::Number {
+                        low: 0.0,
+                        high: 2_000.0,
+                        step: "1",
+                        default: "0",
+                    };
+                    add(name, label, "Pixels to add to the source.", kind);
+                }
+            } else {
+                let sizes = choice(strings(&limits["sizes"]), "1024x1024");
+                add("size", "Size", "", sizes);
+            }
             let qualities = choice(strings(&limits["qualities"]), "standard");
             add("quality", "Quality", "", qualities);
             if text(&limits["style"]) != "unsupported" {
@@ -161,7 +181,12 @@ impl Parameter {
         if value.is_empty() {
             return;
         }
-        if matches!(self.kind, Kind::Number { .. }) || self.name == "duration" {
+        if let Some((name, side)) = self.name.split_once('.') {
+            let object = parameters.entry(name).or_insert_with(|| Map::new().into());
+            if let Some(object) = object.as_object_mut() {
+                form.put_number(object, side, &field(self.name));
+            }
+        } else if matches!(self.kind, Kind::Number { .. }) || self.name == "duration" {
             form.put_number(parameters, self.name, &field(self.name));
         } else {
             parameters.insert(self.name.to_owned(), Value::from(value));

@@ -41,6 +41,9 @@ pub struct InputLimits {
     pub max_seconds_to_last_frame: Option<u32>,
     /// Whether the result has the aspect ratio of the source, which must match `parameters.size`.
     pub keeps_shape: bool,
+    /// Whether the model extends its source by `parameters.outpaint`, which it requires. Its results
+    /// have at most `max_pixels`, and one price for any size.
+    pub outpaints: bool,
 }
 
 /// The form in the configuration.
@@ -58,6 +61,8 @@ struct RawInputs {
     max_seconds_to_last_frame: Option<Bounded<u32, 1, MAX_SECONDS>>,
     #[serde(default)]
     keeps_shape: bool,
+    #[serde(default)]
+    outpaints: bool,
 }
 
 impl From<RawInputs> for InputLimits {
@@ -78,6 +83,7 @@ impl From<RawInputs> for InputLimits {
             max_pixels: raw.max_pixels.map_or(MAX_INPUT_PIXELS, |n| *n),
             max_seconds_to_last_frame: raw.max_seconds_to_last_frame.map(|n| *n),
             keeps_shape: raw.keeps_shape,
+            outpaints: raw.outpaints,
         }
     }
 }
@@ -94,6 +100,10 @@ impl Model {
     fn takes(&self, role: InputRole) -> bool {
         let limits = self.inputs();
         limits.is_some_and(|limits| limits.roles.contains_key(&role))
+    }
+
+    fn outpaints(&self) -> bool {
+        self.inputs().is_some_and(|limits| limits.outpaints)
     }
 }
 
@@ -117,7 +127,7 @@ impl Catalogue {
                 None => format!(
                     "is not accepted by {}; {}",
                     model.id,
-                    self.models_with_role(model, *role)
+                    self.models_that(model, |other| other.takes(*role))
                 ),
                 Some(&most) if number > most => {
                     format!("has more inputs than {} accepts: {most}", model.id)
@@ -131,14 +141,35 @@ impl Catalogue {
             errors.push(FieldError::new(param, FieldCode::NotSupported, message));
         }
         errors.extend(frames_violation(model, request));
+        errors.extend(self.outpaint_violation(model, request));
         errors
     }
 
-    /// Names the models that accept a role, for an error.
-    fn models_with_role(&self, model: &Model, role: InputRole) -> String {
+    /// Refuses `outpaint` for a model without it, and its absence for a model that requires it.
+    fn outpaint_violation(&self, model: &Model, request: &GenerationRequest) -> Option<FieldError> {
+        let GenerationRequest::Image(image) = request else {
+            return None;
+        };
+        let (code, message) = match (image.outpaint, model.outpaints()) {
+            (Some(_), false) => {
+                let others = self.models_that(model, Model::outpaints);
+                let message = format!("is not supported by {}; {others}", model.id);
+                (FieldCode::NotSupported, message)
+            }
+            (None, true) => {
+                let message = "is required by this model: the pixels to add to a side";
+                (FieldCode::Required, message.to_owned())
+            }
+            _ => return None,
+        };
+        Some(FieldError::new("parameters.outpaint", code, message))
+    }
+
+    /// Names the models of the same type that accept what `model` does not, for an error.
+    fn models_that(&self, model: &Model, accepts: impl Fn(&Model) -> bool) -> String {
         let others = self.models().iter();
         let accepting =
-            others.filter(|other| other.modality() == model.modality() && other.takes(role));
+            others.filter(|other| other.modality() == model.modality() && accepts(other));
         let names: Vec<_> = accepting
             .map(|m| format!("{}/{}", m.provider, m.id))
             .collect();

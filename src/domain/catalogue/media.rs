@@ -56,7 +56,7 @@ pub struct ImageModel {
     /// The prices before the markup, once [`super::ModelKind::mark_up`] has applied it.
     pub list_prices: Option<ImagePrices>,
     pub limits: ImageLimits,
-    /// Sizes that the model generates itself, in pixels.
+    /// Sizes that the model generates itself, in pixels. Empty if it extends its source.
     pub native_sizes: Vec<(u32, u32)>,
 }
 
@@ -172,8 +172,12 @@ impl ImageModel {
     }
 
     /// The native size that `size` is generated at: the nearest larger one of the same aspect
-    /// ratio.
+    /// ratio, or any size if the model extends its source.
     pub fn native(&self, size: (u32, u32)) -> Option<(u32, u32)> {
+        let inputs = self.limits.inputs.as_ref();
+        if inputs.is_some_and(|inputs| inputs.outpaints) {
+            return Some(size);
+        }
         Self::nearest(&self.native_sizes, size)
     }
 

@@ -180,6 +180,7 @@ impl Input for ImagesRequest {
                     fallbacks: Vec::new(),
                 },
                 size: size.flatten(),
+                outpaint: None,
                 quality: quality.flatten(),
                 style,
                 n,

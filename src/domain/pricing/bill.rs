@@ -9,7 +9,9 @@ use utoipa::ToSchema;
 use super::{
     ImagePrices, SpeechPrices, TextPrices, VideoPrices, exact::PER_THOUSAND, text::PER_MILLION,
 };
-use crate::domain::{credits::Credits, generation::Modality, usage::TextUsage, validate::group};
+use crate::domain::{
+    credits::Credits, generation::Modality, request::Quality, usage::TextUsage, validate::group,
+};
 
 /// How the price of a completed generation was computed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -79,14 +81,9 @@ impl Bill {
             }
             Modality::Image => {
                 let (size, quality) = (&parameters["size"], &parameters["quality"]);
-                let (size, quality) = (size.as_str()?, quality.as_str()?);
+                let (size, quality) = (size.as_str()?, Quality::deserialize(quality).ok()?);
                 let prices = ImagePrices::deserialize(pricing).ok()?;
-                let tiers = prices.per_image.get(size)?;
-                let price = if quality == "hd" {
-                    tiers.hd?
-                } else {
-                    tiers.standard
-                };
+                let price = prices.of_image(size, quality)?;
                 let mut parts = vec![Part("Images", price, quantity("images")?, (1, "image"))];
                 if let Some(tokens) = quantity("input_image_tokens") {
                     let price = prices.input_image_per_million?;
@@ -94,7 +91,10 @@ impl Bill {
                 } else if let Some(count) = quantity("input_images") {
                     parts.push(pictures(prices.per_input_image?, count));
                 }
-                (parts, Some(format!("{size} at quality {quality}")))
+                (
+                    parts,
+                    Some(format!("{size} at quality {}", quality.as_str())),
+                )
             }
             Modality::Video => {
                 let prices = VideoPrices::deserialize(pricing).ok()?;

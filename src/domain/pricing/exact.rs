@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{largest, text::PER_MILLION};
-use crate::domain::credits::Credits;
+use crate::domain::{credits::Credits, request::Quality};
 
 /// Speech prices are per this many characters.
 pub(super) const PER_THOUSAND: u64 = 1_000;
@@ -26,7 +26,7 @@ pub struct QualityPrices {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImagePrices {
-    /// Credits per image, by size.
+    /// Credits per image, by size; `any` if the model extends its source.
     pub per_image: BTreeMap<String, QualityPrices>,
     /// Maximum credits per input; absent if the model accepts none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,20 @@ pub struct SpeechPrices {
     pub per_1000_characters: Credits,
 }
 
+/// The key of a price for results of any size.
+pub const ANY_SIZE: &str = "any";
+
 impl ImagePrices {
+    /// Returns the price of an image.
+    pub fn of_image(&self, size: &str, quality: Quality) -> Option<Credits> {
+        let sizes = &self.per_image;
+        let tiers = sizes.get(size).or_else(|| sizes.get(ANY_SIZE))?;
+        match quality {
+            Quality::Standard => Some(tiers.standard),
+            Quality::Hd => tiers.hd,
+        }
+    }
+
     pub fn amounts(&mut self) -> impl Iterator<Item = &mut Credits> {
         let tiers = self.per_image.values_mut();
         tiers

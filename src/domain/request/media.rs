@@ -1,5 +1,6 @@
 //! POST /v1/generate/image, /video and /audio
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -96,6 +97,26 @@ impl std::fmt::Display for Ratio {
     }
 }
 
+/// Maximum pixels that are added to one side.
+const MAX_SIDE: i64 = 2_000;
+
+/// Pixels to add to each side of a source, at least one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Outpaint {
+    pub left: u32,
+    pub right: u32,
+    pub up: u32,
+    pub down: u32,
+}
+
+impl Outpaint {
+    /// Returns the size of the result for a source of this size.
+    pub const fn extended(self, (width, height): (u32, u32)) -> (u32, u32) {
+        let width = width.saturating_add(self.left + self.right);
+        (width, height.saturating_add(self.up + self.down))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageRequest {
     pub surface: Surface,
@@ -104,6 +125,7 @@ pub struct ImageRequest {
     pub inputs: Vec<InputRequest>,
     pub target: Target,
     pub size: Option<(u32, u32)>,
+    pub outpaint: Option<Outpaint>,
     pub quality: Option<Quality>,
     pub style: Option<Style>,
     pub n: Option<u32>,
@@ -185,8 +207,39 @@ pub const VOICE: Parsed<String> = parsed(
 );
 
 const IMAGE_PARAMETERS: (&str, &str) = ("ImageParameters", "Parameters of an image generation.");
+const OUTPAINT: (&str, &str) = ("Outpaint", "Pixels to add to each side of the source.");
 const VIDEO_PARAMETERS: (&str, &str) = ("VideoParameters", "Parameters of a video generation.");
 const SPEECH_PARAMETERS: (&str, &str) = ("SpeechParameters", "Parameters of a speech generation.");
+
+/// Reads `outpaint` of an image's parameters.
+fn read_outpaint(parameters: &Fields<'_>) -> Option<Outpaint> {
+    let about = "Extends the source by pixels on its sides, which sets the size of the result. Only \
+                 for models whose `limits.inputs.outpaints` is true; they require it.";
+    let outpaint = parameters.object("outpaint", about, OUTPAINT, |sides| {
+        let side = |name| {
+            let side = sides.optional(name, "Default 0.", integer(0..=MAX_SIDE));
+            side.unwrap_or_default()
+        };
+        Outpaint {
+            left: side("left"),
+            right: side("right"),
+            up: side("up"),
+            down: side("down"),
+        }
+    });
+    if !parameters.has("outpaint") || parameters.failed("outpaint") {
+        return None;
+    }
+    if outpaint.extended((0, 0)) == (0, 0) {
+        let message = "must add pixels to a side: left, right, up or down";
+        parameters.error("outpaint", FieldCode::Required, message);
+    }
+    if parameters.has("size") && !parameters.failed("size") {
+        let message = "must not be sent together with outpaint, which sets the size";
+        parameters.error("size", FieldCode::NotAllowed, message);
+    }
+    Some(outpaint)
+}
 
 impl Input for ImageRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
@@ -201,6 +254,7 @@ impl Input for ImageRequest {
         let read = |p: &Fields<'_>| {
             (
                 p.optional("size", "Pixels. Default 1024x1024.", SIZE),
+                read_outpaint(p),
                 p.optional(
                     "quality",
                     "Quality tier; hd costs more. Default standard.",
@@ -210,7 +264,7 @@ impl Input for ImageRequest {
                 p.optional("n", "How many; billed each. Default 1.", integer(1..=4)),
             )
         };
-        let (size, quality, style, n) =
+        let (size, outpaint, quality, style, n) =
             fields.object("parameters", "Parameters.", IMAGE_PARAMETERS, read);
         Some(Self {
             prompt: prompt.unwrap_or_default(),
@@ -219,6 +273,7 @@ impl Input for ImageRequest {
             target,
             surface: Surface::Generate,
             size,
+            outpaint,
             quality,
             style,
             n,

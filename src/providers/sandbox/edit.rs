@@ -1,5 +1,5 @@
 //! Draws inputs in the sandbox. An edit shows the source, and the drawing of the prompt where the
-//! mask is transparent, or else as a frame around the source. References are small pictures at the
+//! mask is transparent, around a source that is extended, or else as a frame around the source. References are small pictures at the
 //! lower edge. A video begins with its first frame.
 
 use std::{
@@ -13,7 +13,7 @@ use image::{
 };
 
 use crate::{
-    domain::request::InputRole,
+    domain::request::{InputRole, Outpaint},
     media::{MAX_DECODED_BYTES, is_turned},
     providers::{InputPicture, ProviderError, picture::inputs_with_role},
 };
@@ -34,18 +34,30 @@ pub(super) struct Pictures {
 }
 
 impl Pictures {
-    pub(super) fn read(inputs: &[InputPicture], size: (u32, u32)) -> Result<Self, ImageError> {
+    pub(super) fn read(
+        inputs: &[InputPicture],
+        size: (u32, u32),
+        outpaint: Option<Outpaint>,
+    ) -> Result<Self, ImageError> {
         let rgb = |image: RgbaImage| DynamicImage::from(image).into_rgb8();
         let first = |role| inputs_with_role(inputs, role).next();
         let base = first(InputRole::Source).or_else(|| first(InputRole::FirstFrame));
+        let extended = match base.zip(outpaint) {
+            Some((source, outpaint)) => Some(extend(source, size, outpaint)?),
+            None => None,
+        };
         let edge = (size.0.min(size.1) / REFERENCE).max(1);
         let references = inputs_with_role(inputs, InputRole::Reference);
         let small = references.chain(inputs_with_role(inputs, InputRole::LastFrame));
         Ok(Self {
-            base: base.map(|base| cover(base, size)).transpose()?.map(rgb),
-            mask: first(InputRole::Mask)
-                .map(|mask| cover(mask, size))
-                .transpose()?,
+            mask: match (&extended, first(InputRole::Mask)) {
+                (Some(extended), _) => Some(extended.clone()),
+                (None, mask) => mask.map(|mask| cover(mask, size)).transpose()?,
+            },
+            base: match (extended, base) {
+                (Some(extended), _) => Some(rgb(extended)),
+                (None, base) => base.map(|base| cover(base, size)).transpose()?.map(rgb),
+            },
             small: small
                 .map(|other| cover(other, (edge, edge)).map(rgb))
                 .collect::<Result<_, _>>()?,
@@ -92,6 +104,28 @@ pub(super) fn decoding_error(_: ImageError) -> ProviderError {
     ProviderError::rejected("an input cannot be decoded")
 }
 
+/// Returns a source within a picture that is transparent around it.
+fn extend(
+    source: &InputPicture,
+    (width, height): (u32, u32),
+    outpaint: Outpaint,
+) -> Result<RgbaImage, ImageError> {
+    let Outpaint {
+        left,
+        right,
+        up,
+        down,
+    } = outpaint;
+    let inner = |side: u32, added: u32| side.saturating_sub(added).max(1);
+    let source = cover(
+        source,
+        (inner(width, left + right), inner(height, up + down)),
+    )?;
+    let mut extended = RgbaImage::new(width, height);
+    imageops::replace(&mut extended, &source, left.into(), up.into());
+    Ok(extended)
+}
+
 /// Decodes a picture, crops it to the aspect ratio of `size`, scales it and applies its EXIF
 /// rotation. Cropping comes first, because a narrow picture would be huge once its short side is
 /// scaled.
@@ -136,7 +170,7 @@ mod tests {
     const DRAWN: Rgb<u8> = Rgb([9, 9, 9]);
 
     fn edited(inputs: &[InputPicture], drawn: RgbImage) -> Result<RgbImage, ImageError> {
-        Ok(Pictures::read(inputs, drawn.dimensions())?.edit(drawn))
+        Ok(Pictures::read(inputs, drawn.dimensions(), None)?.edit(drawn))
     }
 
     fn picture(role: InputRole, image: &DynamicImage) -> InputPicture {

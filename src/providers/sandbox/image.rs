@@ -24,7 +24,8 @@ impl ImageProvider for SandboxImage {
         let request_id = Some(seed(call, &faults.rest, 0).request_id());
         let call = call.clone();
         let images = offloaded(move || {
-            let pictures = Pictures::read(&call.inputs, call.size).map_err(decoding_error)?;
+            let pictures =
+                Pictures::read(&call.inputs, call.size, call.outpaint).map_err(decoding_error)?;
             let picture = |index| {
                 let seed = seed(&call, &faults.rest, index);
                 let drawn = draw(&seed, call.size, call.quality, call.style);

@@ -139,7 +139,7 @@ impl VideoProvider for SandboxVideo {
         let inputs = call.inputs.clone();
         let file = offloaded(move || {
             let drawn = draw(&seed, size, Quality::Standard, None);
-            let pictures = Pictures::read(&inputs, size)?;
+            let pictures = Pictures::read(&inputs, size, None)?;
             Ok(film::make(&pictures.open(drawn), seconds))
         });
         let file = file.await?.map_err(decoding_error)?;

@@ -21,6 +21,14 @@ pub enum StabilityEndpoint {
     Sd3,
     /// Changes a part of a source.
     Inpaint,
+    /// Extends a source.
+    Outpaint,
+}
+
+impl StabilityEndpoint {
+    pub(super) const fn has_strength(self) -> bool {
+        matches!(self, Self::Ultra | Self::Sd3)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -95,7 +103,7 @@ pub(super) fn read(wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
     let has_hd = wire.as_ref().is_some_and(|wire| wire.get("hd").is_some());
     for tier in ["standard", "hd"] {
         if endpoint(tier).is_none() && (tier == "standard" || has_hd) {
-            let problem = "is missing: write one of core, ultra, sd3, inpaint";
+            let problem = "is missing: write one of core, ultra, sd3, inpaint, outpaint";
             return Err(ConfigError::new(format!("{tier}.endpoint"), problem));
         }
     }
@@ -126,16 +134,26 @@ impl StabilityModel {
     fn check_inputs(&self, image: &ImageModel) -> Result<(), ConfigError> {
         let targets = [Some(&self.standard), self.hd.as_ref()];
         let endpoints = || targets.iter().flatten().map(|target| target.endpoint);
-        let inpaints = endpoints().any(|endpoint| endpoint == StabilityEndpoint::Inpaint);
+        let has = |wanted| endpoints().any(|endpoint| endpoint == wanted);
+        let inpaints = has(StabilityEndpoint::Inpaint);
+        let outpaints = has(StabilityEndpoint::Outpaint);
         let Some(inputs) = &image.limits.inputs else {
-            if inpaints {
-                let problem = "is missing: the endpoint inpaint needs a source";
+            if inpaints || outpaints {
+                let problem = "is missing: the endpoints inpaint and outpaint need a source";
                 return Err(ConfigError::new("limits.inputs", problem));
             }
             return Ok(());
         };
-        let problem = if endpoints().any(|endpoint| endpoint == StabilityEndpoint::Core) {
+        let problem = if has(StabilityEndpoint::Core) {
             "is not used by the endpoint core: remove it"
+        } else if outpaints != inputs.outpaints {
+            "must have outpaints = true exactly for the endpoint outpaint"
+        } else if outpaints {
+            let one = inputs.roles.iter().eq([(&InputRole::Source, &1)]);
+            if one && endpoints().all(|endpoint| endpoint == StabilityEndpoint::Outpaint) {
+                return Ok(());
+            }
+            "must have source = 1 alone, and no other endpoint, for the endpoint outpaint"
         } else if inputs.roles.get(&InputRole::Source) != Some(&1) || !inputs.keeps_shape {
             "must have source = 1 and keeps_shape = true: results have the source's shape"
         } else if inputs.roles.contains_key(&InputRole::Reference) {

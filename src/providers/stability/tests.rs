@@ -12,6 +12,7 @@ fn call() -> ImageCall {
         prompt: "A red fox.".to_owned(),
         negative_prompt: Some("snow".to_owned()),
         size: (1024, 1024),
+        outpaint: None,
         quality: Quality::Standard,
         style: Some(Style::Vivid),
         n: 1,

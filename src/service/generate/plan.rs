@@ -14,8 +14,8 @@ use crate::{
         generation::TemplateUse,
         pricing::{Ceiling, ImageCeiling, InputCeiling, SpeechCeiling, TextCeiling, VideoCeiling},
         request::{
-            DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, InputRole, Quality, SpeechRequest,
-            TextRequest, VideoRequest,
+            DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, InputRole, MAX_INPUT_PIXELS,
+            Outpaint, Quality, SpeechRequest, TextRequest, VideoRequest,
         },
         validate::{FieldCode, FieldError},
     },
@@ -284,21 +284,24 @@ fn plan_image<'a>(
     request: ImageRequest,
     inputs: Vec<FoundInput>,
 ) -> Result<Plan<'a>, ServiceError> {
+    let source = inputs
+        .iter()
+        .find(|input| input.role() == InputRole::Source);
+    let extended = match request.outpaint.zip(source) {
+        Some((outpaint, source)) => Some(extended(image, outpaint, source)?),
+        None => None,
+    };
     // The defaults are ours, so the model may change them.
-    let size = request.size.or_else(|| {
+    let size = extended.or(request.size).or_else(|| {
         let made = image.native(DEFAULT_SIZE).map(|_| DEFAULT_SIZE);
         made.or_else(|| ImageModel::servable(&image.native_sizes).first().copied())
     });
     let size = size.unwrap_or(DEFAULT_SIZE);
-    check_shape(image, size, &inputs)?;
+    check_shape(image, size, source)?;
     let quality = request.quality.unwrap_or(Quality::Standard);
     let n = request.n.unwrap_or(1);
     let name = format!("{}x{}", size.0, size.1);
-    let price = image.prices.per_image.get(&name);
-    let price = price.and_then(|tiers| match quality {
-        Quality::Standard => Some(tiers.standard),
-        Quality::Hd => tiers.hd,
-    });
+    let price = image.prices.of_image(&name, quality);
     let (Some(per_image), Some(native)) = (price, image.native(size)) else {
         let message = format!("{} has no price for {name}", model.id);
         return Err(ServiceError::Internal(message));
@@ -316,6 +319,9 @@ fn plan_image<'a>(
     if let Some(style) = request.style {
         parameters["style"] = json!(style);
     }
+    if let Some(outpaint) = request.outpaint {
+        parameters["outpaint"] = json!(outpaint);
+    }
     let negative = request.negative_prompt.as_deref();
     let call = ImageCall {
         model: model.id.clone(),
@@ -324,6 +330,7 @@ fn plan_image<'a>(
             image.limits.negative_prompt == Support::Native && !text.trim().is_empty()
         }),
         size: native,
+        outpaint: request.outpaint,
         quality,
         style: request
             .style
@@ -352,16 +359,32 @@ fn plan_image<'a>(
     })
 }
 
+/// Returns the size of an extended source. `Err`: it has more pixels than the model makes.
+fn extended(
+    image: &ImageModel,
+    outpaint: Outpaint,
+    source: &FoundInput,
+) -> Result<(u32, u32), ServiceError> {
+    let (width, height) = outpaint.extended(source.size());
+    let limits = image.limits.inputs.as_ref();
+    let most = limits.map_or(MAX_INPUT_PIXELS, |limits| limits.max_pixels);
+    if u64::from(width) * u64::from(height) <= most {
+        return Ok((width, height));
+    }
+    let message = format!(
+        "makes a picture of {width}x{height}, and this model makes at most {most} pixels: add fewer"
+    );
+    let param = "parameters.outpaint";
+    Err(invalid(param, FieldCode::OutOfRange, message))
+}
+
 /// Refuses a source whose aspect ratio differs from the result's, if the model keeps it.
 fn check_shape(
     image: &ImageModel,
     (width, height): (u32, u32),
-    inputs: &[FoundInput],
+    source: Option<&FoundInput>,
 ) -> Result<(), ServiceError> {
     let limits = image.limits.inputs.as_ref();
-    let source = inputs
-        .iter()
-        .find(|input| input.role() == InputRole::Source);
     let Some(source) = source.filter(|_| limits.is_some_and(|limits| limits.keeps_shape)) else {
         return Ok(());
     };

@@ -1,6 +1,7 @@
 //! `inputs` of images and videos.
 
 mod memory;
+mod outpaint;
 mod vendors;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};

@@ -15,6 +15,7 @@ fn call() -> ImageCall {
         prompt: "A red fox.".to_owned(),
         negative_prompt: None,
         size: (1792, 1024),
+        outpaint: None,
         quality: Quality::Hd,
         style: None,
         n: 2,

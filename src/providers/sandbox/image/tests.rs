@@ -12,6 +12,7 @@ fn call(prompt: &str, size: (u32, u32)) -> ImageCall {
         prompt: prompt.to_owned(),
         negative_prompt: None,
         size,
+        outpaint: None,
         quality: Quality::Standard,
         style: None,
         n: 1,
