@@ -147,7 +147,13 @@ impl App {
     ) -> Result<Self, AppError> {
         let http = HttpClient::new().map_err(AppError::HttpClient)?;
         let share = *config.server.account_share_percent;
-        let providers = providers::registry(&config.enabled_providers(), share, &http, &clock)?;
+        let providers = providers::registry(
+            &config.enabled_providers(),
+            share,
+            &http,
+            &clock,
+            *config.jobs.poll_interval,
+        )?;
         Self::assemble(config, store, clock, public_url, storage, providers, http).await
     }
 

@@ -1,5 +1,7 @@
 //! Adapters from the configuration.
 
+use std::time::Duration;
+
 use super::AppError;
 use crate::{
     config::Provider,
@@ -8,12 +10,13 @@ use crate::{
 };
 
 /// The adapters of providers. `account_share`: maximum share of the concurrent calls of one account,
-/// in percent.
+/// in percent. `poll_interval`: of tasks that are polled within one call.
 pub(super) fn registry(
     providers: &[Provider],
     account_share: usize,
     http: &HttpClient,
     clock: &SharedClock,
+    poll_interval: Duration,
 ) -> Result<Registry, AppError> {
     let mut registry = Registry::default();
     for provider in providers.iter().cloned() {
@@ -24,6 +27,7 @@ pub(super) fn registry(
             base_url: provider.base_url.map(String::from).unwrap_or_default(),
             api_key: provider.api_key,
             timeout: provider.timeout,
+            poll_interval,
             clock: clock.clone(),
             models: models
                 .map(|model| (model.id.clone(), model.settings.clone()))

@@ -66,7 +66,13 @@ impl Reload {
             return Ok(None);
         }
         let share = *inner.config.server.account_share_percent;
-        let registry = providers::registry(&new.providers, share, &inner.http, &inner.clock)?;
+        let registry = providers::registry(
+            &new.providers,
+            share,
+            &inner.http,
+            &inner.clock,
+            *inner.config.jobs.poll_interval,
+        )?;
         for warning in &new.warnings {
             tracing::warn!("{warning}");
         }

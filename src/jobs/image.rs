@@ -1,5 +1,6 @@
 //! Images: one submission, then each image is scaled to the requested size and stored.
 
+use bytes::Bytes;
 use serde_json::json;
 
 use super::{
@@ -18,6 +19,9 @@ use crate::{
         jobs::Job,
     },
 };
+
+/// Maximum size of an image that is downloaded.
+const MAX_IMAGE_BYTES: u64 = 20 << 20;
 
 impl Runner {
     pub(super) async fn image_step(
@@ -78,7 +82,23 @@ impl Runner {
         let tokens = answer.input_image_tokens;
         let delivered = answer.images.len();
         let most = usize::try_from(work.price.n).unwrap_or(usize::MAX);
-        for image in answer.images.into_iter().take(most) {
+        let mut images: Vec<Result<Bytes, Failure>> = answer.images.into_iter().map(Ok).collect();
+        for url in answer.urls {
+            let downloading = self
+                .0
+                .media
+                .downloader
+                .to_bytes(&url, None, MAX_IMAGE_BYTES);
+            images.push(downloading.await.map_err(|error| unusable(id, &error)));
+        }
+        for image in images.into_iter().take(most) {
+            let image = match image {
+                Ok(image) => image,
+                Err(failure) => {
+                    failed = Some(failure);
+                    continue;
+                }
+            };
             let (width, height) = work.size;
             let fitted = convert(move || fit_png(&image, width, height)).await;
             let index = u16::try_from(outputs.len()).unwrap_or(u16::MAX);

@@ -37,6 +37,7 @@ pub fn setup(base: &str, timeout: Duration) -> Setup {
         base_url: base.to_owned(),
         api_key: Some("test-key".into()),
         timeout,
+        poll_interval: Duration::from_millis(1),
         clock: Arc::new(ManualClock::new(machine_time())),
         models: BTreeMap::new(),
     }

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use url::Url;
 
 use super::{InputPicture, ProviderError};
 use crate::domain::request::{Outpaint, Quality, Style};
@@ -34,6 +35,8 @@ pub struct ImageCall {
 pub struct ImageAnswer {
     /// At most 20 MiB each, not validated.
     pub images: Vec<Bytes>,
+    /// More images, for the caller to download; untrusted.
+    pub urls: Vec<Url>,
     pub request_id: Option<String>,
     /// Tokens of the inputs, if the provider counts them.
     pub input_image_tokens: Option<u64>,

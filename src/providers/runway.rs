@@ -1,11 +1,12 @@
-//! Runway: video from text or from pictures, as a task that is polled.
+//! Runway: video from text or from pictures, and images, as a task that is polled.
 //!
-//! Here: the calls and their settings; in [`response`]: tasks and failure codes. Sources:
+//! Here: the calls and videos; in [`image`]: images; in [`response`]: tasks and failure codes. Sources:
 //! runwayml 5.24.0 (`PyPI`) `runwayml/types/text_to_video_create_params.py`,
 //! `task_retrieve_response.py`, `resources/tasks.py`; docs.dev.runwayml.com
 //! errors/task-failures; checked against requests recorded from the package; `image_to_video_create_params.py`
 //! for pictures.
 
+pub mod image;
 pub mod response;
 pub mod settings;
 
@@ -35,15 +36,22 @@ use crate::domain::{
     request::InputRole,
     vendor::{Vendor, read_settings},
 };
+pub use image::RunwayImageModel;
 pub use settings::RunwayModel;
 
 pub const ADAPTERS: Adapters = Adapters {
-    vendor: Vendor::new("runway", &[Modality::Video], |_, _, wire| {
-        read_settings::<RunwayModel>(wire)
-    }),
+    vendor: Vendor::new(
+        "runway",
+        &[Modality::Image, Modality::Video],
+        |_, modality, wire| match modality {
+            Modality::Image => read_settings::<RunwayImageModel>(wire),
+            _ => read_settings::<RunwayModel>(wire),
+        },
+    ),
     add: |registry, setup| {
-        let adapter = Runway::new(setup)?;
-        registry.video.insert(setup.name.clone(), Arc::new(adapter));
+        let adapter = Arc::new(Runway::new(setup)?);
+        registry.image.insert(setup.name.clone(), adapter.clone());
+        registry.video.insert(setup.name.clone(), adapter);
         Ok(())
     },
 };
@@ -101,7 +109,7 @@ fn body(call: &VideoCall, settings: &RunwayModel) -> Option<Value> {
     serde_json::to_value(body).ok()
 }
 
-/// The video adapter of Runway.
+/// The image and video adapter of Runway.
 #[derive(Debug)]
 pub struct Runway {
     name: String,
@@ -109,12 +117,14 @@ pub struct Runway {
     base_url: String,
     headers: HeaderMap,
     timeout: Duration,
+    /// Between two polls of an image.
+    poll_interval: Duration,
     models: BTreeMap<String, RunwayModel>,
 }
 
 impl Runway {
-    /// The timeout bounds one call (a submission, a poll), not the generation. A model
-    /// without settings gets the default ones.
+    /// The timeout bounds one call (a submission, a poll), and the whole generation of an image. A
+    /// model without settings gets the default ones.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, secret_header("Bearer ", &setup.key())?);
@@ -125,6 +135,7 @@ impl Runway {
             base_url: setup.base_url.clone(),
             headers,
             timeout: setup.timeout,
+            poll_interval: setup.poll_interval,
             models: setup.models(),
         };
         runway.url(&[])?;
@@ -141,6 +152,38 @@ impl Runway {
         let headers = self.headers.clone();
         self.http.bare(method, url, headers, self.timeout).await
     }
+
+    /// Creates a task and returns its id.
+    async fn create(&self, path: &str, body: RequestJson) -> Result<String, ProviderError> {
+        let post = JsonPost {
+            url: self.url(&[path])?,
+            headers: self.headers.clone(),
+            body,
+            timeout: self.timeout,
+        };
+        let answer = self.http.post_json(post).await?;
+        let answer = answer
+            .error_for_status(&self.name, response::error_info)
+            .await?;
+        let head = answer.head().clone();
+        let root = answer.json(TEXT_BODY_CAP).await?;
+        task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
+    }
+
+    /// Polls a task once. A 404 is [`VideoStatus::Gone`]; the caller decides whether that can be lag
+    /// right after the submission.
+    async fn status(&self, task: &str) -> Result<VideoStatus, ProviderError> {
+        let answer = self.bare(Method::GET, task).await?;
+        if answer.head().status == 404 {
+            return Ok(VideoStatus::Gone);
+        }
+        let answer = answer
+            .error_for_status(&self.name, response::error_info)
+            .await?;
+        let head = answer.head().clone();
+        let root = answer.json(TEXT_BODY_CAP).await?;
+        response::status(&self.name, &head, &root)
+    }
 }
 
 #[async_trait]
@@ -154,35 +197,11 @@ impl VideoProvider for Runway {
         } else {
             "image_to_video"
         };
-        let url = self.url(&[path])?;
-        let post = JsonPost {
-            url,
-            headers: self.headers.clone(),
-            body: RequestJson::of(&body)?,
-            timeout: self.timeout,
-        };
-        let answer = self.http.post_json(post).await?;
-        let answer = answer
-            .error_for_status(&self.name, response::error_info)
-            .await?;
-        let head = answer.head().clone();
-        let root = answer.json(TEXT_BODY_CAP).await?;
-        task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
+        self.create(path, RequestJson::of(&body)?).await
     }
 
-    /// A 404 is [`VideoStatus::Gone`]; the caller decides whether that can be lag right after the
-    /// submission.
     async fn poll(&self, task: &str, _call: &VideoCall) -> Result<VideoStatus, ProviderError> {
-        let answer = self.bare(Method::GET, task).await?;
-        if answer.head().status == 404 {
-            return Ok(VideoStatus::Gone);
-        }
-        let answer = answer
-            .error_for_status(&self.name, response::error_info)
-            .await?;
-        let head = answer.head().clone();
-        let root = answer.json(TEXT_BODY_CAP).await?;
-        response::status(&self.name, &head, &root)
+        self.status(task).await
     }
 
     /// Deletes the output of a finished task. An unknown task counts as cancelled.

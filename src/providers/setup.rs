@@ -25,6 +25,8 @@ pub struct Setup {
     pub api_key: Option<SecretString>,
     /// Bounds one call from connecting to the last byte.
     pub timeout: Duration,
+    /// Time between two polls of a task within one call.
+    pub poll_interval: Duration,
     pub clock: SharedClock,
     /// By model id.
     pub models: BTreeMap<String, SharedSettings>,

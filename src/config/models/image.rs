@@ -27,6 +27,7 @@ const MAX_SIDE: u32 = 8_192;
 #[derive(Deserialize)]
 struct Limits {
     max_prompt_chars: Option<Bounded<usize, 1, IMAGE_PROMPT_CHARS>>,
+    max_prompt_utf16: Option<Bounded<usize, 1, 10_000>>,
     native_sizes: Option<Vec<String>>,
     max_n: Option<Bounded<u32, 1, { MAX_N as usize }>>,
     style: Option<Support>,
@@ -59,6 +60,7 @@ pub(super) fn read(
         list_prices: None,
         limits: ImageLimits {
             max_prompt_chars: limits.max_prompt_chars.map_or(IMAGE_PROMPT_CHARS, |n| *n),
+            max_prompt_utf16: limits.max_prompt_utf16.map(|n| *n),
             sizes: sizes.iter().copied().map(name).collect(),
             qualities: vec![Quality::Standard],
             max_n: limits.max_n.map_or(MAX_N, |n| *n),

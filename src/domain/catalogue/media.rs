@@ -35,6 +35,9 @@ pub enum Support {
 pub struct ImageLimits {
     /// Maximum characters of a prompt.
     pub max_prompt_chars: usize,
+    /// As of a video.
+    #[serde(skip_serializing)]
+    pub max_prompt_utf16: Option<usize>,
     /// Supported sizes.
     pub sizes: Vec<String>,
     /// Supported quality tiers.
@@ -161,6 +164,15 @@ fn prompt_too_long(chars: usize, max: usize) -> Option<FieldError> {
     (chars > max).then(|| FieldError::new("prompt", FieldCode::TooLong, message()))
 }
 
+/// As [`prompt_too_long`], also in UTF-16 code units.
+fn prompt_violation(prompt: &str, max: usize, max_utf16: Option<usize>) -> Option<FieldError> {
+    prompt_too_long(prompt.chars().count(), max).or_else(|| {
+        let max = max_utf16.filter(|&max| prompt.encode_utf16().count() > max)?;
+        let message = format!("must be at most {max} UTF-16 code units for this model");
+        Some(FieldError::new("prompt", FieldCode::TooLong, message))
+    })
+}
+
 impl ImageModel {
     /// The sizes that a model with these native sizes can serve: those, and smaller ones of the
     /// same aspect ratio.
@@ -197,9 +209,10 @@ impl ImageModel {
     pub fn violations(&self, request: &ImageRequest) -> Vec<FieldError> {
         let limits = &self.limits;
         let mut errors = Vec::new();
-        errors.extend(prompt_too_long(
-            request.prompt.chars().count(),
+        errors.extend(prompt_violation(
+            &request.prompt,
             limits.max_prompt_chars,
+            limits.max_prompt_utf16,
         ));
         if request.size.is_some_and(|size| self.native(size).is_none()) {
             errors.push(not_supported("parameters.size", &one_of(&limits.sizes)));
@@ -253,18 +266,11 @@ impl VideoModel {
     pub fn violations(&self, request: &VideoRequest) -> Vec<FieldError> {
         let limits = &self.limits;
         let mut errors = Vec::new();
-        errors.extend(prompt_too_long(
-            request.prompt.chars().count(),
+        errors.extend(prompt_violation(
+            &request.prompt,
             limits.max_prompt_chars,
+            limits.max_prompt_utf16,
         ));
-        let units = request.prompt.encode_utf16().count();
-        if let Some(max) = limits
-            .max_prompt_utf16
-            .filter(|&max| errors.is_empty() && units > max)
-        {
-            let message = format!("must be at most {max} UTF-16 code units for this model");
-            errors.push(FieldError::new("prompt", FieldCode::TooLong, message));
-        }
         if request
             .duration
             .is_some_and(|d| !limits.durations.contains(&d))

@@ -227,6 +227,7 @@ fn read(
     }
     Ok(ImageAnswer {
         images,
+        urls: Vec::new(),
         request_id: head.request_id.clone(),
         input_image_tokens,
     })

@@ -5,9 +5,12 @@ mod states;
 use serde_json::json;
 
 use super::*;
-use crate::providers::{
-    ProviderErrorKind, VideoOutput,
-    fake::{Reply, Seen, TIMEOUT, Upstream, ends, recorded, setup},
+use crate::{
+    domain::request::Quality,
+    providers::{
+        ImageCall, ImageProvider as _, ProviderErrorKind, VideoOutput,
+        fake::{Reply, Seen, TIMEOUT, Upstream, ends, recorded, setup},
+    },
 };
 
 const TASK: &str = "17f20503-6c24-4c16-946b-35dbbce2af2f";
@@ -56,6 +59,36 @@ async fn sends_what_the_sdk_sends() {
         }
         assert_eq!(upstream.seen().len(), 3);
     }
+}
+
+#[tokio::test]
+async fn an_image_is_sent_as_the_sdk_sends_it() {
+    let url = "https://files.example/image.png";
+    let task = json!({"id": TASK, "status": "SUCCEEDED", "output": [url]});
+    let upstream = Upstream::start(Reply::json(&task)).await;
+    let call = ImageCall {
+        model: "gen4_image".to_owned(),
+        prompt: "A red fox.".to_owned(),
+        negative_prompt: None,
+        size: (1024, 1024),
+        outpaint: None,
+        quality: Quality::Standard,
+        style: None,
+        n: 1,
+        inputs: vec![InputPicture {
+            role: InputRole::Reference,
+            content_type: "image/png".to_owned(),
+            bytes: vec![0; 3].into(),
+        }],
+    };
+    let answer = adapter(&upstream.base, TIMEOUT).generate(&call).await;
+    let answer = answer.unwrap();
+    assert_eq!(answer.urls, [Url::parse(url).unwrap()]);
+    assert_eq!(answer.request_id.as_deref(), Some(TASK));
+    let sent = include_str!("../../../tests/fixtures/sdk/runway_image.json");
+    same(&upstream.seen()[0], &recorded(sent));
+    let polled = include_str!("../../../tests/fixtures/sdk/runway_poll.json");
+    same(&upstream.seen()[1], &recorded(polled));
 }
 
 #[tokio::test]

@@ -36,6 +36,7 @@ impl ImageProvider for SandboxImage {
         .await??;
         Ok(ImageAnswer {
             images,
+            urls: Vec::new(),
             request_id,
             input_image_tokens: None,
         })

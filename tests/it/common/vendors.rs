@@ -95,7 +95,7 @@ pub fn runway(upstream: &Upstream, done_at: usize, output: Option<String>, file:
     let output = output.unwrap_or_else(|| format!("{}/files/out.mp4", upstream.url()));
     let (tasks, polls) = (AtomicUsize::new(0), AtomicUsize::new(0));
     upstream.play(move |request: &Recorded| {
-        if request.path.ends_with("_to_video") {
+        if request.path.ends_with("_to_video") || request.path.ends_with("_to_image") {
             let n = tasks.fetch_add(1, Ordering::Relaxed);
             return Reply::Status(200, json!({"id": format!("task-{n}")}));
         }

@@ -133,7 +133,7 @@ fn without_keys_the_sandbox_alone_serves() {
         assert_eq!(catalogue.default_provider(modality), Some("sandbox"));
         assert_eq!(catalogue.default_model("sandbox", modality).unwrap().id, id);
     }
-    assert_eq!(catalogue.models().len(), 4);
+    assert_eq!(catalogue.models().len(), 5);
     let text = text_of(&catalogue.find("sandbox", "sandbox-text-1").unwrap().kind);
     assert_eq!(text.prices.base.input_per_million.to_string(), "10");
     assert_eq!(text.prices.base.output_per_million.to_string(), "50");

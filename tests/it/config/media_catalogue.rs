@@ -58,9 +58,23 @@ fn every_image_model_has_a_price_for_all_it_serves() {
             continue;
         };
         let limits = &image.limits;
-        assert_eq!((limits.max_prompt_chars, limits.max_n), (5_000, 4), "{id}");
-        assert_ne!(limits.style, Support::Unsupported, "{id}");
-        assert_ne!(limits.negative_prompt, Support::Unsupported, "{id}");
+        let runway = model.provider == "runway";
+        let most = if runway { (1_000, 1) } else { (5_000, 4) };
+        assert_eq!((limits.max_prompt_chars, limits.max_n), most, "{id}");
+        let units = runway.then_some(1_000);
+        assert_eq!(limits.max_prompt_utf16, units, "{id}");
+        let has_no_field = |support| (support == Support::Unsupported) == runway;
+        assert!(has_no_field(limits.style), "{id}");
+        assert!(has_no_field(limits.negative_prompt), "{id}");
+        if limits
+            .inputs
+            .as_ref()
+            .is_some_and(|inputs| inputs.outpaints)
+        {
+            assert!(image.native_sizes.is_empty(), "{id}");
+            assert!(image.prices.per_image.keys().eq(["any"]), "{id}");
+            continue;
+        }
         let servable = ImageModel::servable(&image.native_sizes);
         let names: Vec<String> = servable.iter().map(|(w, h)| format!("{w}x{h}")).collect();
         assert_eq!(limits.sizes, names, "{id}");
@@ -73,7 +87,10 @@ fn every_image_model_has_a_price_for_all_it_serves() {
             assert!(tiers.hd.is_none_or(|hd| hd > tiers.standard), "{id}");
         }
         let squares = ["256x256", "512x512", "1024x1024"];
-        if model.provider == "stability" {
+        if runway {
+            assert_eq!(names, squares, "{id}");
+            assert!(!has_hd, "{id}");
+        } else if model.provider == "stability" {
             assert_eq!(names, squares, "{id}");
             assert!(!has_hd, "{id}");
             let guided = id.contains("turbo");
@@ -189,7 +206,8 @@ fn the_wire_settings_are_those_of_the_adapters() {
                 assert_eq!(wire.wav, "wav_24000", "{id}");
             } else {
                 let kind = (provider.vendor.kind, model.modality());
-                let bare = kind.0 == "sandbox" || kind == ("gemini", Modality::Audio);
+                let others = [("gemini", Modality::Audio), ("runway", Modality::Image)];
+                let bare = kind.0 == "sandbox" || others.contains(&kind);
                 assert!(bare || kind.1 == Modality::Text, "{id}");
             }
         }

@@ -228,11 +228,11 @@ fn of_vendors_of_images() {
     for (lines, want) in [
         (
             one.to_owned(),
-            "wire.standard.endpoint is missing: write one of core, ultra, sd3, inpaint",
+            "wire.standard.endpoint is missing: write one of core, ultra, sd3, inpaint, outpaint",
         ),
         (
             "wire.standard.endpoint = \"sdxl\"".to_owned(),
-            r#"wire.standard.endpoint is "sdxl": must be one of core, ultra, sd3, inpaint"#,
+            r#"wire.standard.endpoint is "sdxl": must be one of core, ultra, sd3, inpaint, outpaint"#,
         ),
         (
             format!("{core}wire.standard.model = \"x\""),
@@ -240,7 +240,7 @@ fn of_vendors_of_images() {
         ),
         (
             format!("{core}wire.hd.model = \"x\""),
-            "wire.hd.endpoint is missing: write one of core, ultra, sd3, inpaint",
+            "wire.hd.endpoint is missing: write one of core, ultra, sd3, inpaint, outpaint",
         ),
         (
             format!("{core}wire.vivid = \"bright\""),
@@ -320,5 +320,73 @@ fn of_inputs() {
         ),
     ] {
         refused("stability", "image", &[(&format!("{image}{lines}"), want)]);
+    }
+}
+
+#[test]
+fn of_models_that_extend_pictures() {
+    let outpaint = "wire.standard.endpoint = \"outpaint\"\nprices.per_input_image = \"0\"\n";
+    let any = "prices.per_image.any = { standard = \"1\" }\n";
+    let sized = "prices.per_image.512x512 = { standard = \"1\" }\n";
+    let extends = "limits.inputs = { source = 1, required = \"source\", outpaints = true }\n";
+    let native = "limits.native_sizes = [\"512x512\"]\n";
+    for (lines, want) in [
+        (
+            format!("{any}{extends}{native}"),
+            "limits.native_sizes is not used with limits.inputs.outpaints: remove it",
+        ),
+        (
+            format!("{sized}{extends}"),
+            "prices.per_image.512x512 is not used with limits.inputs.outpaints: write \
+             per_image.any",
+        ),
+        (
+            format!("prices.per_image = {{}}\n{extends}"),
+            "prices.per_image.any is missing: a model without a complete price is not served; add \
+             it or set enabled = false",
+        ),
+        (
+            format!("{any}limits.inputs = {{ source = 1, outpaints = true }}"),
+            "limits.inputs.required must be \"source\" with outpaints",
+        ),
+        (
+            format!("{sized}{native}limits.inputs = {{ source = 1, keeps_shape = true }}"),
+            "limits.inputs must have outpaints = true exactly for the endpoint outpaint",
+        ),
+    ] {
+        let lines = format!("{outpaint}{lines}");
+        refused("stability", "image", &[(&lines, want)]);
+    }
+}
+
+#[test]
+fn of_images_of_runway() {
+    let one = "prices.per_image.1024x1024 = { standard = \"1\" }\nprices.per_input_image = \"0\"\n";
+    let limits = "limits.max_n = 1\nlimits.native_sizes = [\"1024x1024\"]\n";
+    for (lines, want) in [
+        (
+            "limits.inputs.reference = 1\nlimits.max_n = 1\nlimits.native_sizes = [\"2048x2048\"]\nprices.per_image.2048x2048 = { standard = \"1\" }"
+                .to_owned(),
+            "limits.native_sizes holds a size that the model does not make: use 720x720, \
+             1024x1024, 1080x1080",
+        ),
+        (
+            "limits.inputs.reference = 1\nlimits.native_sizes = [\"1024x1024\"]".to_owned(),
+            "limits.max_n must be 1: a task makes one image",
+        ),
+        (
+            format!("{limits}limits.inputs.reference = 1\nlimits.style = \"native\""),
+            "limits.style must be \"guided\" or \"unsupported\": there is no such field",
+        ),
+        (
+            format!("{limits}limits.inputs.reference = 4"),
+            "limits.inputs must have only reference, at most 3",
+        ),
+        (
+            format!("{limits}limits.inputs = {{ source = 1, reference = 3 }}"),
+            "limits.inputs must have only reference, at most 3",
+        ),
+    ] {
+        refused("runway", "image", &[(&format!("{one}{lines}"), want)]);
     }
 }

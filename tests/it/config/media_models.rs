@@ -144,7 +144,7 @@ fn each_kind_has_its_types() {
         ("anthropic", "image", r#""text""#),
         ("gemini", "image", r#""text" or "video" or "audio""#),
         ("stability", "text", r#""image""#),
-        ("runway", "audio", r#""video""#),
+        ("runway", "audio", r#""image" or "video""#),
         ("elevenlabs", "text", r#""audio""#),
     ] {
         let want =
@@ -244,7 +244,7 @@ fn of_images() {
             ),
             (
                 "limits.max_tokens = 5",
-                "limits.max_tokens is not a known key: remove it or use one of max_prompt_chars, native_sizes, max_n, style, negative_prompt, inputs",
+                "limits.max_tokens is not a known key: remove it or use one of max_prompt_chars, max_prompt_utf16, native_sizes, max_n, style, negative_prompt, inputs",
             ),
             (
                 "overhead_tokens = 5",

@@ -299,6 +299,8 @@ output_per_million 75
 3, per_image.1024x1792.standard 1.5, per_image.1024x1792.hd 3, per_image.1792x1024.standard 1.5, \
 per_image.1792x1024.hd 3, per_image.256x256.standard 1.5, per_image.256x256.hd 3, \
 per_image.512x512.standard 1.5, per_image.512x512.hd 3, per_input_image 0.75
+      image sandbox-outpaint-1: per_image.any.standard 1.5, per_image.any.hd 3, per_input_image \
+0.75
       video sandbox-video-1 (default): per_second 7.5, per_input_image 0.75
       audio sandbox-speech-1 (default): per_1000_characters 1.5
   on  stability: key in STABILITY_API_KEY
@@ -314,6 +316,7 @@ per_image.512x512.standard 6, per_input_image 0
 per_image.512x512.standard 5.25, per_input_image 0
       image inpaint: per_image.1024x1024.standard 7.5, per_image.256x256.standard 7.5, \
 per_image.512x512.standard 7.5, per_input_image 0
+      image outpaint: per_image.any.standard 6, per_input_image 0
 differs from the built-in settings
   metrics.token = (set) (by GENSVC__METRICS__TOKEN)
   pricing.markup = 1.5 (by GENSVC__PRICING__MARKUP; built-in: 1)

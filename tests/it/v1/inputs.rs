@@ -2,6 +2,7 @@
 
 mod memory;
 mod outpaint;
+mod runway_images;
 mod vendors;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};

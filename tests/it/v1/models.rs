@@ -15,7 +15,7 @@ async fn models(app: &TestApp, query: &str) -> Vec<Value> {
 async fn only_what_is_enabled_is_offered(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options.clone()).await;
     let all = models(&app, "").await;
-    assert_eq!(all.len(), 4);
+    assert_eq!(all.len(), 5);
     let sandbox = json!({"id": "sandbox-text-1", "provider": "sandbox", "type": "text",
         "prices": {"input_per_million": "10", "cached_input_per_million": "1",
             "output_per_million": "50"},

@@ -1,0 +1,131 @@
+//! Images from a text and references, as a task that is polled until it ends.
+//!
+//! Source: runwayml 5.24.0 (`PyPI`) `runwayml/types/text_to_image_create_params.py`. Each task makes
+//! one image, so `n` is 1.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
+
+use super::Runway;
+use crate::{
+    domain::{
+        catalogue::{ModelKind, Support},
+        request::InputRole,
+        settings::ConfigError,
+        vendor::ModelSettings,
+    },
+    providers::{
+        ImageAnswer, ImageCall, ImageProvider, ProviderError, ProviderErrorKind, VideoOutput,
+        VideoProvider as _, VideoStatus, http::RequestJson,
+    },
+};
+
+/// Sizes of `gen4_image` and `gen4_image_turbo` from which the API's sizes can be made.
+const SIZES: [(u32, u32); 3] = [(720, 720), (1024, 1024), (1080, 1080)];
+/// Maximum references of a request.
+const MAX_REFERENCES: u32 = 3;
+
+/// An image model; it has no settings.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunwayImageModel {}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    model: &'a str,
+    prompt_text: &'a str,
+    /// Pixels.
+    ratio: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reference_images: Vec<Reference>,
+}
+
+/// A picture as a data URI of at most 5 MB.
+#[derive(Serialize)]
+struct Reference {
+    uri: String,
+}
+
+impl ModelSettings for RunwayImageModel {
+    fn check(&self, model: &ModelKind) -> Result<(), ConfigError> {
+        let ModelKind::Image(image) = model else {
+            return Ok(());
+        };
+        let error = |key: &str, problem: &str| Err(ConfigError::new(key, problem));
+        let limits = &image.limits;
+        if image.native_sizes.iter().any(|size| !SIZES.contains(size)) {
+            let problem =
+                "holds a size that the model does not make: use 720x720, 1024x1024, 1080x1080";
+            return error("limits.native_sizes", problem);
+        }
+        if limits.max_n != 1 {
+            return error("limits.max_n", "must be 1: a task makes one image");
+        }
+        for (key, support) in [
+            ("limits.style", limits.style),
+            ("limits.negative_prompt", limits.negative_prompt),
+        ] {
+            if support == Support::Native {
+                return error(
+                    key,
+                    "must be \"guided\" or \"unsupported\": there is no such field",
+                );
+            }
+        }
+        let roles = limits.inputs.iter().flat_map(|inputs| &inputs.roles);
+        let mut roles =
+            roles.map(|(role, most)| *role == InputRole::Reference && *most <= MAX_REFERENCES);
+        if roles.any(|is_supported| !is_supported) {
+            return error("limits.inputs", "must have only reference, at most 3");
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ImageProvider for Runway {
+    /// Polls until the task ends or the timeout passes; then the task is cancelled. A failed poll is
+    /// repeated: the task continues without it.
+    async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError> {
+        let until = Instant::now() + self.timeout;
+        let references = call.inputs.iter();
+        let body = RequestJson::of(&Body {
+            model: &call.model,
+            prompt_text: &call.prompt,
+            ratio: format!("{}:{}", call.size.0, call.size.1),
+            reference_images: references
+                .map(|picture| Reference {
+                    uri: picture.data_uri(),
+                })
+                .collect(),
+        })?;
+        let task = self.create("text_to_image", body).await?;
+        loop {
+            sleep(self.poll_interval).await;
+            match self.status(&task).await {
+                Ok(VideoStatus::Done(VideoOutput::Url { url, .. })) => {
+                    return Ok(ImageAnswer {
+                        images: Vec::new(),
+                        urls: vec![url],
+                        request_id: Some(task),
+                        input_image_tokens: None,
+                    });
+                }
+                Ok(VideoStatus::Failed(error)) => return Err(error),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(provider = self.name, %error, "polling a task failed");
+                }
+            }
+            if Instant::now() >= until {
+                if let Err(error) = self.cancel(&task).await {
+                    tracing::warn!(provider = self.name, %error, "could not cancel a late task");
+                }
+                let message = "the task did not end in time";
+                return Err(ProviderError::new(ProviderErrorKind::Timeout, message));
+            }
+        }
+    }
+}
