@@ -13,6 +13,7 @@ mod connections;
 mod dropped;
 mod events;
 mod guesses;
+mod hostile;
 mod references;
 mod replays;
 mod scene;
@@ -36,6 +37,8 @@ use crate::{args::Args, report};
 const MEMORY_MIB: u64 = 512;
 /// Maximum memory of the process: the budget, and what a process takes anyway.
 const MAX_MIB: u64 = MEMORY_MIB + 200;
+/// Maximum memory that files which are crafted to break a decoder add to an idle process.
+const HOSTILE_MIB: u64 = 200;
 /// Maximum of the 99th percentile of the other accounts' latency.
 const MAX_P99_MS: u128 = 2_000;
 
@@ -57,15 +60,21 @@ pub struct Attack {
     /// The provider answers calls of different models differently.
     model: &'static str,
     run: for<'a> fn(&'a Attacker<'a>) -> BoxFuture<'a, Answers>,
+    /// Maximum memory above that of an idle process, where it is less than [`MAX_MIB`].
+    max_above_idle: Option<u64>,
 }
 
 /// A line of [`ATTACKS`].
 macro_rules! attack {
     ($module:ident, $model:literal, $name:literal) => {
+        attack!($module, $model, $name, None)
+    };
+    ($module:ident, $model:literal, $name:literal, $max_above_idle:expr) => {
         Attack {
             name: $name,
             model: $model,
             run: |attacker| Box::pin($module::run(attacker)),
+            max_above_idle: $max_above_idle,
         }
     };
 }
@@ -83,6 +92,7 @@ const ATTACKS: &[Attack] = &[
     attack!(connections, "gpt-5.2", "4,500 silent connections"),
     attack!(guesses, "gpt-5.2", "150 connections guess passwords"),
     attack!(uploads, "gpt-5.2", "8 uploads of 64 KiB/s"),
+    attack!(hostile, "gpt-5.2", "1,000 hostile pictures", Some(HOSTILE_MIB)),
 ];
 
 pub async fn run(options: &Options) -> ExitCode {
@@ -107,8 +117,8 @@ pub async fn run(options: &Options) -> ExitCode {
 /// Each attack alone. `false`: a bound was exceeded.
 async fn alone(options: &Options) -> bool {
     println!(
-        "{:<36} {:>8} {:>8} {:>8} answers",
-        "", "peak MiB", "p99 ms", "refused"
+        "{:<36} {:>8} {:>8} {:>8} {:>8} answers",
+        "", "idle MiB", "peak MiB", "p99 ms", "refused"
     );
     let mut is_clean = true;
     let scene = Scene::set(&options.args, 1).await;
@@ -118,13 +128,17 @@ async fn alone(options: &Options) -> bool {
         }
         let (measured, answers) = scene.measure(n).await;
         println!(
-            "{:<36} {:>8} {:>8} {:>8} {answers}",
+            "{:<36} {:>8} {:>8} {:>8} {:>8} {answers}",
             attack.name,
+            measured.idle_mib,
             measured.peak_mib,
             measured.p99().as_millis(),
             measured.refused
         );
-        is_clean &= measured.peak_mib <= MAX_MIB
+        let most = attack.max_above_idle;
+        let most = most.map_or(MAX_MIB, |most| measured.idle_mib + most);
+        is_clean &= measured.peak_mib <= most
+            && answers.of(500) == 0
             && measured.p99().as_millis() <= MAX_P99_MS
             && measured.refused == 0;
     }

@@ -11,6 +11,11 @@ impl Answers {
         *self.0.entry(status).or_default() += 1;
     }
 
+    /// How many had this status.
+    pub fn of(&self, status: u16) -> usize {
+        self.0.get(&status).copied().unwrap_or_default()
+    }
+
     pub fn extend(&mut self, other: Self) {
         for (status, count) in other.0 {
             *self.0.entry(status).or_default() += count;

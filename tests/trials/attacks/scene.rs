@@ -51,6 +51,8 @@ pub struct Attacker<'a> {
 /// What the accounts that work noticed, and the server's memory.
 #[derive(Debug, Default)]
 pub struct Measured {
+    /// Before the attack.
+    pub idle_mib: u64,
     pub peak_mib: u64,
     pub waits: Vec<Duration>,
     pub refused: usize,
@@ -113,6 +115,7 @@ impl Scene {
     /// Runs an attack on a fresh process.
     pub async fn measure(&self, attack: usize) -> (Measured, Answers) {
         self.server().restart().await;
+        let idle_mib = self.memory().await;
         let is_over = AtomicBool::new(false);
         let attacking = async {
             let answers = self.attack(attack).await;
@@ -129,6 +132,7 @@ impl Scene {
         };
         let working = self.work(0, &is_over, || sleep(PAUSE));
         let (answers, peak_mib, mut measured) = tokio::join!(attacking, watching, working);
+        measured.idle_mib = idle_mib;
         measured.peak_mib = peak_mib;
         (measured, answers)
     }
