@@ -32,6 +32,9 @@ struct Client {
     token: String,
     /// Generations that it knows of.
     mine: Vec<String>,
+    /// Completed images among them.
+    images: Vec<String>,
+    uploads: Vec<String>,
 }
 
 /// Runs one until the scene is over.
@@ -45,6 +48,8 @@ pub async fn run(scene: Arc<Scene>, http: Http, round: u32, own: Own) {
         account,
         token,
         mine: Vec::new(),
+        images: Vec::new(),
+        uploads: Vec::new(),
     };
     let mut made = 0;
     while !client.scene.is_over() {
@@ -62,15 +67,16 @@ pub async fn run(scene: Arc<Scene>, http: Http, round: u32, own: Own) {
                 }
                 if client.rng.u32(0..3) == 0 {
                     call.add_inputs(&mut client.rng);
-                    client.upload(&mut call).await;
+                    client.name_inputs(&mut call).await;
                 }
                 client.make(&call).await;
             }
             62..80 => client.look().await,
             80..90 => client.end(Method::POST, "/cancel").await,
-            90..94 => client.end(Method::DELETE, "").await,
-            94 => client.redeliver().await,
-            95..97 => client.page("/v1/generate/history?per_page=20").await,
+            90..93 => client.end(Method::DELETE, "").await,
+            93 => client.redeliver().await,
+            94..97 => client.delete_upload().await,
+            97 => client.page("/v1/generate/history?per_page=20").await,
             _ => client.page("/v1/credits/ledger?per_page=20").await,
         }
         let pause = client.rng.u64(5..100);
@@ -79,26 +85,64 @@ pub async fn run(scene: Arc<Scene>, http: Http, round: u32, own: Own) {
 }
 
 impl Client {
-    /// Uploads some of the pictures of a call and refers to them by id.
-    async fn upload(&mut self, call: &mut Call) {
+    /// Replaces some of the pictures of a call by images that were made, or by uploads.
+    async fn name_inputs(&mut self, call: &mut Call) {
         let inputs = call.body.get_mut("inputs").and_then(Value::as_array_mut);
         for input in inputs.into_iter().flatten() {
-            if self.rng.bool() {
-                continue;
+            let image = self.rng.choice(&self.images).cloned();
+            match (self.rng.u32(0..4), image) {
+                (0, Some(image)) => {
+                    self.scene.tally.deed("used a result as an input");
+                    *input = json!({"role": input["role"], "generation": image});
+                }
+                (0 | 1, _) => {
+                    if let Some(id) = self.upload(input).await {
+                        *input = json!({"role": input["role"], "upload": id});
+                    }
+                }
+                _ => {}
             }
-            let bytes = BASE64_STANDARD.decode(input["data"].as_str().unwrap_or_default());
-            let server = self.rng.usize(0..2);
-            let request = self
-                .http
-                .build(server, Method::POST, "/v1/uploads", &self.token);
-            let request = request.header("content-type", "image/png");
-            let Some(answer) = self.http.send(request.body(bytes.unwrap())).await else {
-                continue;
-            };
-            if answer.status == 201 {
-                self.scene.tally.deed("uploaded a picture");
-                *input = json!({"role": input["role"], "upload": answer.body["id"]});
-            }
+        }
+    }
+
+    /// Uploads the picture of an input. Returns its id if the answer arrives.
+    async fn upload(&mut self, input: &Value) -> Option<String> {
+        let bytes = BASE64_STANDARD.decode(input["data"].as_str().unwrap_or_default());
+        let server = self.rng.usize(0..2);
+        let request = self
+            .http
+            .build(server, Method::POST, "/v1/uploads", &self.token);
+        let request = request.header("content-type", "image/png");
+        let answer = self.http.send(request.body(bytes.unwrap())).await?;
+        let id = answer.body["id"]
+            .as_str()
+            .filter(|_| answer.status == 201)?;
+        self.scene.tally.deed("uploaded a picture");
+        self.uploads.push(id.to_owned());
+        Some(id.to_owned())
+    }
+
+    /// Deletes one of the uploads, which a generation may be using.
+    async fn delete_upload(&mut self) {
+        if self.uploads.is_empty() {
+            return;
+        }
+        let id = self
+            .uploads
+            .swap_remove(self.rng.usize(..self.uploads.len()));
+        let path = format!("/v1/uploads/{id}");
+        let server = self.rng.usize(0..2);
+        let request = self.http.build(server, Method::DELETE, &path, &self.token);
+        let answer = self.http.send(request).await;
+        if answer.is_none_or(|answer| answer.status != 204) {
+            return;
+        }
+        self.scene.tally.deed("deleted an upload");
+        let found = self.http.get(1 - server, &path, &self.token).await;
+        if found.is_some_and(|answer| answer.status == 200) {
+            self.scene
+                .tally
+                .violation("an upload outlived its deletion", id);
         }
     }
 
@@ -159,6 +203,9 @@ impl Client {
         if let Some(record) = answer.record() {
             self.mine
                 .push(record["uuid"].as_str().unwrap_or_default().to_owned());
+            if call.route == "/v1/generate/image" && record["status"] == "completed" {
+                self.images.extend(self.mine.last().cloned());
+            }
             let key = call.key.as_deref();
             self.scene
                 .seen
