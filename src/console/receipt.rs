@@ -341,7 +341,7 @@ fn input_of(input: &Value) -> Markup {
         @match text(&input["from"]) {
             "upload" => { "upload " code { (text(&input["upload"])) } }
             "generation" => {
-                a href={ "/generations/" (text(&input["generation"])) } { "an earlier image" }
+                a href={ "/generations/" (text(&input["generation"])) } { "an earlier result" }
             }
             _ => { "sent with the request" }
         }

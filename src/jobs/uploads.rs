@@ -12,7 +12,9 @@ use crate::{
         ids::{AccountId, GenerationId, UploadId},
         limiter::Limiter,
     },
-    media::{InvalidMedia, MediaInfo, MediaKey, MediaStoreError, PICTURE_KINDS, read_picture},
+    media::{
+        InvalidMedia, MediaInfo, MediaKey, MediaKind, MediaStoreError, PICTURE_KINDS, read_picture,
+    },
     offload::{for_account, offload},
     store::{
         StoreError,
@@ -127,7 +129,8 @@ fn side(pixels: Option<u32>) -> i32 {
 
 /// Returns the key of an upload's file.
 pub fn upload_key(file_id: Uuid, content_type: &str) -> Option<MediaKey> {
-    let mut kinds = PICTURE_KINDS.into_iter();
+    // Videos are not uploaded, but kept as inputs.
+    let mut kinds = PICTURE_KINDS.into_iter().chain([MediaKind::Mp4]);
     let kind = kinds.find(|kind| kind.content_type() == content_type)?;
     Some(MediaKey::new(GenerationId(file_id), 0, kind))
 }

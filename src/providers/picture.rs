@@ -8,12 +8,16 @@ use crate::domain::request::InputRole;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputPicture {
     pub role: InputRole,
-    /// `image/png`, `image/jpeg` or `image/webp`.
+    /// `image/png`, `image/jpeg` or `image/webp`; `video/mp4` of a video to extend.
     pub content_type: String,
     pub bytes: Bytes,
 }
 
 impl InputPicture {
+    pub fn is_video(&self) -> bool {
+        self.content_type.starts_with("video/")
+    }
+
     pub fn base64(&self) -> String {
         BASE64_STANDARD.encode(&self.bytes)
     }

@@ -15,7 +15,8 @@ use crate::domain::{
     vendor::{Access, Vendor},
 };
 
-const ROLES: [InputRole; 3] = [
+const ROLES: [InputRole; 4] = [
+    InputRole::Source,
     InputRole::FirstFrame,
     InputRole::LastFrame,
     InputRole::Reference,

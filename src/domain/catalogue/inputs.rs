@@ -7,8 +7,9 @@ use utoipa::ToSchema;
 
 use super::{Catalogue, Model, ModelKind};
 use crate::domain::{
+    generation::Modality,
     request::{
-        GenerationRequest, InputRequest, InputRole, MAX_ALL_INPUT_BYTES, MAX_DURATION,
+        GenerationRequest, InputFrom, InputRequest, InputRole, MAX_ALL_INPUT_BYTES, MAX_DURATION,
         MAX_INPUT_BYTES, MAX_INPUT_PIXELS, MAX_INPUTS,
     },
     settings::range::Bounded,
@@ -37,8 +38,11 @@ pub struct InputLimits {
     pub max_total_bytes: u64,
     /// Maximum pixels of one input.
     pub max_pixels: u64,
-    /// Maximum seconds of a video with a last frame; null: as for other videos.
+    /// Maximum seconds of a video with a last frame, or added to a source; null: as for other
+    /// videos.
     pub max_seconds_to_last_frame: Option<u32>,
+    /// Maximum seconds of a source that is a video; null: any.
+    pub max_source_seconds: Option<u32>,
     /// Whether the result has the aspect ratio of the source, which must match `parameters.size`.
     pub keeps_shape: bool,
     /// Whether the model extends its source by `parameters.outpaint`, which it requires. Its results
@@ -59,6 +63,7 @@ struct RawInputs {
     max_total_bytes: Option<Bounded<u64, 1, MAX_ALL>>,
     max_pixels: Option<Bounded<u64, 1, MAX_PIXELS>>,
     max_seconds_to_last_frame: Option<Bounded<u32, 1, MAX_SECONDS>>,
+    max_source_seconds: Option<Bounded<u32, 1, MAX_SECONDS>>,
     #[serde(default)]
     keeps_shape: bool,
     #[serde(default)]
@@ -82,6 +87,7 @@ impl From<RawInputs> for InputLimits {
             max_total_bytes: raw.max_total_bytes.map_or(MAX_ALL_INPUT_BYTES, |n| *n),
             max_pixels: raw.max_pixels.map_or(MAX_INPUT_PIXELS, |n| *n),
             max_seconds_to_last_frame: raw.max_seconds_to_last_frame.map(|n| *n),
+            max_source_seconds: raw.max_source_seconds.map(|n| *n),
             keeps_shape: raw.keeps_shape,
             outpaints: raw.outpaints,
         }
@@ -140,6 +146,9 @@ impl Catalogue {
             let param = input.param(at, "role");
             errors.push(FieldError::new(param, FieldCode::NotSupported, message));
         }
+        if model.modality() == Modality::Video {
+            errors.extend(source_violations(inputs));
+        }
         errors.extend(frames_violation(model, request));
         errors.extend(self.outpaint_violation(model, request));
         errors
@@ -183,7 +192,23 @@ impl Catalogue {
     }
 }
 
-/// Refuses a video that is too long for its last frame.
+/// Refuses sources of videos that are not results: pictures cannot be extended, and videos are not
+/// uploaded.
+fn source_violations(inputs: &[InputRequest]) -> impl Iterator<Item = FieldError> {
+    let sources = inputs.iter().enumerate();
+    let sources = sources.filter(|(_, input)| input.role == InputRole::Source);
+    sources.filter_map(|(at, input)| {
+        let field = match input.from {
+            InputFrom::Output { .. } => return None,
+            InputFrom::Upload(_) | InputFrom::Data(_) => input.from.field(),
+        };
+        let message = "is a picture: the source of a video is a video, named by generation";
+        let param = input.param(at, field);
+        Some(FieldError::new(param, FieldCode::NotAllowed, message))
+    })
+}
+
+/// Refuses a video that is too long for its last frame or to be added to its source.
 fn frames_violation(model: &Model, request: &GenerationRequest) -> Option<FieldError> {
     let (ModelKind::Video(video), GenerationRequest::Video(request)) = (&model.kind, request)
     else {
@@ -192,9 +217,10 @@ fn frames_violation(model: &Model, request: &GenerationRequest) -> Option<FieldE
     let most = model.inputs()?.max_seconds_to_last_frame?;
     let seconds = request.duration.unwrap_or(video.limits.default_duration);
     let mut roles = request.inputs.iter().map(|input| input.role);
-    let has_last = roles.any(|role| role == InputRole::LastFrame);
-    (has_last && seconds > most).then(|| {
-        let message = format!("must be at most {most} with a last_frame for this model");
+    let role = roles.find(|role| matches!(role, InputRole::LastFrame | InputRole::Source))?;
+    (seconds > most).then(|| {
+        let role = role.as_str();
+        let message = format!("must be at most {most} with a {role} for this model");
         FieldError::new("parameters.duration", FieldCode::NotSupported, message)
     })
 }
@@ -207,6 +233,7 @@ fn missing_companion(role: InputRole, count: &impl Fn(InputRole) -> usize) -> Op
         InputRole::LastFrame if !has(InputRole::FirstFrame) => {
             Some("needs an input of role first_frame")
         }
+        InputRole::FirstFrame if has(InputRole::Source) => Some("cannot be combined with source"),
         InputRole::Reference if has(InputRole::FirstFrame) => {
             Some("cannot be combined with first_frame")
         }

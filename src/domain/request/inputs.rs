@@ -24,7 +24,7 @@ const MAX_OUTPUTS: i64 = 4;
 named_enum!(
     /// The role of an input picture.
     InputRole {
-        /// The picture to change.
+        /// The picture to change, or the video to extend.
         Source = "source",
         /// The part of the source to change: a PNG of its size, transparent there.
         Mask = "mask",
@@ -123,7 +123,8 @@ pub fn read_inputs(fields: &Fields<'_>) -> Vec<InputRequest> {
 fn read_input(input: &Fields<'_>) -> Option<InputRequest> {
     let role = input.required("role", "The role of the picture.", words());
     let upload = input.optional("upload", "An id of POST /v1/uploads.", UPLOAD);
-    let about = "The uuid of a completed image of this account.";
+    let about = "The uuid of a completed image of this account, or of a completed video for the \
+                 source of a video.";
     let generation = input.optional("generation", about, generation_id());
     let about = "Index of the file in the generation, from 0. Default 0.";
     let output = input.optional("output", about, integer(0..=MAX_OUTPUTS - 1));

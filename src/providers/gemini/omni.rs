@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::super::{
-    InputPicture, ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
+    ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
     answer::task_id,
     http::{
         Answer, HttpClient, JsonPost, RequestJson, SetupError, TEXT_BODY_CAP,
@@ -94,9 +94,11 @@ fn body(call: &VideoCall, settings: &OmniModel) -> Value {
             "duration": format!("{}s", call.duration),
         },
     });
-    let is_frame = |picture: &InputPicture| picture.role == InputRole::FirstFrame;
+    let has = |role| inputs_with_role(&call.inputs, role).next().is_some();
     if !call.inputs.is_empty() {
-        let task = if call.inputs.iter().any(is_frame) {
+        let task = if has(InputRole::Source) {
+            "extend"
+        } else if has(InputRole::FirstFrame) {
             "image_to_video"
         } else {
             "reference_to_video"
@@ -106,12 +108,14 @@ fn body(call: &VideoCall, settings: &OmniModel) -> Value {
     body
 }
 
-/// Returns the pictures, if any, and then the prompt. The first frame precedes the last frame.
+/// Returns the video to extend or the pictures, if any, and then the prompt. The first frame
+/// precedes the last frame.
 fn input(call: &VideoCall) -> Value {
     if call.inputs.is_empty() {
         return json!(call.prompt);
     }
     let roles = [
+        InputRole::Source,
         InputRole::FirstFrame,
         InputRole::LastFrame,
         InputRole::Reference,
@@ -121,7 +125,7 @@ fn input(call: &VideoCall) -> Value {
         .flat_map(|&role| inputs_with_role(&call.inputs, role));
     let pictures = pictures.map(|picture| {
         json!({
-            "type": "image",
+            "type": if picture.is_video() { "video" } else { "image" },
             "data": picture.base64(),
             "mime_type": picture.content_type,
         })

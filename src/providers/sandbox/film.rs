@@ -29,24 +29,62 @@ pub(super) fn size((width, height): (u32, u32)) -> (u32, u32) {
     (side(width), side(height))
 }
 
+/// The first box of every film.
+const START: &[u8] = b"isom\0\0\x02\0isomavc1";
+
 /// An MP4 of `picture`, whose sides are even, with the index in front.
 pub(super) fn make(picture: &RgbImage, seconds: u32) -> Bytes {
-    let (columns, rows) = (picture.width().div_ceil(16), picture.height().div_ceil(16));
+    write(&key_frame(picture), picture.dimensions(), seconds * RATE)
+}
+
+/// Returns a film with more seconds of the same motion; `None` if `film` is not from [`make`].
+pub(super) fn extend(film: &[u8], seconds: u32) -> Option<Bytes> {
+    let start = boxed(*b"ftyp", &[START]);
+    let rest = film.strip_prefix(&start[..])?;
+    let (index, data) = rest.split_at_checked(number(rest)? as usize)?;
+    // Six words of the sample entry precede the size.
+    let shape = number(after(index, *b"avc1")?.get(24..)?)?;
+    let size = (shape >> 16, shape & 0xffff);
+    after(index, *b"avcC").filter(|settings| {
+        let sequence = sequence_parameters(size);
+        settings
+            .get(8..)
+            .is_some_and(|settings| settings.starts_with(&sequence))
+    })?;
+    let frames = number(after(index, *b"stsz")?.get(8..)?)?;
+    let samples = data.get(8..)?;
+    let key = samples.get(4..)?.get(..number(samples)? as usize)?;
+    Some(write(key, size, frames.checked_add(seconds * RATE)?))
+}
+
+/// Returns what follows the name of the first box with this name.
+fn after(index: &[u8], name: [u8; 4]) -> Option<&[u8]> {
+    let at = index.windows(4).position(|window| window == name)?;
+    index.get(at + 4..)
+}
+
+fn number(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|word| u32::from_be_bytes(*word))
+}
+
+/// A film of this key frame and number of frames.
+fn write(key: &[u8], size: (u32, u32), frames: u32) -> Bytes {
+    let (columns, rows) = (size.0.div_ceil(16), size.1.div_ceil(16));
     let units: Vec<Vec<u8>> = (0..PERIOD)
         .map(|frame| match frame {
-            0 => key_frame(picture),
+            0 => key.to_vec(),
             _ => shifted_frame(frame, columns * rows),
         })
         .map(|unit| [&length(unit.len())[..], &unit].concat())
         .collect();
-    let count = (seconds * RATE) as usize;
+    let count = frames as usize;
     let samples = || units.iter().cycle().take(count);
     let sizes: Vec<u32> = samples().map(|unit| word(unit.len())).collect();
-    let start = boxed(*b"ftyp", &[b"isom\0\0\x02\0isomavc1"]);
+    let start = boxed(*b"ftyp", &[START]);
     // The position of the samples does not change the index's size.
-    let offset = start.len() + index(picture, &sizes, 0).len() + 8;
+    let offset = start.len() + index(size, &sizes, 0).len() + 8;
     let mut file = start;
-    file.extend(index(picture, &sizes, word(offset)));
+    file.extend(index(size, &sizes, word(offset)));
     file.extend(length(8 + samples().map(Vec::len).sum::<usize>()));
     file.extend(b"mdat");
     samples().for_each(|unit| file.extend(unit));
@@ -54,8 +92,8 @@ pub(super) fn make(picture: &RgbImage, seconds: u32) -> Bytes {
 }
 
 /// The sequence parameter set: baseline profile, level 3, one reference frame, cropped to the size.
-fn sequence_parameters(picture: &RgbImage) -> Vec<u8> {
-    let (columns, rows) = (picture.width().div_ceil(16), picture.height().div_ceil(16));
+fn sequence_parameters((width, height): (u32, u32)) -> Vec<u8> {
+    let (columns, rows) = (width.div_ceil(16), height.div_ceil(16));
     let crop = |blocks, pixels| code((blocks * 16 - pixels) / 2);
     let bits = format!(
         "1{}{}{}{}0{}{}1111{}1{}01",
@@ -65,8 +103,8 @@ fn sequence_parameters(picture: &RgbImage) -> Vec<u8> {
         code(1),
         code(columns - 1),
         code(rows - 1),
-        crop(columns, picture.width()),
-        crop(rows, picture.height()),
+        crop(columns, width),
+        crop(rows, height),
     );
     [&[0x67, 66, 0xc0, 30][..], &pack(&bits)].concat()
 }
@@ -140,11 +178,10 @@ fn yuv(Rgb(rgb): Rgb<u8>) -> [u8; 3] {
 }
 
 /// The `moov` box (ISO/IEC 14496-12) of one track with samples of these sizes from `offset` on.
-fn index(picture: &RgbImage, sizes: &[u32], offset: u32) -> Vec<u8> {
+fn index((width, height): (u32, u32), sizes: &[u32], offset: u32) -> Vec<u8> {
     const MATRIX: [u32; 9] = [0x1_0000, 0, 0, 0, 0x1_0000, 0, 0, 0, 0x4000_0000];
-    let (width, height) = picture.dimensions();
     let count = word(sizes.len());
-    let sequence = sequence_parameters(picture);
+    let sequence = sequence_parameters((width, height));
     let sequence_length = sequence.len().to_le_bytes()[0];
     let settings = [
         &[1, 66, 0xc0, 30, 0xff, 0xe1, 0, sequence_length][..],

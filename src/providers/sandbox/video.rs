@@ -20,10 +20,13 @@ use super::{
 use crate::{
     domain::{
         clock::SharedClock,
-        request::Quality,
+        request::{InputRole, Quality},
         token::{self, RandomError},
     },
-    providers::{ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus},
+    providers::{
+        ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
+        picture::inputs_with_role,
+    },
 };
 
 /// How long a task takes without `[[slow:SECONDS]]`.
@@ -137,6 +140,14 @@ impl VideoProvider for SandboxVideo {
         let seed = Seed::of(&[call.model.as_bytes(), prompt.as_bytes()]);
         let (size, seconds) = (film::size(call.ratio), call.duration);
         let inputs = call.inputs.clone();
+        if let Some(source) = inputs_with_role(&inputs, InputRole::Source).next() {
+            let extended = film::extend(&source.bytes, seconds);
+            let problem = "the sandbox extends only its own videos";
+            let extended = extended.ok_or_else(|| ProviderError::rejected(problem));
+            return Ok(extended.map_or_else(VideoStatus::Failed, |file| {
+                VideoStatus::Done(VideoOutput::Bytes(file))
+            }));
+        }
         let file = offloaded(move || {
             let drawn = draw(&seed, size, Quality::Standard, None);
             let pictures = Pictures::read(&inputs, size, None)?;

@@ -9,7 +9,7 @@ use crate::{
     domain::{
         ability::Ability,
         catalogue::InputLimits,
-        generation::{Generation, Output, Status},
+        generation::{Generation, Modality, Output, Status},
         ids::{GenerationId, UploadId},
         inputs::{INPUTS, InputOrigin, StoredInput},
         request::{InputFrom, InputRequest, InputRole},
@@ -33,6 +33,9 @@ const KEEP_AFTER_DEADLINE: TimeDelta = TimeDelta::hours(1);
 /// Time to keep the inputs of other work, which may wait a minute for credits and a minute for
 /// memory before it reads them.
 const KEEP_FOR_CALL: TimeDelta = TimeDelta::minutes(10);
+
+/// Kinds of files that may be the source of a video.
+const VIDEO_KINDS: [MediaKind; 1] = [MediaKind::Mp4];
 
 /// An input that was found and checked.
 pub(super) struct FoundInput {
@@ -75,6 +78,7 @@ impl Service {
         &self,
         caller: &Caller,
         inputs: Vec<InputRequest>,
+        modality: Modality,
         limits: Option<&InputLimits>,
     ) -> Result<Vec<FoundInput>, ServiceError> {
         let mut found = Vec::with_capacity(inputs.len());
@@ -84,7 +88,13 @@ impl Service {
             let (info, file) = match from {
                 InputFrom::Upload(id) => self.find_upload_input(caller, &param, id).await?,
                 InputFrom::Output { generation, output } => {
-                    let finding = self.find_output(caller, &param, generation, output);
+                    let is_video = modality == Modality::Video && role == InputRole::Source;
+                    let kinds = if is_video {
+                        &VIDEO_KINDS[..]
+                    } else {
+                        &PICTURE_KINDS
+                    };
+                    let finding = self.find_output(caller, &param, (generation, output), kinds);
                     finding.await?
                 }
                 InputFrom::Data(bytes) => {
@@ -197,8 +207,8 @@ impl Service {
         &self,
         caller: &Caller,
         param: &str,
-        generation: GenerationId,
-        output: u16,
+        (generation, output): (GenerationId, u16),
+        kinds: &[MediaKind],
     ) -> Result<(MediaInfo, FoundFile), ServiceError> {
         let not_allowed = |message: &str| invalid(param, FieldCode::NotAllowed, message);
         let found = match self.generation(caller, generation).await {
@@ -215,7 +225,7 @@ impl Service {
             let message = format!("needs the ability {} or {}", may_read[0], may_read[1]);
             return Err(not_allowed(&message));
         }
-        let (info, key) = image_of(&found, output).map_err(not_allowed)?;
+        let (info, key) = file_of(&found, output, kinds).map_err(not_allowed)?;
         let file = FoundFile::Output {
             generation,
             output,
@@ -352,8 +362,12 @@ fn missing_upload(param: &str) -> ServiceError {
     invalid(param, FieldCode::NotAllowed, message)
 }
 
-/// Returns an image among the files of a generation; `Err`: why there is none.
-fn image_of(found: &Generation, output: u16) -> Result<(MediaInfo, MediaKey), &'static str> {
+/// Returns a file of one of these kinds of a generation; `Err`: why there is none.
+fn file_of(
+    found: &Generation,
+    output: u16,
+    kinds: &[MediaKind],
+) -> Result<(MediaInfo, MediaKey), &'static str> {
     match found.status {
         Status::Completed => {}
         Status::Failed => return Err("names a generation that failed"),
@@ -366,15 +380,19 @@ fn image_of(found: &Generation, output: u16) -> Result<(MediaInfo, MediaKey), &'
         .get(usize::from(output))
         .ok_or("names a generation without such a file")?;
     let key: Option<MediaKey> = file.key.parse().ok();
-    let key = key.filter(|key| PICTURE_KINDS.contains(&key.kind()));
-    let key = key.ok_or("names a file that is not an image")?;
+    let key = key.filter(|key| kinds.contains(&key.kind()));
+    let key = key.ok_or(if kinds == VIDEO_KINDS {
+        "names a file that is not a video"
+    } else {
+        "names a file that is not an image"
+    })?;
     let info = MediaInfo {
         kind: key.kind(),
         bytes: file.bytes,
         sha256: unhex(&file.sha256).ok_or("names a file without a digest")?,
         width: file.width,
         height: file.height,
-        seconds: None,
+        seconds: file.seconds,
     };
     Ok((info, key))
 }
@@ -386,6 +404,11 @@ fn check_limits(input: &FoundInput, limits: &InputLimits) -> Result<(), ServiceE
         (FieldCode::TooLong, message)
     } else if u64::from(width) * u64::from(height) > limits.max_pixels {
         let message = format!("must have at most {} pixels", limits.max_pixels);
+        (FieldCode::OutOfRange, message)
+    } else if let (Some(most), Some(seconds)) = (limits.max_source_seconds, input.info.seconds)
+        && seconds > f64::from(most)
+    {
+        let message = format!("must have at most {most} seconds");
         (FieldCode::OutOfRange, message)
     } else {
         return Ok(());

@@ -15,7 +15,7 @@ use crate::{
         pricing::{Ceiling, ImageCeiling, InputCeiling, SpeechCeiling, TextCeiling, VideoCeiling},
         request::{
             DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, InputRole, MAX_INPUT_PIXELS,
-            Outpaint, Quality, SpeechRequest, TextRequest, VideoRequest,
+            Outpaint, Quality, Ratio, SpeechRequest, TextRequest, VideoRequest,
         },
         validate::{FieldCode, FieldError},
     },
@@ -139,7 +139,8 @@ impl Service {
         let inputs = if inputs.is_empty() {
             Vec::new()
         } else {
-            Box::pin(self.find_inputs(caller, inputs, model.inputs())).await?
+            let finding = self.find_inputs(caller, inputs, model.modality(), model.inputs());
+            Box::pin(finding).await?
         };
         match (&model.kind, request) {
             (ModelKind::Text(text), GenerationRequest::Text(request)) => {
@@ -153,7 +154,7 @@ impl Service {
                 plan_image(model, image, request, inputs)
             }
             (ModelKind::Video(video), GenerationRequest::Video(request)) => {
-                Ok(plan_video(model, video, request, inputs))
+                plan_video(model, video, request, inputs)
             }
             (ModelKind::Speech(speech), GenerationRequest::Audio(request)) => {
                 Ok(plan_speech(model, speech, request))
@@ -284,9 +285,7 @@ fn plan_image<'a>(
     request: ImageRequest,
     inputs: Vec<FoundInput>,
 ) -> Result<Plan<'a>, ServiceError> {
-    let source = inputs
-        .iter()
-        .find(|input| input.role() == InputRole::Source);
+    let source = find_source(&inputs);
     let extended = match request.outpaint.zip(source) {
         Some((outpaint, source)) => Some(extended(image, outpaint, source)?),
         None => None,
@@ -401,6 +400,11 @@ fn check_shape(
     Err(invalid("parameters.size", FieldCode::NotSupported, message))
 }
 
+fn find_source(inputs: &[FoundInput]) -> Option<&FoundInput> {
+    let mut inputs = inputs.iter();
+    inputs.find(|input| input.role() == InputRole::Source)
+}
+
 fn count(inputs: &[FoundInput]) -> u32 {
     u32::try_from(inputs.len()).unwrap_or(u32::MAX)
 }
@@ -410,10 +414,13 @@ fn plan_video<'a>(
     video: &VideoModel,
     request: VideoRequest,
     inputs: Vec<FoundInput>,
-) -> Plan<'a> {
+) -> Result<Plan<'a>, ServiceError> {
     let duration = request.duration.unwrap_or(video.limits.default_duration);
-    let ratio = request.ratio.unwrap_or_else(|| video.default_ratio());
-    Plan {
+    let ratio = match find_source(&inputs) {
+        Some(source) => ratio_of(video, request.ratio, source)?,
+        None => request.ratio.unwrap_or_else(|| video.default_ratio()),
+    };
+    Ok(Plan {
         model,
         prompt: request.prompt,
         system_prompt: None,
@@ -435,6 +442,35 @@ fn plan_video<'a>(
         inputs,
         job: true,
         unlimited: false,
+    })
+}
+
+/// Returns the ratio of a source, which the extended video keeps. `Err`: the model does not make it,
+/// or another one is requested.
+fn ratio_of(
+    video: &VideoModel,
+    requested: Option<Ratio>,
+    source: &FoundInput,
+) -> Result<Ratio, ServiceError> {
+    let (width, height) = source.size();
+    let supported = match &video.limits.ratios {
+        Some(names) => names.iter().filter_map(|name| Ratio::parse(name)).collect(),
+        None => vec![Ratio { width, height }.reduced()],
+    };
+    let matching = |ratio: &Ratio| same_shape((width, height), (ratio.width, ratio.height));
+    let found = supported.into_iter().find(matching);
+    match (found, requested) {
+        (Some(found), None) => Ok(found),
+        (Some(_), Some(requested)) if matching(&requested) => Ok(requested),
+        _ => {
+            let message =
+                format!("must be that of the source, {width}x{height}, which the model must make");
+            Err(invalid(
+                "parameters.ratio",
+                FieldCode::NotSupported,
+                message,
+            ))
+        }
     }
 }
 

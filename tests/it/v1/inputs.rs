@@ -4,6 +4,7 @@ mod memory;
 mod outpaint;
 mod runway_images;
 mod vendors;
+mod videos;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use chrono::TimeDelta;
