@@ -169,3 +169,25 @@ async fn a_video_that_cannot_be_extended_is_refused(_: PgPoolOptions, options: P
     assert_eq!(app.balance(&account).await, before);
     assert_eq!(upstream.count(), 0);
 }
+
+/// A server of the previous release ignores inputs, and would charge the hold.
+#[sqlx::test]
+async fn a_server_that_knows_no_inputs_claims_no_job_with_inputs(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    let old = "update instances set knows_routes = false";
+    sqlx::query(old).execute(&app.pool).await.unwrap();
+    let new = app.replica().await;
+    let mut body = json!({"prompt": "Waves", "provider": "sandbox",
+        "inputs": [data("first_frame", 16, 9)], "parameters": {"duration": 2}});
+    let uuid = app.queue(&account, "video", &body).await;
+    assert_eq!(app.work_once().await, 0);
+    let record = new.until_finished(&account, &uuid).await;
+    assert_eq!(record["status"], "completed", "{record}");
+    body["inputs"] = json!([]);
+    app.queue(&account, "video", &body).await;
+    assert_eq!(app.work_once().await, 1);
+}
