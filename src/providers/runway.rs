@@ -110,7 +110,7 @@ fn body(call: &VideoCall, settings: &RunwayModel) -> Option<Value> {
 }
 
 /// The image and video adapter of Runway.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Runway {
     name: String,
     http: HttpClient,
@@ -123,8 +123,8 @@ pub struct Runway {
 }
 
 impl Runway {
-    /// The timeout bounds one call (a submission, a poll), and the whole generation of an image. A
-    /// model without settings gets the default ones.
+    /// The timeout bounds each call. For images it also bounds the whole generation. A model without
+    /// settings gets the default ones.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, secret_header("Bearer ", &setup.key())?);

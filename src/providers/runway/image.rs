@@ -2,10 +2,19 @@
 //!
 //! Source: runwayml 5.24.0 (`PyPI`) `runwayml/types/text_to_image_create_params.py`. Each task makes
 //! one image, so `n` is 1.
+//!
+//! The task's id is in memory only: if the process is killed, or the answer with the id is lost, the
+//! task runs to its end at the operator's cost.
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep, timeout_at},
+};
+use url::Url;
 
 use super::Runway;
 use crate::{
@@ -25,6 +34,8 @@ use crate::{
 const SIZES: [(u32, u32); 3] = [(720, 720), (1024, 1024), (1080, 1080)];
 /// Maximum references of a request.
 const MAX_REFERENCES: u32 = 3;
+/// How long after its creation a task may be unknown at the vendor.
+const REPLICATION_LAG: Duration = Duration::from_secs(30);
 
 /// An image model; it has no settings.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -84,10 +95,53 @@ impl ModelSettings for RunwayImageModel {
     }
 }
 
+/// Cancels its task when it is dropped, because a task that no caller waits for is charged too. Set
+/// `task` to `None` once the task has ended.
+struct CancelOnDrop<'a> {
+    runway: &'a Runway,
+    task: Option<String>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        let (Some(task), Ok(runtime)) = (self.task.take(), Handle::try_current()) else {
+            return;
+        };
+        let runway = self.runway.clone();
+        runtime.spawn(async move {
+            if let Err(error) = runway.cancel(&task).await {
+                tracing::warn!(provider = runway.name, %error, "could not cancel an image task");
+            }
+        });
+    }
+}
+
+impl Runway {
+    /// Polls a task until it ends. A failed poll is repeated: the task continues without it.
+    async fn wait_for_image(&self, task: &str) -> Result<Url, ProviderError> {
+        let created = Instant::now();
+        loop {
+            sleep(self.poll_interval).await;
+            match self.status(task).await {
+                Ok(VideoStatus::Done(VideoOutput::Url { url, .. })) => return Ok(url),
+                Ok(VideoStatus::Failed(error)) => return Err(error),
+                Ok(VideoStatus::Gone) if created.elapsed() >= REPLICATION_LAG => {
+                    let message = "the provider no longer knows the task";
+                    return Err(ProviderError::new(ProviderErrorKind::Failed, message));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(provider = self.name, %error, "polling a task failed");
+                }
+            }
+        }
+    }
+}
+
 #[async_trait]
 impl ImageProvider for Runway {
-    /// Polls until the task ends or the timeout passes; then the task is cancelled. A failed poll is
-    /// repeated: the task continues without it.
+    /// Polls until the task ends. The task is cancelled when the timeout passes or the caller drops
+    /// the call.
     async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError> {
         let until = Instant::now() + self.timeout;
         let references = call.inputs.iter();
@@ -102,30 +156,20 @@ impl ImageProvider for Runway {
                 .collect(),
         })?;
         let task = self.create("text_to_image", body).await?;
-        loop {
-            sleep(self.poll_interval).await;
-            match self.status(&task).await {
-                Ok(VideoStatus::Done(VideoOutput::Url { url, .. })) => {
-                    return Ok(ImageAnswer {
-                        images: Vec::new(),
-                        urls: vec![url],
-                        request_id: Some(task),
-                        input_image_tokens: None,
-                    });
-                }
-                Ok(VideoStatus::Failed(error)) => return Err(error),
-                Ok(_) => {}
-                Err(error) => {
-                    tracing::warn!(provider = self.name, %error, "polling a task failed");
-                }
-            }
-            if Instant::now() >= until {
-                if let Err(error) = self.cancel(&task).await {
-                    tracing::warn!(provider = self.name, %error, "could not cancel a late task");
-                }
-                let message = "the task did not end in time";
-                return Err(ProviderError::new(ProviderErrorKind::Timeout, message));
-            }
-        }
+        let mut running = CancelOnDrop {
+            runway: self,
+            task: Some(task.clone()),
+        };
+        let Ok(ended) = timeout_at(until, self.wait_for_image(&task)).await else {
+            let message = "the task did not end in time";
+            return Err(ProviderError::new(ProviderErrorKind::Timeout, message));
+        };
+        running.task = None;
+        Ok(ImageAnswer {
+            images: Vec::new(),
+            urls: vec![ended?],
+            request_id: Some(task),
+            input_image_tokens: None,
+        })
     }
 }

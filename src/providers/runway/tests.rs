@@ -61,12 +61,8 @@ async fn sends_what_the_sdk_sends() {
     }
 }
 
-#[tokio::test]
-async fn an_image_is_sent_as_the_sdk_sends_it() {
-    let url = "https://files.example/image.png";
-    let task = json!({"id": TASK, "status": "SUCCEEDED", "output": [url]});
-    let upstream = Upstream::start(Reply::json(&task)).await;
-    let call = ImageCall {
+fn image_call() -> ImageCall {
+    ImageCall {
         model: "gen4_image".to_owned(),
         prompt: "A red fox.".to_owned(),
         negative_prompt: None,
@@ -80,15 +76,49 @@ async fn an_image_is_sent_as_the_sdk_sends_it() {
             content_type: "image/png".to_owned(),
             bytes: vec![0; 3].into(),
         }],
-    };
-    let answer = adapter(&upstream.base, TIMEOUT).generate(&call).await;
-    let answer = answer.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_image_is_sent_as_the_sdk_sends_it() {
+    let url = "https://files.example/image.png";
+    let task = json!({"id": TASK, "status": "SUCCEEDED", "output": [url]});
+    let upstream = Upstream::start(Reply::json(&task)).await;
+    let (adapter, call) = (adapter(&upstream.base, TIMEOUT), image_call());
+    let answer = adapter.generate(&call).await.unwrap();
     assert_eq!(answer.urls, [Url::parse(url).unwrap()]);
     assert_eq!(answer.request_id.as_deref(), Some(TASK));
     let sent = include_str!("../../../tests/fixtures/sdk/runway_image.json");
     same(&upstream.seen()[0], &recorded(sent));
     let polled = include_str!("../../../tests/fixtures/sdk/runway_poll.json");
     same(&upstream.seen()[1], &recorded(polled));
+    // Its end leaves nothing to cancel.
+    assert_eq!(upstream.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn a_dropped_image_call_cancels_its_task() {
+    let task = json!({"id": TASK, "status": "RUNNING"});
+    let upstream = Upstream::start(Reply::json(&task)).await;
+    let (adapter, call) = (adapter(&upstream.base, TIMEOUT), image_call());
+    let polled = async {
+        while upstream.seen().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        answer = adapter.generate(&call) => panic!("{answer:?}"),
+        () = polled => {}
+    }
+    let cancelled = loop {
+        let mut seen = upstream.seen().into_iter();
+        if let Some(cancelled) = seen.find(|seen| seen.method == "DELETE") {
+            break cancelled;
+        }
+        tokio::task::yield_now().await;
+    };
+    let sent = include_str!("../../../tests/fixtures/sdk/runway_cancel.json");
+    same(&cancelled, &recorded(sent));
 }
 
 #[tokio::test]
