@@ -14,10 +14,6 @@ pub struct InputPicture {
 }
 
 impl InputPicture {
-    pub fn is_video(&self) -> bool {
-        self.content_type.starts_with("video/")
-    }
-
     pub fn base64(&self) -> String {
         BASE64_STANDARD.encode(&self.bytes)
     }

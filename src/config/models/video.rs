@@ -15,6 +15,7 @@ use crate::domain::{
     vendor::{Access, Vendor},
 };
 
+/// Roles of inputs. Only the sandbox extends a source, the first one.
 const ROLES: [InputRole; 4] = [
     InputRole::Source,
     InputRole::FirstFrame,
@@ -35,16 +36,18 @@ pub(super) fn read(
         let problem = format!("is {default}: must be one of limits.durations");
         return Err(ConfigError::new("limits.default_duration", problem));
     }
+    let is_sandbox = vendor.access == Access::BuiltIn;
     match &limits.ratios {
         Some(ratios) => check_ratios(ratios).map_err(|error| error.under("limits"))?,
-        None if vendor.access == Access::BuiltIn => {}
+        None if is_sandbox => {}
         None => {
             let problem = "is missing: list those that the model takes, \
                            such as [\"16:9\", \"9:16\"]";
             return Err(ConfigError::new("limits.ratios", problem));
         }
     }
-    inputs::check(limits.inputs.as_ref(), &ROLES)?;
+    let roles = if is_sandbox { &ROLES[..] } else { &ROLES[1..] };
+    inputs::check(limits.inputs.as_ref(), roles)?;
     inputs::check_prices(limits.inputs.as_ref(), prices.per_input_image, None)?;
     Ok(VideoModel {
         prices,

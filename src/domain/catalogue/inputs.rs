@@ -38,11 +38,8 @@ pub struct InputLimits {
     pub max_total_bytes: u64,
     /// Maximum pixels of one input.
     pub max_pixels: u64,
-    /// Maximum seconds of a video with a last frame, or added to a source; null: as for other
-    /// videos.
+    /// Maximum seconds of a video with a last frame; null: as for other videos.
     pub max_seconds_to_last_frame: Option<u32>,
-    /// Maximum seconds of a source that is a video; null: any.
-    pub max_source_seconds: Option<u32>,
     /// Whether the result has the aspect ratio of the source, which must match `parameters.size`.
     pub keeps_shape: bool,
     /// Whether the model extends its source by `parameters.outpaint`, which it requires. Its results
@@ -63,7 +60,6 @@ struct RawInputs {
     max_total_bytes: Option<Bounded<u64, 1, MAX_ALL>>,
     max_pixels: Option<Bounded<u64, 1, MAX_PIXELS>>,
     max_seconds_to_last_frame: Option<Bounded<u32, 1, MAX_SECONDS>>,
-    max_source_seconds: Option<Bounded<u32, 1, MAX_SECONDS>>,
     #[serde(default)]
     keeps_shape: bool,
     #[serde(default)]
@@ -87,7 +83,6 @@ impl From<RawInputs> for InputLimits {
             max_total_bytes: raw.max_total_bytes.map_or(MAX_ALL_INPUT_BYTES, |n| *n),
             max_pixels: raw.max_pixels.map_or(MAX_INPUT_PIXELS, |n| *n),
             max_seconds_to_last_frame: raw.max_seconds_to_last_frame.map(|n| *n),
-            max_source_seconds: raw.max_source_seconds.map(|n| *n),
             keeps_shape: raw.keeps_shape,
             outpaints: raw.outpaints,
         }
@@ -202,13 +197,13 @@ fn source_violations(inputs: &[InputRequest]) -> impl Iterator<Item = FieldError
             InputFrom::Output { .. } => return None,
             InputFrom::Upload(_) | InputFrom::Data(_) => input.from.field(),
         };
-        let message = "is a picture: the source of a video is a video, named by generation";
+        let message = "must name a generated video by `generation`: a picture cannot be extended";
         let param = input.param(at, field);
         Some(FieldError::new(param, FieldCode::NotAllowed, message))
     })
 }
 
-/// Refuses a video that is too long for its last frame or to be added to its source.
+/// Refuses a video that is too long for its last frame.
 fn frames_violation(model: &Model, request: &GenerationRequest) -> Option<FieldError> {
     let (ModelKind::Video(video), GenerationRequest::Video(request)) = (&model.kind, request)
     else {
@@ -217,10 +212,9 @@ fn frames_violation(model: &Model, request: &GenerationRequest) -> Option<FieldE
     let most = model.inputs()?.max_seconds_to_last_frame?;
     let seconds = request.duration.unwrap_or(video.limits.default_duration);
     let mut roles = request.inputs.iter().map(|input| input.role);
-    let role = roles.find(|role| matches!(role, InputRole::LastFrame | InputRole::Source))?;
-    (seconds > most).then(|| {
-        let role = role.as_str();
-        let message = format!("must be at most {most} with a {role} for this model");
+    let has_last = roles.any(|role| role == InputRole::LastFrame);
+    (has_last && seconds > most).then(|| {
+        let message = format!("must be at most {most} with a last_frame for this model");
         FieldError::new("parameters.duration", FieldCode::NotSupported, message)
     })
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::super::{
-    ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
+    InputPicture, ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
     answer::task_id,
     http::{
         Answer, HttpClient, JsonPost, RequestJson, SetupError, TEXT_BODY_CAP,
@@ -94,11 +94,9 @@ fn body(call: &VideoCall, settings: &OmniModel) -> Value {
             "duration": format!("{}s", call.duration),
         },
     });
-    let has = |role| inputs_with_role(&call.inputs, role).next().is_some();
+    let is_frame = |picture: &InputPicture| picture.role == InputRole::FirstFrame;
     if !call.inputs.is_empty() {
-        let task = if has(InputRole::Source) {
-            "extend"
-        } else if has(InputRole::FirstFrame) {
+        let task = if call.inputs.iter().any(is_frame) {
             "image_to_video"
         } else {
             "reference_to_video"
@@ -108,14 +106,12 @@ fn body(call: &VideoCall, settings: &OmniModel) -> Value {
     body
 }
 
-/// Returns the video to extend or the pictures, if any, and then the prompt. The first frame
-/// precedes the last frame.
+/// Returns the pictures, if any, and then the prompt. The first frame precedes the last frame.
 fn input(call: &VideoCall) -> Value {
     if call.inputs.is_empty() {
         return json!(call.prompt);
     }
     let roles = [
-        InputRole::Source,
         InputRole::FirstFrame,
         InputRole::LastFrame,
         InputRole::Reference,
@@ -125,7 +121,7 @@ fn input(call: &VideoCall) -> Value {
         .flat_map(|&role| inputs_with_role(&call.inputs, role));
     let pictures = pictures.map(|picture| {
         json!({
-            "type": if picture.is_video() { "video" } else { "image" },
+            "type": "image",
             "data": picture.base64(),
             "mime_type": picture.content_type,
         })

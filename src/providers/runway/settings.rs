@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::domain::{
     catalogue::ModelKind,
-    request::{InputRole, Ratio},
+    request::Ratio,
     settings::{ConfigError, blank_is_none, quoted},
     vendor::ModelSettings,
 };
@@ -64,11 +64,6 @@ impl ModelSettings for RunwayModel {
         let ModelKind::Video(video) = model else {
             return Ok(());
         };
-        let inputs = video.limits.inputs.as_ref();
-        if inputs.is_some_and(|inputs| inputs.roles.contains_key(&InputRole::Source)) {
-            let problem = "is not supported by this adapter, which extends no videos: remove it";
-            return Err(ConfigError::new("limits.inputs.source", problem));
-        }
         let has = |text: &str| {
             let ratio = Ratio::parse(text).map(|ratio| ratio.reduced().to_string());
             ratio.is_some_and(|ratio| self.ratios.contains_key(&ratio))

@@ -405,11 +405,6 @@ fn check_limits(input: &FoundInput, limits: &InputLimits) -> Result<(), ServiceE
     } else if u64::from(width) * u64::from(height) > limits.max_pixels {
         let message = format!("must have at most {} pixels", limits.max_pixels);
         (FieldCode::OutOfRange, message)
-    } else if let (Some(most), Some(seconds)) = (limits.max_source_seconds, input.info.seconds)
-        && seconds > f64::from(most)
-    {
-        let message = format!("must have at most {most} seconds");
-        (FieldCode::OutOfRange, message)
     } else {
         return Ok(());
     };

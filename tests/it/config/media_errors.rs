@@ -321,6 +321,12 @@ fn of_inputs() {
     ] {
         refused("stability", "image", &[(&format!("{image}{lines}"), want)]);
     }
+    let source = "prices = { per_second = \"1\", per_input_image = \"0\" }\n\
+                  limits.durations = [4]\nlimits.default_duration = 4\n\
+                  limits.ratios = [\"16:9\"]\nlimits.inputs.source = 1";
+    let want = "limits.inputs.source is not a role of this type: use first_frame, last_frame, \
+                reference";
+    refused("gemini", "video", &[(source, want)]);
 }
 
 #[test]
