@@ -58,7 +58,8 @@ impl Form {
         self.0.iter().filter_map(named)
     }
 
-    /// Fills in the prompt, model and parameters of a record.
+    /// Fills in the prompt, model and parameters of a record. The members of a parameter that is an
+    /// object become fields `p.NAME.MEMBER`.
     pub fn refill(&mut self, record: &Value) {
         let text = |value: &Value| match value {
             Value::String(text) => text.clone(),
@@ -69,7 +70,13 @@ impl Form {
         self.0.push(("model".to_owned(), model));
         let parameters = record["parameters"].as_object().into_iter().flatten();
         for (name, value) in parameters.filter(|(_, value)| !value.is_null()) {
-            self.0.push((format!("p.{name}"), text(value)));
+            if let Some(members) = value.as_object() {
+                for (member, value) in members {
+                    self.push(&format!("p.{name}.{member}"), &text(value));
+                }
+            } else {
+                self.push(&format!("p.{name}"), &text(value));
+            }
         }
     }
 

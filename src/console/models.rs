@@ -16,7 +16,7 @@ use super::{
     shell,
     table::{self, Column, file},
 };
-use crate::domain::credits::Credits;
+use crate::domain::{credits::Credits, pricing::ANY_SIZE};
 
 /// Maximum models of a comparison, and of a run of the playground.
 pub const MAX_COMPARED: usize = 3;
@@ -275,7 +275,7 @@ fn main_prices(prices: &Value) -> Markup {
         }
         @if let Some((size, tiers)) = image {
             @for (_, price) in tiers.as_object().into_iter().flatten().take(1) { (amount(price)) }
-            " per image of " (size.replace('x', "×"))
+            " per image of " @if size == ANY_SIZE { "any size" } @else { (size.replace('x', "×")) }
         }
     }
 }
@@ -302,7 +302,11 @@ fn limits(model: &Value) -> Markup {
                 @if !limits["max_input_tokens"].is_null() { (amount(&limits["max_input_tokens"])) " tokens in, " }
                 (amount(&limits["max_output_tokens"])) " out"
             }
-            "image" => { (list(&limits["sizes"]).len()) " sizes, up to " (amount(&limits["max_n"])) " images" }
+            "image" => {
+                @if limits["inputs"]["outpaints"] == true { "any size" }
+                @else { (list(&limits["sizes"]).len()) " sizes" }
+                ", up to " (amount(&limits["max_n"])) " images"
+            }
             "video" => { @if let Some((least, most)) = ends("durations") { (least) " to " (most) "\u{a0}s" } }
             _ => { (amount(&limits["max_prompt_chars"])) " characters" }
         }

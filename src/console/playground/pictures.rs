@@ -64,7 +64,9 @@ pub fn refill(form: &mut Form, record: &Value) {
 
 /// The pictures of a form, and how to add one; nothing if the model takes none.
 pub fn fields(kind: &str, model: &Value, form: &Form) -> Markup {
-    let mut roles = roles(model).peekable();
+    // A video's source is a generated video, never a picture.
+    let roles = roles(model).filter(|role| kind != "video" || *role != "source");
+    let mut roles = roles.peekable();
     if roles.peek().is_none() {
         return html! {};
     }
@@ -93,9 +95,10 @@ pub fn fields(kind: &str, model: &Value, form: &Form) -> Markup {
     }
 }
 
-/// Links that use an image of a record as an input.
+/// Links that use an image or a video of a record as an input.
 pub fn uses(record: &Value) -> Markup {
-    if record["type"] != "image" || record["status"] != "completed" {
+    let kind = text(&record["type"]);
+    if !matches!(kind, "image" | "video") || record["status"] != "completed" {
         return html! {};
     }
     let uuid = text(&record["uuid"]);
@@ -105,8 +108,12 @@ pub fn uses(record: &Value) -> Markup {
             @for at in 0..count {
                 @let number = if count > 1 { format!(" {}", at + 1) } else { String::new() };
                 "Use as input" (number) ": "
-                a href={ "/playground/image?input=source+" (uuid) "/" (at) } { "edit" } " · "
-                a href={ "/playground/video?input=first_frame+" (uuid) "/" (at) } { "animate" }
+                @if kind == "video" {
+                    a href={ "/playground/video?input=source+" (uuid) "/" (at) } { "extend" }
+                } @else {
+                    a href={ "/playground/image?input=source+" (uuid) "/" (at) } { "edit" } " · "
+                    a href={ "/playground/video?input=first_frame+" (uuid) "/" (at) } { "animate" }
+                }
                 @if at + 1 < count { br; }
             }
         }

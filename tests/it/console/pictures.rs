@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use axum::body::{Body, Bytes};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use futures_util::{future::join_all, stream};
 use http::{Request, StatusCode};
 use serde_json::json;
@@ -94,6 +95,39 @@ async fn a_picture_is_added_edited_and_used_again(_: PgPoolOptions, options: PgC
         words(&refused.text).contains("no known type"),
         "{}",
         refused.text
+    );
+}
+
+#[sqlx::test]
+async fn videos_are_extended_and_outpaints_repeated(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("100").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let page = browser.page("/playground/video").await;
+    assert!(page.contains("<option value=\"first_frame\""), "{page}");
+    assert!(!page.contains("<option value=\"source\""), "{page}");
+    let video = json!({"prompt": "Waves", "provider": "sandbox", "parameters": {"duration": 1}});
+    let uuid = app.queue(&account, "video", &video).await;
+    app.until_finished(&account, &uuid).await;
+    let page = browser.page(&format!("/generations/{uuid}")).await;
+    let extend = format!("href=\"/playground/video?input=source+{uuid}/0\"");
+    assert!(page.contains(&extend), "{page}");
+
+    let source = json!({"role": "source", "data": BASE64_STANDARD.encode(png(64, 48))});
+    let outpaint = json!({"prompt": "A garden", "provider": "sandbox",
+        "model": "sandbox-outpaint-1", "inputs": [source],
+        "parameters": {"outpaint": {"left": 16}}});
+    let record = app
+        .post(&account.key, "/v1/generate/image", &outpaint)
+        .await
+        .expect(200);
+    let uuid = record["uuid"].as_str().unwrap();
+    let page = browser
+        .page(&format!("/playground/image?generation={uuid}"))
+        .await;
+    assert!(
+        page.contains("name=\"p.outpaint.left\" value=\"16\""),
+        "{page}"
     );
 }
 
