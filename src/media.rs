@@ -34,7 +34,7 @@ pub use bad::InvalidMedia;
 pub use download::{
     AddressPolicy, BoxError, DownloadError, DownloadSettings, Downloader, NoPublicAddress, Resolver,
 };
-pub use fit::{fit_png, same_shape};
+pub use fit::{LONGEST_SIDE, MOST_PIXELS, fit_png, same_shape};
 pub use info::MediaInfo;
 pub use key::{InvalidKey, MediaKey, MediaKind};
 pub use picture::{

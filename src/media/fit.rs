@@ -15,10 +15,10 @@ use super::{
 };
 
 /// The longest side, in pixels, of an image that is decoded.
-const LONGEST_SIDE: u32 = 8_192;
+pub const LONGEST_SIDE: u32 = 8_192;
 
 /// The most pixels of an image that is decoded.
-const MOST_PIXELS: u64 = 32 << 20;
+pub const MOST_PIXELS: u64 = 32 << 20;
 
 /// Memory limit of decoding, in bytes: 32 Mi pixels of 16-bit RGBA.
 const MOST_MEMORY: u64 = 256 << 20;

@@ -14,13 +14,13 @@ use crate::{
         generation::TemplateUse,
         pricing::{Ceiling, ImageCeiling, InputCeiling, SpeechCeiling, TextCeiling, VideoCeiling},
         request::{
-            DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, InputRole, MAX_INPUT_PIXELS,
-            Outpaint, Quality, Ratio, SpeechRequest, TextRequest, VideoRequest,
+            DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, InputRole, Outpaint, Quality,
+            Ratio, SpeechRequest, TextRequest, VideoRequest,
         },
         validate::{FieldCode, FieldError},
     },
     jobs::{Call, ImageWork, TextWork},
-    media::same_shape,
+    media::{LONGEST_SIDE, MOST_PIXELS, same_shape},
     providers::{DeltaSink, ImageCall, TextCall},
     service::{Service, ServiceError, auth::Caller, uploads::invalid},
 };
@@ -358,7 +358,8 @@ fn plan_image<'a>(
     })
 }
 
-/// Returns the size of an extended source. `Err`: it has more pixels than the model makes.
+/// Returns the size of an extended source. `Err`: the model does not make it, or
+/// [`crate::media::fit_png`] does not read it.
 fn extended(
     image: &ImageModel,
     outpaint: Outpaint,
@@ -366,12 +367,14 @@ fn extended(
 ) -> Result<(u32, u32), ServiceError> {
     let (width, height) = outpaint.extended(source.size());
     let limits = image.limits.inputs.as_ref();
-    let most = limits.map_or(MAX_INPUT_PIXELS, |limits| limits.max_pixels);
-    if u64::from(width) * u64::from(height) <= most {
+    let most = limits.map_or(MOST_PIXELS, |limits| limits.max_pixels.min(MOST_PIXELS));
+    let pixels = u64::from(width) * u64::from(height);
+    if width.max(height) <= LONGEST_SIDE && pixels <= most {
         return Ok((width, height));
     }
     let message = format!(
-        "makes a picture of {width}x{height}, and this model makes at most {most} pixels: add fewer"
+        "would make a {width}x{height} picture; this model's maximum is {most} pixels, and \
+         {LONGEST_SIDE} on a side. Add fewer pixels"
     );
     let param = "parameters.outpaint";
     Err(invalid(param, FieldCode::OutOfRange, message))

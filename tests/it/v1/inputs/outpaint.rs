@@ -135,6 +135,14 @@ async fn an_outpaint_that_cannot_be_made_is_refused(_: PgPoolOptions, options: P
             "parameters.outpaint",
             "out_of_range",
         ),
+        // Few pixels, but a long side.
+        (
+            "sandbox/sandbox-outpaint-1",
+            json!({"inputs": [data("source", 7_000, 350)],
+                "parameters": {"outpaint": {"left": 2_000}}}),
+            "parameters.outpaint",
+            "out_of_range",
+        ),
         (
             "stability/outpaint",
             json!({"parameters": {"outpaint": some, "size": "1024x1024"}}),
