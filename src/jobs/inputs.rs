@@ -42,22 +42,30 @@ pub(super) struct Loaded {
     _permit: Option<Permit<AccountId>>,
 }
 
+fn total_weight(inputs: &[StoredInput]) -> usize {
+    weight(inputs.iter().map(|input| input.bytes).sum())
+}
+
 /// Waits for memory for inputs. `None` after a minute.
 async fn acquire(account: AccountId, inputs: &[StoredInput]) -> Option<Permit<AccountId>> {
-    let bytes = weight(inputs.iter().map(|input| input.bytes).sum());
-    let acquiring = LOADED_BYTES.acquire(account, bytes);
+    let acquiring = LOADED_BYTES.acquire(account, total_weight(inputs));
     let permit = tokio::time::timeout(MAX_WAIT, acquiring).await;
     permit.ok().flatten()
 }
 
 impl Runner {
-    /// Takes memory for the inputs of a call that runs at once. `None` after a minute, or when the
-    /// server stops.
+    /// Takes memory for the inputs of a call that runs at once. `waiting` is called before it waits.
+    /// `None` after a minute, or when the server stops.
     pub async fn input_memory(
         &self,
         account: AccountId,
         inputs: &[StoredInput],
+        waiting: impl FnOnce() + Send,
     ) -> Option<Permit<AccountId>> {
+        if let Some(permit) = LOADED_BYTES.try_acquire_many(account, total_weight(inputs)) {
+            return Some(permit);
+        }
+        waiting();
         let acquiring = acquire(account, inputs);
         self.stopping()
             .run_until_cancelled(acquiring)

@@ -61,7 +61,7 @@ pub struct RunningGuard {
     handle: Handle,
     pub(super) cancel: CancellationToken,
     pub(super) abandon: CancellationToken,
-    /// Memory for the inputs of a call of this process, which was taken before its hold.
+    /// Memory permit for the inputs, acquired before the hold; `None` for jobs.
     pub(super) input_memory: Option<Permit<AccountId>>,
 }
 

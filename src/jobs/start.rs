@@ -32,7 +32,7 @@ const UNCONFIRMED_POLL: Duration = Duration::from_millis(500);
 /// Bytes of an answer in a record that is looked up instead of kept for a stream's client.
 const LARGE_RECORD: usize = 64 << 10;
 
-/// What a call that runs at once takes before its hold.
+/// Permits that an immediate call acquires before its hold.
 pub struct Permits {
     /// Held until the generation is settled.
     pub call: ProviderPermit,

@@ -278,17 +278,29 @@ impl Service {
             }
             Box::pin(self.keep_inputs(caller, plan)).await?;
         }
-        if let (Some(permits), Some(Call::Image(image))) = (&mut permits, &plan.work.call)
+        if let Some(Call::Image(image)) = &plan.work.call
             && !image.inputs.is_empty()
         {
-            let runner = &self.0.runner;
-            permits.inputs = runner.input_memory(caller.account_id, &image.inputs).await;
-            if permits.inputs.is_none() {
-                return Err(if self.is_draining() {
-                    ServiceError::ShuttingDown
-                } else {
-                    ServiceError::Overloaded
-                });
+            let (runner, account) = (&self.0.runner, caller.account_id);
+            // Other requests use the permits while this one waits.
+            let waiting = || permits = None;
+            let memory = runner.input_memory(account, &image.inputs, waiting).await;
+            if memory.is_none() {
+                if self.is_draining() {
+                    return Err(ServiceError::ShuttingDown);
+                }
+                let error = ServiceError::Overloaded;
+                return self.not_now(caller, plan, idempotent, error).await;
+            }
+            if permits.is_none() {
+                self.replan(caller, plan, idempotent).await?;
+                permits = match self.permits(caller, plan) {
+                    Ok(permits) => permits,
+                    Err(error) => return self.not_now(caller, plan, idempotent, error).await,
+                };
+            }
+            if let Some(permits) = &mut permits {
+                permits.inputs = memory;
             }
         }
         let starting = self.0.runner.start(&plan.work, permits, attempt);

@@ -2,9 +2,44 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+
+/// Starts an edit that uses up an account's share of the memory, and never ends.
+async fn fill_memory(app: &Arc<TestApp>, account: &Account) -> JoinHandle<Answer> {
+    // About 13 MB.
+    let picture = noise(7, (2_100, 2_100));
+    let picture = post(app, &account.key, "image/png", picture).await;
+    let picture = picture.expect(201)["id"].clone();
+    let body = json!({"prompt": "[[timeout]] x", "provider": "sandbox", "inputs": [
+        {"role": "source", "upload": picture}, {"role": "reference", "upload": picture}]});
+    let running = {
+        let (app, key) = (Arc::clone(app), account.key.clone());
+        tokio::spawn(async move { app.post(&key, IMAGE, &body).await })
+    };
+    while app.balance(account).await.1 == "0" {
+        tokio::task::yield_now().await;
+    }
+    running
+}
+
+/// Starts an edit with an idempotency key, and returns once its input is stored, which is just before
+/// it waits for memory.
+async fn begin(app: &Arc<TestApp>, account: &Account) -> JoinHandle<Answer> {
+    let body = json!({"prompt": "At night", "provider": "sandbox",
+        "inputs": [data("source", 9, 9)], "parameters": {"size": "256x256"}});
+    let waiting = {
+        let (app, key) = (Arc::clone(app), account.key.clone());
+        let headers = [("idempotency-key", "one")];
+        tokio::spawn(async move { app.post_with(&key, IMAGE, &headers, &body).await })
+    };
+    while app.files().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    waiting
+}
 
 #[sqlx::test]
 async fn nothing_is_held_while_an_edit_waits_for_memory(
@@ -13,27 +48,8 @@ async fn nothing_is_held_while_an_edit_waits_for_memory(
 ) {
     let app = Arc::new(TestApp::new(options).await);
     let account = app.account("100").await;
-    // About 13 MB: two of them use up an account's share of the memory.
-    let picture = noise(7, (2_100, 2_100));
-    let picture = post(&app, &account.key, "image/png", picture).await;
-    let picture = picture.expect(201)["id"].clone();
-    let body = json!({"prompt": "[[timeout]] x", "provider": "sandbox", "inputs": [
-        {"role": "source", "upload": picture}, {"role": "reference", "upload": picture}]});
-    let running = {
-        let (app, key) = (Arc::clone(&app), account.key.clone());
-        tokio::spawn(async move { app.post(&key, IMAGE, &body).await })
-    };
-    while app.balance(&account).await.1 == "0" {
-        tokio::task::yield_now().await;
-    }
-    let waiting = {
-        let (app, account) = (Arc::clone(&app), account.clone());
-        tokio::spawn(async move { edit(&app, &account, json!([data("source", 9, 9)])).await })
-    };
-    // Its input is stored just before it waits.
-    while app.files().len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    let running = fill_memory(&app, &account).await;
+    let waiting = begin(&app, &account).await;
     let stopped = CancellationToken::new();
     app.app.runner.drain(Duration::ZERO, &stopped).await;
     waiting.await.unwrap().error(503, "shutting_down");
@@ -43,5 +59,34 @@ async fn nothing_is_held_while_an_edit_waits_for_memory(
         .await
         .expect(200);
     assert_eq!(listed["data"].as_array().unwrap().len(), 1, "{listed}");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn an_edit_that_waits_for_memory_holds_no_permit(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let env = [
+        ("GENSVC__PROVIDERS__SANDBOX__MAX_CONCURRENT", "2"),
+        ("GENSVC__SERVER__ACCOUNT_SHARE_PERCENT", "100"),
+    ];
+    let app = Arc::new(TestApp::with(options, &env).await);
+    let account = app.account("100").await;
+    let running = fill_memory(&app, &account).await;
+    let listed = app.get(&account.key, "/v1/generate/history").await;
+    let uuid = listed.expect(200)["data"][0]["uuid"].clone();
+    let first = begin(&app, &account).await;
+    let text = json!({"prompt": "x", "provider": "sandbox"});
+    while app.text(&account.key, text.clone()).await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+    let second = begin(&app, &account).await;
+    let cancel = format!("/v1/generate/{}/cancel", uuid.as_str().unwrap());
+    app.post(&account.key, &cancel, &json!({})).await;
+    running.await.unwrap();
+    // Both are one generation, as without the wait.
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    assert_eq!(first.expect(200)["uuid"], second.expect(200)["uuid"]);
     app.assert_settled().await;
 }
