@@ -1,7 +1,10 @@
 //! Images: one submission, then each image is scaled to the requested size and stored.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde_json::json;
+use url::Url;
 
 use super::{
     ImageWork, Runner, RunningGuard,
@@ -11,7 +14,10 @@ use super::{
     submit::Submission,
 };
 use crate::{
-    domain::generation::{Failure, FailureCode, Output},
+    domain::{
+        generation::{Failure, FailureCode, Output},
+        ids::GenerationId,
+    },
     media::{MediaKind, fit_png},
     providers::{ImageAnswer, ImageCall},
     store::{
@@ -22,6 +28,9 @@ use crate::{
 
 /// Maximum size of an image that is downloaded.
 const MAX_IMAGE_BYTES: u64 = 20 << 20;
+/// Attempts to download an image, and the pause between them.
+const DOWNLOAD_TRIES: u32 = 3;
+const DOWNLOAD_PAUSE: Duration = Duration::from_millis(500);
 
 impl Runner {
     pub(super) async fn image_step(
@@ -72,6 +81,24 @@ impl Runner {
         })
     }
 
+    /// Downloads an image, which the provider has charged.
+    async fn download_image(&self, id: GenerationId, url: &Url) -> Result<Bytes, Failure> {
+        let mut tries = 0;
+        loop {
+            let downloader = &self.0.media.downloader;
+            let error = match downloader.to_bytes(url, None, MAX_IMAGE_BYTES).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => error,
+            };
+            tries += 1;
+            if tries >= DOWNLOAD_TRIES || error.is_final() {
+                return Err(unusable(id, &error));
+            }
+            tracing::warn!(generation = %id, %error, "a download failed and will be retried");
+            tokio::time::sleep(DOWNLOAD_PAUSE).await;
+        }
+    }
+
     /// Stores and bills the usable images; without any, the generation fails. It also fails if the
     /// storage fails for one image: only files of failed generations are deleted, so a file whose
     /// write was reported as failed could otherwise remain unreferenced.
@@ -80,16 +107,11 @@ impl Runner {
         let mut outputs: Vec<Output> = Vec::new();
         let mut failed = None;
         let tokens = answer.input_image_tokens;
-        let delivered = answer.images.len();
+        let delivered = answer.images.len() + answer.urls.len();
         let most = usize::try_from(work.price.n).unwrap_or(usize::MAX);
         let mut images: Vec<Result<Bytes, Failure>> = answer.images.into_iter().map(Ok).collect();
         for url in answer.urls {
-            let downloading = self
-                .0
-                .media
-                .downloader
-                .to_bytes(&url, None, MAX_IMAGE_BYTES);
-            images.push(downloading.await.map_err(|error| unusable(id, &error)));
+            images.push(self.download_image(id, &url).await);
         }
         for image in images.into_iter().take(most) {
             let image = match image {

@@ -1,6 +1,9 @@
 //! Images of Runway: a task for each, with references.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
+use crate::common::Recorded;
 
 async fn make(app: &TestApp, account: &Account, model: &str, more: Value) -> Answer {
     let mut body = json!({"prompt": "A red fox", "provider": "runway", "model": model});
@@ -58,6 +61,34 @@ async fn an_image_is_a_task_with_references(_: PgPoolOptions, options: PgConnect
         assert_eq!(sent.body, expected);
     }
     assert_eq!(upstream.calls(&http::Method::POST, "text_to_image"), 4);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn a_failed_download_is_retried(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let output = format!("{}/files/out.png", upstream.url());
+    let downloads = AtomicUsize::new(0);
+    upstream.play(move |request: &Recorded| {
+        if request.path.ends_with("_to_image") {
+            return Reply::Status(200, json!({"id": "task-1"}));
+        }
+        if request.path.contains("/tasks/") {
+            let task = json!({"id": "task-1", "status": "SUCCEEDED", "output": [output]});
+            return Reply::Status(200, task);
+        }
+        if downloads.fetch_add(1, Ordering::Relaxed) < 2 {
+            return Reply::Status(503, json!({}));
+        }
+        Reply::File("image/png", png(1024, 1024))
+    });
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let account = app.account("100").await;
+    let record = make(&app, &account, "gen4_image", json!({})).await;
+    assert_eq!(record.expect(200)["credits"]["charged"], "8");
+    let cost = "select list_cost from finished_generations";
+    let cost: Option<i64> = sqlx::query_scalar(cost).fetch_one(&app.pool).await.unwrap();
+    assert_eq!(cost, Some(8_000_000));
     app.assert_settled().await;
 }
 
