@@ -62,19 +62,22 @@ pub struct Attack {
     run: for<'a> fn(&'a Attacker<'a>) -> BoxFuture<'a, Answers>,
     /// Maximum memory above that of an idle process, where it is less than [`MAX_MIB`].
     max_above_idle: Option<u64>,
+    /// Whether the answers show that the attack took place.
+    has_attacked: fn(&Answers) -> bool,
 }
 
 /// A line of [`ATTACKS`].
 macro_rules! attack {
     ($module:ident, $model:literal, $name:literal) => {
-        attack!($module, $model, $name, None)
+        attack!($module, $model, $name, None, |_| true)
     };
-    ($module:ident, $model:literal, $name:literal, $max_above_idle:expr) => {
+    ($module:ident, $model:literal, $name:literal, $max_above_idle:expr, $has_attacked:expr) => {
         Attack {
             name: $name,
             model: $model,
             run: |attacker| Box::pin($module::run(attacker)),
             max_above_idle: $max_above_idle,
+            has_attacked: $has_attacked,
         }
     };
 }
@@ -92,7 +95,13 @@ const ATTACKS: &[Attack] = &[
     attack!(connections, "gpt-5.2", "4,500 silent connections"),
     attack!(guesses, "gpt-5.2", "150 connections guess passwords"),
     attack!(uploads, "gpt-5.2", "8 uploads of 64 KiB/s"),
-    attack!(hostile, "gpt-5.2", "1,000 hostile pictures", Some(HOSTILE_MIB)),
+    attack!(
+        hostile,
+        "gpt-5.2",
+        "1,000 hostile pictures",
+        Some(HOSTILE_MIB),
+        hostile::has_attacked
+    ),
 ];
 
 pub async fn run(options: &Options) -> ExitCode {
@@ -139,6 +148,7 @@ async fn alone(options: &Options) -> bool {
         let most = most.map_or(MAX_MIB, |most| measured.idle_mib + most);
         is_clean &= measured.peak_mib <= most
             && answers.of(500) == 0
+            && (attack.has_attacked)(&answers)
             && measured.p99().as_millis() <= MAX_P99_MS
             && measured.refused == 0;
     }

@@ -16,6 +16,10 @@ impl Answers {
         self.0.get(&status).copied().unwrap_or_default()
     }
 
+    pub fn total(&self) -> usize {
+        self.0.values().sum()
+    }
+
     pub fn extend(&mut self, other: Self) {
         for (status, count) in other.0 {
             *self.0.entry(status).or_default() += count;
