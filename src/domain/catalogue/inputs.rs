@@ -161,7 +161,7 @@ impl Catalogue {
                 (FieldCode::NotSupported, message)
             }
             (None, true) => {
-                let message = "is required by this model: the pixels to add to a side";
+                let message = "is required by this model: set left, right, up or down";
                 (FieldCode::Required, message.to_owned())
             }
             _ => return None,
@@ -224,10 +224,12 @@ fn missing_companion(role: InputRole, count: &impl Fn(InputRole) -> usize) -> Op
     let has = |role| count(role) > 0;
     match role {
         InputRole::Mask if !has(InputRole::Source) => Some("needs an input of role source"),
+        InputRole::FirstFrame | InputRole::LastFrame if has(InputRole::Source) => {
+            Some("cannot be combined with source")
+        }
         InputRole::LastFrame if !has(InputRole::FirstFrame) => {
             Some("needs an input of role first_frame")
         }
-        InputRole::FirstFrame if has(InputRole::Source) => Some("cannot be combined with source"),
         InputRole::Reference if has(InputRole::FirstFrame) => {
             Some("cannot be combined with first_frame")
         }

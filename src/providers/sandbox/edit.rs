@@ -1,6 +1,6 @@
 //! Draws inputs in the sandbox. An edit shows the source, and the drawing of the prompt where the
-//! mask is transparent, around a source that is extended, or else as a frame around the source. References are small pictures at the
-//! lower edge. A video begins with its first frame.
+//! mask is transparent, around a source that is extended, or else as a frame around the source.
+//! References are small pictures at the lower edge. A video begins with its first frame.
 
 use std::{
     io::Cursor,

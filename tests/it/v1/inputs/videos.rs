@@ -106,6 +106,13 @@ async fn a_video_that_cannot_be_extended_is_refused(_: PgPoolOptions, options: P
             "inputs[1].role",
             "not_supported",
         ),
+        (
+            "sandbox",
+            json!([film[0], data("last_frame", 16, 9)]),
+            5,
+            "inputs[1].role",
+            "not_supported",
+        ),
         ("gemini", film.clone(), 5, "inputs[0].role", "not_supported"),
     ] {
         let body = json!({"prompt": "And on", "provider": provider, "inputs": inputs,
@@ -113,6 +120,10 @@ async fn a_video_that_cannot_be_extended_is_refused(_: PgPoolOptions, options: P
         let answer = app.post(&account.key, "/v1/generate/video", &body).await;
         assert_eq!(answer.status, 422, "{body} {}", answer.text);
         assert_eq!(answer.fields()[field], code, "{body}");
+        if field == "inputs[1].role" {
+            let reason = "cannot be combined with source";
+            assert!(answer.text.contains(reason), "{}", answer.text);
+        }
         if provider != "sandbox" {
             let other = "use sandbox/sandbox-video-1";
             assert!(answer.text.contains(other), "{}", answer.text);
