@@ -33,7 +33,7 @@ async fn models_are_listed_with_prices_limits_and_figures(
     let page = browser.page("/models").await;
     let shown = words(&page);
     for word in [
-        "4 models",
+        "5 models",
         "sandbox-text-1",
         "10 per million input tokens, 50 per million output tokens",
         "Images, Tools",
