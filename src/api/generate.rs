@@ -99,7 +99,7 @@ pub async fn text(
     body: JsonBody<TextRequest>,
 ) -> Result<Response, ApiError> {
     let caller = auth.caller;
-    let (submitted, deltas) = submit(&state, &caller, &headers, TEXT, body).await?;
+    let (submitted, deltas) = submit(&state, &caller, &headers, (TEXT, &permit), body).await?;
     let Some(deltas) = deltas else {
         return answer_sync(&state, &caller, &headers, &permit, submitted).await;
     };
@@ -140,7 +140,7 @@ pub async fn image(
     permit: RequestPermit,
     body: JsonBody<ImageRequest>,
 ) -> Result<Response, ApiError> {
-    let (submitted, _) = submit(&state, &auth.caller, &headers, IMAGE, body).await?;
+    let (submitted, _) = submit(&state, &auth.caller, &headers, (IMAGE, &permit), body).await?;
     answer_sync(&state, &auth.caller, &headers, &permit, submitted).await
 }
 
@@ -161,7 +161,7 @@ pub async fn video(
     permit: RequestPermit,
     body: JsonBody<VideoRequest>,
 ) -> Result<Response, ApiError> {
-    let (submitted, _) = submit(&state, &auth.caller, &headers, VIDEO, body).await?;
+    let (submitted, _) = submit(&state, &auth.caller, &headers, (VIDEO, &permit), body).await?;
     answer_queued(&state, &auth.caller, &headers, &permit, submitted).await
 }
 
@@ -182,7 +182,7 @@ pub async fn audio(
     permit: RequestPermit,
     body: JsonBody<SpeechRequest>,
 ) -> Result<Response, ApiError> {
-    let (submitted, _) = submit(&state, &auth.caller, &headers, AUDIO, body).await?;
+    let (submitted, _) = submit(&state, &auth.caller, &headers, (AUDIO, &permit), body).await?;
     answer_queued(&state, &auth.caller, &headers, &permit, submitted).await
 }
 
@@ -269,7 +269,7 @@ async fn submit<T: Body + Send + 'static>(
     state: &ApiState,
     caller: &Caller,
     headers: &HeaderMap,
-    route: &'static str,
+    (route, permit): (&'static str, &RequestPermit),
     body: JsonBody<T>,
 ) -> Result<(Submitted, Option<Deltas>), ApiError>
 where
@@ -284,7 +284,9 @@ where
         .unzip();
     let submitted = state
         .service
-        .generate(caller, request, key.as_ref(), sink, respond_async, || ())
+        .generate(caller, request, key.as_ref(), sink, respond_async, || {
+            permit.release()
+        })
         .await?;
     Ok((submitted, deltas))
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
+use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::{
@@ -31,6 +32,8 @@ const MAX_IMAGE_BYTES: u64 = 20 << 20;
 /// Attempts to download an image, and the pause between them.
 const DOWNLOAD_TRIES: u32 = 3;
 const DOWNLOAD_PAUSE: Duration = Duration::from_millis(500);
+/// Maximum time of all attempts: the caller waits.
+const DOWNLOAD_TIME: Duration = Duration::from_mins(2);
 
 impl Runner {
     pub(super) async fn image_step(
@@ -54,25 +57,14 @@ impl Runner {
         guard: &RunningGuard,
         work: &ImageWork,
     ) -> Result<Step, Step> {
-        let provider = self.0.providers.image.get(&job.provider);
-        let provider = provider.ok_or_else(|| Step::no_provider(job))?;
-        let answer = {
-            let loaded = self.load_inputs(job, guard, &work.inputs).await;
-            let loaded = loaded.map_err(|step| match step {
-                // The caller waits, so the call is not retried later.
-                Step::NotStored(failure) => Step::failed(failure),
-                step => step,
-            })?;
-            let call = ImageCall {
-                inputs: loaded.pictures,
-                ..work.call.clone()
-            };
-            let submitting = self.submit(job, guard, Submission::Once, || provider.generate(&call));
-            submitting.await?
-        };
-        if let Some(memory) = &guard.input_memory {
+        let answer = self.call_provider(job, guard, work).await;
+        if let Some(memory) = &guard.input_memory
+            // The next candidate needs it.
+            && !matches!(answer, Err(Step::Left(_)))
+        {
             memory.release();
         }
+        let answer = answer?;
         let request_id = answer.request_id.clone();
         let keeping = self.store_images(job, work, answer);
         Ok(Step::Finished {
@@ -81,14 +73,39 @@ impl Runner {
         })
     }
 
+    async fn call_provider(
+        &self,
+        job: &Job,
+        guard: &RunningGuard,
+        work: &ImageWork,
+    ) -> Result<ImageAnswer, Step> {
+        let provider = self.0.providers.image.get(&job.provider);
+        let provider = provider.ok_or_else(|| Step::no_provider(job))?;
+        let loaded = self.load_inputs(job, guard, &work.inputs).await;
+        let loaded = loaded.map_err(|step| match step {
+            // The caller waits, so the call is not retried later.
+            Step::NotStored(failure) => Step::failed(failure),
+            step => step,
+        })?;
+        let call = ImageCall {
+            inputs: loaded.pictures,
+            ..work.call.clone()
+        };
+        let submitting = self.submit(job, guard, Submission::Once, || provider.generate(&call));
+        submitting.await
+    }
+
     /// Downloads an image, which the provider has charged.
     async fn download_image(&self, id: GenerationId, url: &Url) -> Result<Bytes, Failure> {
+        let until = Instant::now() + DOWNLOAD_TIME;
         let mut tries = 0;
         loop {
             let downloader = &self.0.media.downloader;
-            let error = match downloader.to_bytes(url, None, MAX_IMAGE_BYTES).await {
-                Ok(bytes) => return Ok(bytes),
-                Err(error) => error,
+            let downloading = downloader.to_bytes(url, None, MAX_IMAGE_BYTES);
+            let error = match timeout_at(until, downloading).await {
+                Ok(Ok(bytes)) => return Ok(bytes),
+                Ok(Err(error)) => error,
+                Err(elapsed) => return Err(unusable(id, &elapsed)),
             };
             tries += 1;
             if tries >= DOWNLOAD_TRIES || error.is_final() {

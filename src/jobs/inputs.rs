@@ -42,35 +42,24 @@ pub(super) struct Loaded {
     _permit: Option<Permit<AccountId>>,
 }
 
-fn total_weight(inputs: &[StoredInput]) -> usize {
-    weight(inputs.iter().map(|input| input.bytes).sum())
-}
-
 /// Waits for memory for inputs. `None` after a minute.
-async fn acquire(account: AccountId, inputs: &[StoredInput]) -> Option<Permit<AccountId>> {
-    let acquiring = LOADED_BYTES.acquire(account, total_weight(inputs));
+async fn acquire(account: AccountId, bytes: u64) -> Option<Permit<AccountId>> {
+    let acquiring = LOADED_BYTES.acquire(account, weight(bytes));
     let permit = tokio::time::timeout(MAX_WAIT, acquiring).await;
     permit.ok().flatten()
 }
 
 impl Runner {
-    /// Takes memory for the inputs of a call that runs at once. `waiting` is called before it waits.
-    /// `None` after a minute, or when the server stops.
-    pub async fn input_memory(
-        &self,
-        account: AccountId,
-        inputs: &[StoredInput],
-        waiting: impl FnOnce() + Send,
-    ) -> Option<Permit<AccountId>> {
-        if let Some(permit) = LOADED_BYTES.try_acquire_many(account, total_weight(inputs)) {
-            return Some(permit);
-        }
-        waiting();
-        let acquiring = acquire(account, inputs);
-        self.stopping()
-            .run_until_cancelled(acquiring)
-            .await
-            .flatten()
+    /// Takes memory for the inputs of a call that runs at once, if it is free.
+    pub fn try_input_memory(account: AccountId, bytes: u64) -> Option<Permit<AccountId>> {
+        LOADED_BYTES.try_acquire_many(account, weight(bytes))
+    }
+
+    /// Waits for that memory. `None` after a minute, or when the server stops.
+    pub async fn input_memory(&self, account: AccountId, bytes: u64) -> Option<Permit<AccountId>> {
+        let acquiring = acquire(account, bytes);
+        let acquired = self.stopping().run_until_cancelled(acquiring);
+        acquired.await.flatten()
     }
 
     /// Reads the inputs of a generation once there is memory for them. `Err`: the step that
@@ -84,7 +73,8 @@ impl Runner {
         let permit = if inputs.is_empty() || guard.input_memory.is_some() {
             None
         } else {
-            let acquiring = acquire(job.account_id, inputs);
+            let bytes = inputs.iter().map(|input| input.bytes).sum();
+            let acquiring = acquire(job.account_id, bytes);
             let permit = self.unless_stopped(guard, acquiring).await?;
             Some(permit.ok_or_else(out_of_memory)?)
         };

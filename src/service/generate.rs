@@ -28,7 +28,8 @@ use crate::{
         catalogue::ModelKind,
         credits::Credits,
         generation::{Generation, Status, Surface},
-        ids::{GenerationId, UploadId},
+        ids::{AccountId, GenerationId, UploadId},
+        limiter::Permit,
         pricing::Ceiling,
         request::GenerationRequest,
         share::ShareReached,
@@ -74,6 +75,8 @@ struct Prepared<'a> {
     /// The candidates before the first one that could not be called at this try.
     passed: Vec<Passed<'a>>,
     max_cost: Option<Credits>,
+    /// Bytes of all inputs.
+    input_bytes: u64,
     /// Inputs that are not stored yet.
     inputs: Vec<FoundInput>,
     /// Inputs that were stored, and until when.
@@ -195,7 +198,7 @@ impl Service {
             }
         }
         let placed = self
-            .place_or_wait(caller, &mut plan, idempotent, attempt, wait)
+            .place_or_wait(caller, &mut plan, idempotent, attempt, (wait, waiting))
             .await;
         match &placed {
             // After a database error it is unknown whether the hold was placed.
@@ -207,19 +210,26 @@ impl Service {
     }
 
     /// Tries to place the hold as long as the request may wait for credits.
-    async fn place_or_wait<F: Fn() + Send>(
+    async fn place_or_wait<F: Fn() + Send + Copy>(
         &self,
         caller: &Caller,
         plan: &mut Prepared<'_>,
         idempotent: Option<&IdempotentRequest>,
         attempt: Option<Arc<UndecidedAttempt>>,
-        mut wait: Option<HoldWait<'_, F>>,
+        (mut wait, waiting): (Option<HoldWait<'_, F>>, F),
     ) -> Result<Submitted, ServiceError> {
         loop {
             if self.is_draining() {
                 return Err(ServiceError::ShuttingDown);
             }
-            let placing = self.place(caller, plan, idempotent, attempt.clone());
+            let memory = self.input_memory(caller, plan, idempotent, wait.as_mut(), waiting);
+            let memory = match Box::pin(memory).await {
+                Err(error @ ServiceError::Overloaded) => {
+                    return self.not_now(caller, plan, idempotent, error).await;
+                }
+                memory => memory?,
+            };
+            let placing = self.place(caller, plan, idempotent, attempt.clone(), memory);
             let short = match placing.await {
                 Ok(Submitted::Queued(record, _)) => {
                     return Ok(Submitted::Queued(record, wait.and_then(|wait| wait.place)));
@@ -243,13 +253,14 @@ impl Service {
         }
     }
 
-    /// Tries once to place the hold and start the work.
+    /// Tries once to place the hold and start the work. `memory`: for its inputs.
     async fn place(
         &self,
         caller: &Caller,
         plan: &mut Prepared<'_>,
         idempotent: Option<&IdempotentRequest>,
         attempt: Option<Arc<UndecidedAttempt>>,
+        memory: Option<Permit<AccountId>>,
     ) -> Result<Submitted, ServiceError> {
         let permits = match self.permits(caller, plan) {
             // Before the credits are looked at.
@@ -278,30 +289,8 @@ impl Service {
             }
             Box::pin(self.keep_inputs(caller, plan)).await?;
         }
-        if let Some(Call::Image(image)) = &plan.work.call
-            && !image.inputs.is_empty()
-        {
-            let (runner, account) = (&self.0.runner, caller.account_id);
-            // Other requests use the permits while this one waits.
-            let waiting = || permits = None;
-            let memory = runner.input_memory(account, &image.inputs, waiting).await;
-            if memory.is_none() {
-                if self.is_draining() {
-                    return Err(ServiceError::ShuttingDown);
-                }
-                let error = ServiceError::Overloaded;
-                return self.not_now(caller, plan, idempotent, error).await;
-            }
-            if permits.is_none() {
-                self.replan(caller, plan, idempotent).await?;
-                permits = match self.permits(caller, plan) {
-                    Ok(permits) => permits,
-                    Err(error) => return self.not_now(caller, plan, idempotent, error).await,
-                };
-            }
-            if let Some(permits) = &mut permits {
-                permits.inputs = memory;
-            }
+        if let Some(permits) = &mut permits {
+            permits.inputs = memory;
         }
         let starting = self.0.runner.start(&plan.work, permits, attempt);
         Ok(match starting.await? {
@@ -367,6 +356,7 @@ impl Service {
             spares,
             passed: Vec::new(),
             max_cost: plan.max_cost,
+            input_bytes: plan.inputs.iter().map(FoundInput::bytes).sum(),
             inputs: plan.inputs,
             kept: None,
             work: Arc::new(Work {

@@ -136,6 +136,12 @@ fn check_outpaint(model: &ImageModel) -> Result<(), ConfigError> {
         let problem = "must be \"source\" with outpaints";
         return Err(ConfigError::new("limits.inputs.required", problem));
     }
+    let mut roles = inputs.into_iter().flat_map(|inputs| inputs.roles.keys());
+    if let Some(role) = roles.find(|role| **role != InputRole::Source) {
+        let key = format!("limits.inputs.{}", role.as_str());
+        let problem = "is not used with limits.inputs.outpaints: only source is";
+        return Err(ConfigError::new(key, problem));
+    }
     let prices = &model.prices.per_image;
     if let Some(size) = prices.keys().find(|size| *size != ANY_SIZE) {
         let problem = "is not used with limits.inputs.outpaints: write per_image.any";

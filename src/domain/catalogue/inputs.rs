@@ -133,7 +133,7 @@ impl Catalogue {
                 Some(&most) if number > most => {
                     format!("has more inputs than {} accepts: {most}", model.id)
                 }
-                Some(_) => match missing_companion(*role, &count) {
+                Some(_) => match missing_companion(model.modality(), *role, &count) {
                     Some(message) => message.to_owned(),
                     None => continue,
                 },
@@ -220,11 +220,18 @@ fn frames_violation(model: &Model, request: &GenerationRequest) -> Option<FieldE
 }
 
 /// Returns why a role cannot be combined with, or used without, another one.
-fn missing_companion(role: InputRole, count: &impl Fn(InputRole) -> usize) -> Option<&'static str> {
+fn missing_companion(
+    modality: Modality,
+    role: InputRole,
+    count: &impl Fn(InputRole) -> usize,
+) -> Option<&'static str> {
     let has = |role| count(role) > 0;
     match role {
         InputRole::Mask if !has(InputRole::Source) => Some("needs an input of role source"),
         InputRole::FirstFrame | InputRole::LastFrame if has(InputRole::Source) => {
+            Some("cannot be combined with source")
+        }
+        InputRole::Reference if modality == Modality::Video && has(InputRole::Source) => {
             Some("cannot be combined with source")
         }
         InputRole::LastFrame if !has(InputRole::FirstFrame) => {

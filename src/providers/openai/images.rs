@@ -89,6 +89,11 @@ impl ModelSettings for OpenAiImageModel {
         let ModelKind::Image(image) = model else {
             return Ok(());
         };
+        let inputs = image.limits.inputs.as_ref();
+        if inputs.is_some_and(|inputs| inputs.outpaints) {
+            let problem = "is not supported: OpenAI's API has no endpoint for it";
+            return Err(ConfigError::new("limits.inputs.outpaints", problem));
+        }
         let fields = [
             ("limits.style", image.limits.style),
             ("limits.negative_prompt", image.limits.negative_prompt),

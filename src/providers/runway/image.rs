@@ -3,8 +3,8 @@
 //! Source: runwayml 5.24.0 (`PyPI`) `runwayml/types/text_to_image_create_params.py`. Each task makes
 //! one image, so `n` is 1.
 //!
-//! The task's id is in memory only: if the process is killed, or the answer with the id is lost, the
-//! task runs to its end at the operator's cost.
+//! The task's id is in memory only: if the process stops, or the answer with the id is lost, the task
+//! runs to its end at the operator's cost.
 
 use std::time::Duration;
 
@@ -97,12 +97,12 @@ impl ModelSettings for RunwayImageModel {
 
 /// Cancels its task when it is dropped, because a task that no caller waits for is charged too. Set
 /// `task` to `None` once the task has ended.
-struct CancelOnDrop<'a> {
-    runway: &'a Runway,
+struct CancelOnDrop {
+    runway: Runway,
     task: Option<String>,
 }
 
-impl Drop for CancelOnDrop<'_> {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         let (Some(task), Ok(runtime)) = (self.task.take(), Handle::try_current()) else {
             return;
@@ -155,11 +155,21 @@ impl ImageProvider for Runway {
                 })
                 .collect(),
         })?;
-        let task = self.create("text_to_image", body).await?;
-        let mut running = CancelOnDrop {
-            runway: self,
-            task: Some(task.clone()),
+        // On its own, so that a task is cancelled too whose caller left before its id was known.
+        let runway = self.clone();
+        let creating = tokio::spawn(async move {
+            let task = runway.create("text_to_image", body).await?;
+            let running = CancelOnDrop {
+                runway,
+                task: Some(task.clone()),
+            };
+            Ok::<_, ProviderError>((task, running))
+        });
+        let Ok(created) = creating.await else {
+            let message = "the creation of the task was interrupted";
+            return Err(ProviderError::new(ProviderErrorKind::Failed, message));
         };
+        let (task, mut running) = created?;
         let Ok(ended) = timeout_at(until, self.wait_for_image(&task)).await else {
             let message = "the task did not end in time";
             return Err(ProviderError::new(ProviderErrorKind::Timeout, message));

@@ -105,6 +105,13 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
         self.place.is_some()
     }
 
+    /// Leaves the queue to wait for something else, so that the account's other requests may try.
+    /// `false`: there is no place to wait.
+    pub fn step_aside(&mut self) -> bool {
+        self.ticket = None;
+        self.take_place()
+    }
+
     /// Waits before the first try if other requests come first. Returns whether it has waited.
     /// `required`: the required hold, unless it depends on the free credits.
     pub async fn enter(&mut self, required: Option<Credits>) -> Result<bool, ServiceError> {

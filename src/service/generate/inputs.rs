@@ -4,18 +4,19 @@
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Prepared, unshared};
+use super::{IdempotentRequest, Prepared, hold_wait::HoldWait, unshared};
 use crate::{
     domain::{
         ability::Ability,
         catalogue::InputLimits,
         generation::{Generation, Modality, Output, Status},
-        ids::{GenerationId, UploadId},
+        ids::{AccountId, GenerationId, UploadId},
         inputs::{INPUTS, InputOrigin, StoredInput},
+        limiter::Permit,
         request::{InputFrom, InputRequest, InputRole},
         validate::{FieldCode, FieldError},
     },
-    jobs::{Call, upload_key},
+    jobs::{Call, Runner, upload_key},
     media::{MediaInfo, MediaKey, MediaKind, PICTURE_KINDS, picture_traits, unhex},
     memory::{self, Reservation},
     offload::offload,
@@ -59,6 +60,10 @@ enum FoundFile {
 impl FoundInput {
     pub(super) const fn role(&self) -> InputRole {
         self.role
+    }
+
+    pub(super) const fn bytes(&self) -> u64 {
+        self.info.bytes
     }
 
     pub(super) fn size(&self) -> (u32, u32) {
@@ -120,6 +125,47 @@ impl Service {
         Ok(found)
     }
 
+    /// Takes memory for the inputs of a call that runs at once. A request that waits for it leaves
+    /// what other requests need.
+    pub(super) async fn input_memory<F: Fn() + Send>(
+        &self,
+        caller: &Caller,
+        plan: &mut Prepared<'_>,
+        idempotent: Option<&IdempotentRequest>,
+        wait: Option<&mut HoldWait<'_, F>>,
+        waiting: F,
+    ) -> Result<Option<Permit<AccountId>>, ServiceError> {
+        let (runner, account) = (&self.0.runner, caller.account_id);
+        if plan.input_bytes == 0 || plan.work.call.is_none() {
+            return Ok(None);
+        }
+        if let Some(memory) = Runner::try_input_memory(account, plan.input_bytes) {
+            return Ok(Some(memory));
+        }
+        let mut own_place = None;
+        let has_place = match wait {
+            Some(wait) => wait.step_aside(),
+            None => {
+                own_place = self.0.waits.try_acquire(account);
+                own_place.is_some()
+            }
+        };
+        if !has_place {
+            return Err(ServiceError::Overloaded);
+        }
+        waiting();
+        let memory = runner.input_memory(account, plan.input_bytes).await;
+        drop(own_place);
+        if memory.is_none() {
+            return Err(match self.is_draining() {
+                true => ServiceError::ShuttingDown,
+                false => ServiceError::Overloaded,
+            });
+        }
+        self.replan(caller, plan, idempotent).await?;
+        Ok(memory)
+    }
+
     /// Checks properties that only the files show: a mask needs an alpha channel, and a picture
     /// that must match another must not be rotated by EXIF data, which some providers ignore.
     async fn check_pixels(
@@ -128,7 +174,7 @@ impl Service {
         limits: &InputLimits,
     ) -> Result<(), ServiceError> {
         let has_mask = found.iter().any(|input| input.role == InputRole::Mask);
-        if !has_mask && !limits.keeps_shape {
+        if !has_mask && !limits.keeps_shape && !limits.outpaints {
             return Ok(());
         }
         let roles = [InputRole::Source, InputRole::Mask];

@@ -356,6 +356,13 @@ fn of_models_that_extend_pictures() {
             "limits.inputs.required must be \"source\" with outpaints",
         ),
         (
+            format!(
+                "{any}limits.inputs = {{ source = 1, mask = 1, required = \"source\", \
+                 outpaints = true }}"
+            ),
+            "limits.inputs.mask is not used with limits.inputs.outpaints: only source is",
+        ),
+        (
             format!("{sized}{native}limits.inputs = {{ source = 1, keeps_shape = true }}"),
             "limits.inputs must have outpaints = true exactly for the endpoint outpaint",
         ),
@@ -363,6 +370,9 @@ fn of_models_that_extend_pictures() {
         let lines = format!("{outpaint}{lines}");
         refused("stability", "image", &[(&lines, want)]);
     }
+    let lines = format!("{any}{extends}prices.per_input_image = \"0\"");
+    let want = "limits.inputs.outpaints is not supported: OpenAI's API has no endpoint for it";
+    refused("openai", "image", &[(&lines, want)]);
 }
 
 #[test]

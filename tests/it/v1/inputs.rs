@@ -413,6 +413,17 @@ async fn a_strip_is_refused_wherever_it_comes_from(_: PgPoolOptions, options: Pg
     app.assert_nothing_kept().await;
 }
 
+/// A picture that EXIF data turns by 90 degrees.
+fn rotated_jpeg() -> Vec<u8> {
+    let mut jpeg = Vec::new();
+    let mut encoder = image::codecs::jpeg::JpegEncoder::new(&mut jpeg);
+    let tag = [1, 18, 0, 3, 0, 0, 0, 1, 0, 6, 0, 0];
+    let exif = [b"MM\0\x2a\0\0\0\x08\0\x01", &tag[..], &[0; 4]].concat();
+    image::ImageEncoder::set_exif_metadata(&mut encoder, exif).unwrap();
+    encoder.encode_image(&image::RgbImage::new(64, 64)).unwrap();
+    jpeg
+}
+
 #[sqlx::test]
 async fn a_mask_needs_an_alpha_channel_and_no_rotation(
     _: PgPoolOptions,
@@ -421,12 +432,7 @@ async fn a_mask_needs_an_alpha_channel_and_no_rotation(
     let app = TestApp::new(options).await;
     let account = app.account("100").await;
     let opaque = upload(&app, &account, 64, 64).await;
-    let mut jpeg = Vec::new();
-    let mut encoder = image::codecs::jpeg::JpegEncoder::new(&mut jpeg);
-    let tag = [1, 18, 0, 3, 0, 0, 0, 1, 0, 6, 0, 0];
-    let exif = [b"MM\0\x2a\0\0\0\x08\0\x01", &tag[..], &[0; 4]].concat();
-    image::ImageEncoder::set_exif_metadata(&mut encoder, exif).unwrap();
-    encoder.encode_image(&image::RgbImage::new(64, 64)).unwrap();
+    let jpeg = rotated_jpeg();
     let refused = [
         (
             json!([data("source", 64, 64), data("mask", 64, 64)]),

@@ -42,9 +42,12 @@ pub async fn run(attacker: &Attacker<'_>) -> Answers {
 /// Whether each picture reached the server's checks: most are refused by them, some are accepted.
 pub fn has_attacked(answers: &Answers) -> bool {
     answers.total() == PICTURES as usize
+        && answers.of(200) > 0
         && answers.of(201) > 0
         && answers.of(422) > 500
-        && [0, 429, 502].iter().all(|status| answers.of(*status) == 0)
+        && [0, 402, 403, 429, 502]
+            .iter()
+            .all(|status| answers.of(*status) == 0)
 }
 
 async fn edit(attacker: &Attacker<'_>, picture: &[u8]) -> u16 {

@@ -25,20 +25,26 @@ async fn fill_memory(app: &Arc<TestApp>, account: &Account) -> JoinHandle<Answer
     running
 }
 
-/// Starts an edit with an idempotency key, and returns once its input is stored, which is just before
-/// it waits for memory.
-async fn begin(app: &Arc<TestApp>, account: &Account) -> JoinHandle<Answer> {
+/// Starts an edit with an idempotency key, and returns once it waits for memory, as `waiting` requests
+/// do then.
+async fn begin(app: &Arc<TestApp>, account: &Account, waiting: u32) -> JoinHandle<Answer> {
     let body = json!({"prompt": "At night", "provider": "sandbox",
         "inputs": [data("source", 9, 9)], "parameters": {"size": "256x256"}});
-    let waiting = {
+    let begun = {
         let (app, key) = (Arc::clone(app), account.key.clone());
         let headers = [("idempotency-key", "one")];
         tokio::spawn(async move { app.post_with(&key, IMAGE, &headers, &body).await })
     };
-    while app.files().len() < 2 {
+    let metric = format!("\ngensvc_waiting {waiting}\n");
+    while !app
+        .metrics(&[("host", "localhost")])
+        .await
+        .text
+        .contains(&metric)
+    {
         tokio::task::yield_now().await;
     }
-    waiting
+    begun
 }
 
 #[sqlx::test]
@@ -49,7 +55,7 @@ async fn nothing_is_held_while_an_edit_waits_for_memory(
     let app = Arc::new(TestApp::new(options).await);
     let account = app.account("100").await;
     let running = fill_memory(&app, &account).await;
-    let waiting = begin(&app, &account).await;
+    let waiting = begin(&app, &account, 1).await;
     let stopped = CancellationToken::new();
     app.app.runner.drain(Duration::ZERO, &stopped).await;
     waiting.await.unwrap().error(503, "shutting_down");
@@ -68,7 +74,7 @@ async fn an_edit_that_waits_for_memory_holds_no_permit(
     options: PgConnectOptions,
 ) {
     let env = [
-        ("GENSVC__PROVIDERS__SANDBOX__MAX_CONCURRENT", "2"),
+        ("GENSVC__PROVIDERS__SANDBOX__MAX_CONCURRENT", "3"),
         ("GENSVC__SERVER__ACCOUNT_SHARE_PERCENT", "100"),
     ];
     let app = Arc::new(TestApp::with(options, &env).await);
@@ -76,12 +82,10 @@ async fn an_edit_that_waits_for_memory_holds_no_permit(
     let running = fill_memory(&app, &account).await;
     let listed = app.get(&account.key, "/v1/generate/history").await;
     let uuid = listed.expect(200)["data"][0]["uuid"].clone();
-    let first = begin(&app, &account).await;
+    let first = begin(&app, &account, 1).await;
     let text = json!({"prompt": "x", "provider": "sandbox"});
-    while app.text(&account.key, text.clone()).await.status != 200 {
-        tokio::task::yield_now().await;
-    }
-    let second = begin(&app, &account).await;
+    let second = begin(&app, &account, 2).await;
+    app.text(&account.key, text).await.expect(200);
     let cancel = format!("/v1/generate/{}/cancel", uuid.as_str().unwrap());
     app.post(&account.key, &cancel, &json!({})).await;
     running.await.unwrap();

@@ -92,6 +92,18 @@ async fn stability_gets_the_sides(_: PgPoolOptions, options: PgConnectOptions) {
 }
 
 #[sqlx::test]
+async fn a_rotated_source_is_not_extended(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    let more = json!({"parameters": {"outpaint": {"left": 8}},
+        "inputs": [encoded("source", &rotated_jpeg())]});
+    let refused = extend(&app, &account, "sandbox/sandbox-outpaint-1", more).await;
+    let error = refused.error(422, "validation_failed");
+    assert_eq!(error["param"], "inputs[0].data", "{error}");
+    app.assert_nothing_kept().await;
+}
+
+#[sqlx::test]
 async fn an_outpaint_that_cannot_be_made_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let app = TestApp::vendors(options, &upstream, &[]).await;

@@ -113,6 +113,13 @@ async fn a_video_that_cannot_be_extended_is_refused(_: PgPoolOptions, options: P
             "inputs[1].role",
             "not_supported",
         ),
+        (
+            "sandbox",
+            json!([film[0], data("reference", 16, 9)]),
+            5,
+            "inputs[1].role",
+            "not_supported",
+        ),
         ("gemini", film.clone(), 5, "inputs[0].role", "not_supported"),
     ] {
         let body = json!({"prompt": "And on", "provider": provider, "inputs": inputs,
