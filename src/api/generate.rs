@@ -285,7 +285,7 @@ where
     let submitted = state
         .service
         .generate(caller, request, key.as_ref(), sink, respond_async, || {
-            permit.release()
+            permit.release();
         })
         .await?;
     Ok((submitted, deltas))

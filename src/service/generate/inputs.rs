@@ -157,9 +157,10 @@ impl Service {
         let memory = runner.input_memory(account, plan.input_bytes).await;
         drop(own_place);
         if memory.is_none() {
-            return Err(match self.is_draining() {
-                true => ServiceError::ShuttingDown,
-                false => ServiceError::Overloaded,
+            return Err(if self.is_draining() {
+                ServiceError::ShuttingDown
+            } else {
+                ServiceError::Overloaded
             });
         }
         self.replan(caller, plan, idempotent).await?;
