@@ -9,7 +9,7 @@ use std::{pin::Pin, time::Duration};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use sse_stream::{Error, Sse, SseByteStream};
-use tokio::{task::yield_now, time::timeout};
+use tokio::{sync::Semaphore, task::yield_now, time::timeout};
 
 use super::{ProviderError, ProviderErrorKind};
 use crate::memory::{self, Reservation};
@@ -30,6 +30,10 @@ pub const EVENT_CAP: usize = 1 << 20;
 /// Bytes of events after which other tasks run: a provider that sends faster than events are parsed
 /// would otherwise keep a thread for the whole stream.
 const YIELD_BYTES: usize = 32 << 10;
+
+/// Streams that go on in one round of the scheduler. Hundreds of fast ones would otherwise run between
+/// any two steps of every other request.
+static TURNS: Semaphore = Semaphore::const_new(4);
 
 /// Counts the bytes since the last blank line, which ends an event.
 #[derive(Debug, Default)]
@@ -149,6 +153,7 @@ impl Events {
                 self.since_yield += data.len();
                 if self.since_yield > YIELD_BYTES {
                     self.since_yield = 0;
+                    let _turn = TURNS.acquire().await;
                     yield_now().await;
                 }
                 return Ok(Some(Event {

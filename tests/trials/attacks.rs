@@ -90,7 +90,7 @@ const ATTACKS: &[Attack] = &[
     attack!(values, "gpt-5.2", "600 bodies of small values"),
     attack!(events, "gpt-4.1-mini", "an event of 60 MiB from a provider"),
     attack!(streams, "gpt-4o", "1,000 streams of 4 MiB, unread"),
-    attack!(background, "gpt-4o-mini", "400 texts in the background"),
+    attack!(background, "gpt-5.2", "400 texts in the background"),
     attack!(dropped, "gpt-5.2", "requests dropped after 20 ms"),
     attack!(connections, "gpt-5.2", "4,500 silent connections"),
     attack!(guesses, "gpt-5.2", "150 connections guess passwords"),

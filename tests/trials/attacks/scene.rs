@@ -28,7 +28,7 @@ use crate::{
     stage::{Plan, Stage},
 };
 
-/// The model of the other accounts' calls of the provider.
+/// The model of the other accounts' calls of the provider. No attack uses it.
 const WORK_MODEL: &str = "gpt-4o-mini";
 /// How long an attack may take, and a request wait.
 const LIMIT: Duration = Duration::from_mins(1);
