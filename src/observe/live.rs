@@ -1,16 +1,18 @@
 //! Gauges that are read from the database at each scrape.
 
-use std::{sync::atomic::AtomicU64, time::Duration};
+use std::time::Duration;
 
 use prometheus_client::{
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    metrics::{
+        counter::ConstCounter,
+        family::Family,
+        gauge::{ConstGauge, Gauge},
+    },
     registry::Registry,
 };
 
 use super::labels;
 use crate::domain::generation::{Modality, Status};
-
-type FloatGauge = Gauge<f64, AtomicU64>;
 
 /// Unfinished generations in the database.
 #[derive(Debug, Clone, Default)]
@@ -74,69 +76,66 @@ pub(super) fn registry(
         "Connections to the database",
         connections,
     );
-    let waits = Gauge::<i64>::default();
-    waits.set(i64::try_from(waiting).unwrap_or(i64::MAX));
     registry.register(
         "waiting",
         "Requests that wait for another generation, to end or to free its hold",
-        waits,
+        gauge(waiting),
     );
-    let gauge = |number: usize| {
-        let gauge = Gauge::<i64>::default();
-        gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
-        gauge
-    };
-    let about = "Memory that is kept for requests";
-    registry.register("memory_used_bytes", about, gauge(memory.used));
-    let about = "Memory that may be kept for requests";
-    registry.register("memory_budget_bytes", about, gauge(memory.budget));
-    let refused = Counter::<u64>::default();
-    refused.inc_by(memory.refused);
-    let about = "Reservations of memory that were refused";
-    registry.register("memory_refusals", about, refused);
-    let up = Gauge::<i64>::default();
-    up.set(live.is_some().into());
-    registry.register("database_up", "Whether the database answered", up);
+    registry.register(
+        "memory_used_bytes",
+        "Memory that is kept for requests",
+        gauge(memory.used),
+    );
+    registry.register(
+        "memory_budget_bytes",
+        "Memory that may be kept for requests",
+        gauge(memory.budget),
+    );
+    registry.register(
+        "memory_refusals",
+        "Reservations of memory that were refused",
+        ConstCounter::new(memory.refused),
+    );
+    registry.register(
+        "database_up",
+        "Whether the database answered",
+        gauge(usize::from(live.is_some())),
+    );
     let Some(live) = live else { return registry };
 
     let jobs = Family::<labels::Jobs, Gauge>::default();
     for modality in Modality::ALL {
         for status in [Status::Pending, Status::Processing] {
-            let count: i64 = live
-                .jobs
-                .iter()
-                .filter(|(m, s, _)| (m, s) == (modality, &status))
-                .map(|(_, _, count)| count)
-                .sum();
-            let label = labels::Jobs {
-                r#type: modality.as_str(),
-                status: status.as_str(),
-            };
-            jobs.get_or_create(&label).set(count);
+            let (r#type, status) = (modality.as_str(), status.as_str());
+            jobs.get_or_create(&labels::Jobs { r#type, status }).set(0);
         }
     }
+    for (modality, status, count) in &live.jobs {
+        let (r#type, status) = (modality.as_str(), status.as_str());
+        let label = labels::Jobs { r#type, status };
+        jobs.get_or_create(&label).inc_by(*count);
+    }
     registry.register("jobs", "Unfinished generations, on all servers", jobs);
-    let unfinished = Gauge::<i64>::default();
-    unfinished.set(live.jobs.iter().map(|(_, _, count)| count).sum());
     registry.register(
         "generations_unfinished",
         "Unfinished generations in all",
-        unfinished,
+        ConstGauge::new(live.jobs.iter().map(|(_, _, count)| *count).sum::<i64>()),
     );
-    let held = Gauge::<i64>::default();
-    held.set(live.held);
     registry.register(
         "credits_held_microcredits",
         "On hold for unfinished generations",
-        held,
+        ConstGauge::new(live.held),
     );
-    add_float(
-        &mut registry,
+    registry.register(
         "oldest_unfinished_seconds",
         "Age of the oldest unfinished generation, 0 for none",
-        live.oldest_seconds,
+        ConstGauge::new(live.oldest_seconds),
     );
     registry
+}
+
+fn gauge(number: usize) -> ConstGauge {
+    ConstGauge::new(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
 fn add_audit(registry: &mut Registry, audit: &AuditNumbers) {
@@ -152,31 +151,19 @@ fn add_audit(registry: &mut Registry, audit: &AuditNumbers) {
         "What the self-audit found; must be 0",
         differences,
     );
-    let at = Gauge::<i64>::default();
-    at.set(audit.at);
     registry.register(
         "audit_last_run_timestamp_seconds",
         "When the self-audit last succeeded",
-        at,
+        ConstGauge::new(audit.at),
     );
-    for (name, help, value) in [
-        (
-            "audit_duration_seconds",
-            "How long it took",
-            audit.took.as_secs_f64(),
-        ),
-        (
-            "accounts_balance_microcredits",
-            "All accounts' balances, as of the self-audit",
-            audit.balance,
-        ),
-    ] {
-        add_float(registry, name, help, value);
-    }
-}
-
-fn add_float(registry: &mut Registry, name: &str, help: &str, value: f64) {
-    let gauge = FloatGauge::default();
-    gauge.set(value);
-    registry.register(name, help, gauge);
+    registry.register(
+        "audit_duration_seconds",
+        "How long it took",
+        ConstGauge::new(audit.took.as_secs_f64()),
+    );
+    registry.register(
+        "accounts_balance_microcredits",
+        "All accounts' balances, as of the self-audit",
+        ConstGauge::new(audit.balance),
+    );
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fmt::{self, Write as _},
+    hash::Hash,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -9,7 +10,7 @@ use std::{
 use prometheus_client::{
     encoding::text,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
-    registry::Registry,
+    registry::{Metric, Registry},
 };
 
 use super::{
@@ -29,14 +30,6 @@ const BUCKETS: [f64; 15] = [
 
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
-fn histogram() -> Histogram {
-    Histogram::new(BUCKETS)
-}
-
-fn histograms<L: Clone + Eq + std::hash::Hash>() -> Histograms<L> {
-    Family::new_with_constructor(histogram)
-}
-
 /// The recorder of one server. Cheap to clone; counting is an atomic addition.
 #[derive(Clone)]
 pub struct Metrics(pub(super) Arc<Inner>);
@@ -48,7 +41,6 @@ pub(super) struct Inner {
     audit: Mutex<Option<AuditNumbers>>,
 }
 
-#[derive(Clone)]
 pub(super) struct Series {
     pub(super) requests: Family<labels::Request, Counter>,
     pub(super) request_seconds: Histograms<labels::Route>,
@@ -80,13 +72,12 @@ pub struct Settled<'a> {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let series = Series::new();
-        let mut registry = Registry::with_prefix("gensvc");
         let build = labels::Build {
             version: env!("CARGO_PKG_VERSION"),
         };
+        let mut registry = Registry::with_prefix("gensvc");
         registry.register("build", "The program", Info::new(build));
-        series.register(&mut registry);
+        let series = Series::registered(&mut Adder(&mut registry));
         Self(Arc::new(Inner {
             registry,
             series,
@@ -96,105 +87,65 @@ impl Default for Metrics {
 }
 
 impl Series {
-    fn new() -> Self {
-        Self {
-            requests: Family::default(),
-            request_seconds: histograms(),
-            in_flight: Gauge::default(),
-            calls: Family::default(),
-            call_seconds: histograms(),
-            first_token_seconds: histograms(),
-            finished: Family::default(),
-            charged: Family::default(),
-            released: Family::default(),
-            overruns: Family::default(),
-            overrun_credits: Family::default(),
-            moves: Family::default(),
-            open_circuits: Family::default(),
-            settle_retries: Counter::default(),
-            audit_failures: Counter::default(),
-        }
-    }
-
     /// Names are public: dashboards and alerts use them.
-    fn register(&self, registry: &mut Registry) {
-        let s = self.clone();
-        let mut add = Adder(registry);
-        add.it(
-            "http_requests",
-            "Requests by route template and status",
-            s.requests,
-        );
-        add.it(
-            "http_request_duration_seconds",
-            "Until the head of the answer; a stream continues after it",
-            s.request_seconds,
-        );
-        add.it(
-            "http_requests_in_flight",
-            "Requests without an answer yet",
-            s.in_flight,
-        );
-        add.it("provider_calls", "Calls to providers by outcome", s.calls);
-        add.it(
-            "provider_call_duration_seconds",
-            "Calls to providers",
-            s.call_seconds,
-        );
-        add.it(
-            "provider_first_token_seconds",
-            "Until the first piece of a streamed text",
-            s.first_token_seconds,
-        );
-        add.it("generations_finished", "Generations that ended", s.finished);
-        add.it(
-            "credits_charged_microcredits",
-            "Charged by settlements",
-            s.charged,
-        );
-        add.it(
-            "credits_released_microcredits",
-            "Held and given back by settlements",
-            s.released,
-        );
-        add.it(
-            "provider_overruns",
-            "Answers that cost more than was held; the operator bears the rest",
-            s.overruns,
-        );
-        add.it(
-            "provider_overrun_microcredits",
-            "What the operator bore",
-            s.overrun_credits,
-        );
-        add.it(
-            "generation_moves",
-            "Generations that moved on from a candidate whose provider had not started",
-            s.moves,
-        );
-        add.it(
-            "open_circuits",
-            "1 for a model that is skipped where a request has other candidates",
-            s.open_circuits,
-        );
-        add.it(
-            "settle_retries",
-            "Settlements that were tried again",
-            s.settle_retries,
-        );
-        add.it(
-            "audit_failures",
-            "Self-audits that could not be done",
-            s.audit_failures,
-        );
+    fn registered(new: &mut Adder<'_>) -> Self {
+        Self {
+            requests: new.series("http_requests", "Requests by route template and status"),
+            request_seconds: new.seconds(
+                "http_request_duration_seconds",
+                "Until the head of the answer; a stream continues after it",
+            ),
+            in_flight: new.series("http_requests_in_flight", "Requests without an answer yet"),
+            calls: new.series("provider_calls", "Calls to providers by outcome"),
+            call_seconds: new.seconds("provider_call_duration_seconds", "Calls to providers"),
+            first_token_seconds: new.seconds(
+                "provider_first_token_seconds",
+                "Until the first piece of a streamed text",
+            ),
+            finished: new.series("generations_finished", "Generations that ended"),
+            charged: new.series("credits_charged_microcredits", "Charged by settlements"),
+            released: new.series(
+                "credits_released_microcredits",
+                "Held and given back by settlements",
+            ),
+            overruns: new.series(
+                "provider_overruns",
+                "Answers that cost more than was held; the operator bears the rest",
+            ),
+            overrun_credits: new.series("provider_overrun_microcredits", "What the operator bore"),
+            moves: new.series(
+                "generation_moves",
+                "Generations that moved on from a candidate whose provider had not started",
+            ),
+            open_circuits: new.series(
+                "open_circuits",
+                "1 for a model that is skipped where a request has other candidates",
+            ),
+            settle_retries: new.series("settle_retries", "Settlements that were tried again"),
+            audit_failures: new.series("audit_failures", "Self-audits that could not be done"),
+        }
     }
 }
 
 struct Adder<'a>(&'a mut Registry);
 
 impl Adder<'_> {
-    fn it(&mut self, name: &str, help: &str, metric: impl prometheus_client::registry::Metric) {
-        self.0.register(name, help, metric);
+    fn series<M: Metric + Default + Clone>(&mut self, name: &str, help: &str) -> M {
+        self.add(name, help, M::default())
+    }
+
+    fn seconds<L>(&mut self, name: &str, help: &str) -> Histograms<L>
+    where
+        Histograms<L>: Metric + Clone,
+        L: Clone + Eq + Hash,
+    {
+        let histogram: fn() -> Histogram = || Histogram::new(BUCKETS);
+        self.add(name, help, Family::new_with_constructor(histogram))
+    }
+
+    fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+        self.0.register(name, help, metric.clone());
+        metric
     }
 }
 
