@@ -8,7 +8,6 @@ pub mod admin_accounts;
 pub mod admin_tokens;
 pub mod auth;
 pub mod credit_adjustments;
-pub mod credits;
 mod explain;
 pub mod forms;
 pub mod generate;

@@ -116,7 +116,9 @@ pub async fn get(
     auth: Authorized<Manage>,
     _query: NoQuery,
 ) -> Result<Json<AccountBody>, ApiError> {
-    Ok(Json(state.service.own_account(&auth.caller).await?.into()))
+    let account = auth.caller.account_id;
+    let found = state.service.store().account_settings(account).await?;
+    Ok(Json(found.into()))
 }
 
 /// Change the account's defaults

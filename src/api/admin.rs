@@ -82,7 +82,11 @@ pub async fn list(
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let AccountsQuery { email, page } = query.read()?;
-    let found = state.service.accounts(email.as_deref(), &page).await?;
+    let found = state
+        .service
+        .store()
+        .accounts(email.as_deref(), &page)
+        .await?;
     Ok(record::page(found, &uri, |account| account))
 }
 

@@ -81,7 +81,8 @@ pub async fn list(
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
-    let found = state.service.keys(&auth.caller, &page).await?;
+    let (store, now) = (state.service.store(), state.service.now());
+    let found = store.keys(auth.caller.account_id, &page, now).await?;
     Ok(record::page(found, &uri, |key| key))
 }
 

@@ -73,7 +73,11 @@ pub async fn balance(
     auth: Authorized<ReadCredits>,
     _query: NoQuery,
 ) -> Result<Json<BalanceBody>, ApiError> {
-    let found = state.service.balance(&auth.caller).await?;
+    let found = state
+        .service
+        .store()
+        .balance(auth.caller.account_id)
+        .await?;
     Ok(Json(BalanceBody {
         balance: found.balance,
         held: found.held,
@@ -97,9 +101,7 @@ pub async fn ledger(
         generation,
         page,
     } = query.read()?;
-    let found = state
-        .service
-        .ledger(&auth.caller, kind, generation, &page)
-        .await?;
+    let (store, account) = (state.service.store(), auth.caller.account_id);
+    let found = store.ledger(account, kind, generation, &page).await?;
     Ok(record::page(found, &uri, |entry| entry))
 }

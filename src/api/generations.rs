@@ -116,7 +116,8 @@ pub async fn history(
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let HistoryQuery { filter, page } = query.read()?;
-    let found = state.service.history(&auth.caller, &filter, &page).await?;
+    let (store, account) = (state.service.store(), auth.caller.account_id);
+    let found = store.history(account, &filter, &page).await?;
     Ok(record::page(found, &uri, |g| {
         GenerationSummary::of(g, state.links())
     }))

@@ -88,7 +88,11 @@ pub async fn list(
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
-    let found = state.service.templates(&auth.caller, &page).await?;
+    let found = state
+        .service
+        .store()
+        .templates(auth.caller.account_id, &page)
+        .await?;
     Ok(record::page(found, &uri, |template| template))
 }
 

@@ -111,7 +111,8 @@ pub async fn list(
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
-    let found = state.service.uploads(&auth.caller, &page).await?;
+    let (store, now) = (state.service.store(), state.service.now());
+    let found = store.uploads(auth.caller.account_id, &page, now).await?;
     Ok(record::page(found, &uri, |upload| {
         UploadBody::of(upload, state.links())
     }))

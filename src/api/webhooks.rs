@@ -92,7 +92,11 @@ pub async fn list(
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
-    let found = state.service.webhooks(&auth.caller, &page).await?;
+    let found = state
+        .service
+        .store()
+        .webhooks(auth.caller.account_id, &page)
+        .await?;
     Ok(record::page(found, &uri, |webhook| webhook))
 }
 

@@ -13,10 +13,6 @@ use crate::{
 };
 
 impl Service {
-    pub async fn own_account(&self, caller: &Caller) -> Result<AccountSettings, ServiceError> {
-        Ok(self.0.store.account_settings(caller.account_id).await?)
-    }
-
     /// Returns the settings of a change that name no model of this server.
     pub fn change_violations(&self, change: &AccountChange) -> Vec<FieldError> {
         let mut errors = Vec::new();

@@ -6,7 +6,6 @@ use super::{Service, ServiceError};
 use crate::{
     domain::{
         ids::{AccountId, ApiKeyId, UserId},
-        page::{Page, PageRequest},
         request::{AccountRequest, AccountUpdate, KeyRequest, password_violations},
         validate::{FieldCode, FieldError},
     },
@@ -117,15 +116,6 @@ impl Service {
     pub async fn account(&self, id: AccountId) -> Result<AccountRecord, ServiceError> {
         let account = self.0.store.account(id).await?;
         account.ok_or(ServiceError::NotFound)
-    }
-
-    /// All accounts, newest first; with `email`, the one that has a user of it.
-    pub async fn accounts(
-        &self,
-        email: Option<&str>,
-        page: &PageRequest,
-    ) -> Result<Page<AccountRecord>, ServiceError> {
-        Ok(self.0.store.accounts(email, page).await?)
     }
 
     /// Suspends or resumes an account. A suspended account's tokens are refused; its running work

@@ -12,11 +12,9 @@ use crate::{
         dialect::Answer,
         generation::{Generation, Modality, Status},
         ids::GenerationId,
-        page::{Page, PageRequest},
     },
     jobs::Cancel,
     memory,
-    store::history::HistoryFilter,
 };
 
 /// Maximum interval at which the row of a generation that another process runs is read again.
@@ -245,20 +243,6 @@ impl Service {
                 return Ok(found(Arc::unwrap_or_clone(record), true));
             }
         }
-    }
-
-    /// The account's generations, newest first.
-    pub async fn history(
-        &self,
-        caller: &Caller,
-        filter: &HistoryFilter,
-        page: &PageRequest,
-    ) -> Result<Page<Generation>, ServiceError> {
-        Ok(self
-            .0
-            .store
-            .history(caller.account_id, filter, page)
-            .await?)
     }
 
     /// Ends an unfinished generation, without a charge unless some of its text was delivered. A text

@@ -12,7 +12,6 @@ use crate::{
     domain::{
         form_token::{self, FormToken},
         ids::{AccountId, ApiKeyId},
-        page::{Page, PageRequest},
         request::KeyRequest,
         token::{self, NewToken},
         validate::{FieldCode, FieldError},
@@ -119,18 +118,6 @@ impl Service {
     pub async fn key(&self, caller: &Caller, id: ApiKeyId) -> Result<ApiKeyRecord, ServiceError> {
         let key = self.0.store.key(caller.account_id, id, self.now()).await?;
         key.ok_or(ServiceError::NotFound)
-    }
-
-    pub async fn keys(
-        &self,
-        caller: &Caller,
-        page: &PageRequest,
-    ) -> Result<Page<ApiKeyRecord>, ServiceError> {
-        Ok(self
-            .0
-            .store
-            .keys(caller.account_id, page, self.now())
-            .await?)
     }
 
     /// Revokes a key of the caller's account, immediately and permanently.

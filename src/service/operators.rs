@@ -10,14 +10,13 @@ use crate::{
         party::Party,
     },
     jobs::Circuit,
-    store::operators::{
-        ModelHealth, ProviderErrors, Spending, SpendingBy, SpendingSums, UnfinishedJob,
-    },
+    store::operators::{ModelHealth, ProviderErrors, Spending, SpendingBy, SpendingSums},
 };
 
 /// Generations from which the health of models and providers is computed.
 const RECENT: i64 = 5_000;
-const ROWS: i64 = 100;
+/// Maximum rows of a report.
+pub const ROWS: i64 = 100;
 
 /// Concurrent calls of this server to a provider, and their maximum; `None` without a limit.
 #[derive(Debug)]
@@ -59,11 +58,6 @@ impl Service {
     /// The models that this server skips where a request has other candidates.
     pub fn open_circuits(&self) -> Vec<Circuit> {
         self.0.runner.open_circuits()
-    }
-
-    /// The oldest unfinished generations of all accounts, and how many there are.
-    pub async fn unfinished_jobs(&self) -> Result<(Vec<UnfinishedJob>, i64), ServiceError> {
-        Ok(self.0.store.unfinished_jobs(ROWS).await?)
     }
 
     /// Spending on the days from `from` to before `to`, and its sum.

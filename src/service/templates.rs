@@ -9,7 +9,6 @@ use crate::{
     domain::{
         form_token::FormToken,
         ids::TemplateId,
-        page::{Page, PageRequest},
         request::TemplateText,
         validate::{FieldCode, FieldError},
     },
@@ -82,14 +81,6 @@ impl Service {
     ) -> Result<TemplateRecord, ServiceError> {
         let found = self.0.store.template(caller.account_id, id).await?;
         found.ok_or(ServiceError::NotFound)
-    }
-
-    pub async fn templates(
-        &self,
-        caller: &Caller,
-        page: &PageRequest,
-    ) -> Result<Page<TemplateRecord>, ServiceError> {
-        Ok(self.0.store.templates(caller.account_id, page).await?)
     }
 
     /// Deletes a template. Generations that used it remain.

@@ -7,7 +7,6 @@ use super::{Service, ServiceError, auth::Caller};
 use crate::{
     domain::{
         ids::UploadId,
-        page::{Page, PageRequest},
         validate::{FieldCode, FieldError},
     },
     jobs::{KeepError, check_picture},
@@ -97,16 +96,6 @@ impl Service {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let found = store.upload(caller.account_id, id, now).await?;
         found.ok_or(ServiceError::NotFound)
-    }
-
-    /// Lists the account's uploads, newest first.
-    pub async fn uploads(
-        &self,
-        caller: &Caller,
-        page: &PageRequest,
-    ) -> Result<Page<UploadRecord>, ServiceError> {
-        let (store, now) = (&self.0.store, self.0.clock.now());
-        Ok(store.uploads(caller.account_id, page, now).await?)
     }
 
     /// Deletes an upload. Its file is kept as long as a running generation may read it.

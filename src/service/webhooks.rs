@@ -107,14 +107,6 @@ impl Service {
         webhook.ok_or(ServiceError::NotFound)
     }
 
-    pub async fn webhooks(
-        &self,
-        caller: &Caller,
-        page: &PageRequest,
-    ) -> Result<Page<WebhookRecord>, ServiceError> {
-        Ok(self.0.store.webhooks(caller.account_id, page).await?)
-    }
-
     /// Deletes a webhook of the caller's account and its pending deliveries.
     pub async fn delete_webhook(&self, caller: &Caller, id: WebhookId) -> Result<(), ServiceError> {
         let now = self.0.clock.now();

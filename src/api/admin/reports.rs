@@ -19,7 +19,7 @@ use crate::{
         generation::FailureCode,
         validate::{FieldCode, Fields, Input, Parsed, parsed},
     },
-    service::operators::ProviderCalls,
+    service::operators::{ProviderCalls, ROWS},
     store::operators::{
         ModelHealth, ProviderErrors, Spending, SpendingBy, SpendingSums, UnfinishedJob,
     },
@@ -181,7 +181,7 @@ pub async fn jobs(
     _operator: Operator,
     _query: NoQuery,
 ) -> Result<Json<UnfinishedListBody>, ApiError> {
-    let (data, total) = state.service.unfinished_jobs().await?;
+    let (data, total) = state.service.store().unfinished_jobs(ROWS).await?;
     Ok(Json(UnfinishedListBody { data, total }))
 }
 
