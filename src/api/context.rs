@@ -48,20 +48,14 @@ impl RequestPermit {
     }
 }
 
-macro_rules! from_extensions {
-    ($($name:ident),+) => {$(
-        impl<S: Sync> FromRequestParts<S> for $name {
-            type Rejection = StatusCode;
+impl<S: Sync> FromRequestParts<S> for RequestPermit {
+    type Rejection = StatusCode;
 
-            async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
-                let found = parts.extensions.get::<Self>();
-                found.cloned().ok_or(StatusCode::INTERNAL_SERVER_ERROR)
-            }
-        }
-    )+};
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
+        let found = parts.extensions.get::<Self>();
+        found.cloned().ok_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
 }
-
-from_extensions!(RequestId, RequestPermit);
 
 /// Whose SDK a request comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ApiState,
-    context::{CallerSlot, IDEMPOTENCY_KEY, Page, RETRY_COUNT, Sdk},
+    context::{CallerSlot, IDEMPOTENCY_KEY, Page, RETRY_COUNT, RequestId, RequestPermit, Sdk},
     error::ApiError,
 };
 use crate::{
@@ -122,6 +122,39 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
             arrived,
             permission: PhantomData,
         })
+    }
+}
+
+/// What every route that generates takes besides its body.
+pub struct Incoming<P> {
+    pub state: ApiState,
+    pub auth: Authorized<P>,
+    pub headers: HeaderMap,
+    pub permit: RequestPermit,
+    pub request_id: RequestId,
+}
+
+impl<P: Permission> FromRequestParts<ApiState> for Incoming<P> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        let auth = Authorized::from_request_parts(parts, state).await?;
+        let extensions = &parts.extensions;
+        let permit = extensions.get::<RequestPermit>().cloned();
+        let request_id = extensions.get::<RequestId>().cloned();
+        Ok(Self {
+            state: state.clone(),
+            auth,
+            headers: parts.headers.clone(),
+            permit: permit.ok_or_else(ApiError::internal)?,
+            request_id: request_id.ok_or_else(ApiError::internal)?,
+        })
+    }
+}
+
+impl<P> Incoming<P> {
+    pub fn parts(&self) -> (&ApiState, &Caller, &HeaderMap) {
+        (&self.state, &self.auth.caller, &self.headers)
     }
 }
 

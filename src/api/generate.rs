@@ -4,7 +4,6 @@ use std::{io, time::Duration};
 
 use axum::{
     Json,
-    extract::State,
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -15,9 +14,9 @@ use utoipa::ToSchema;
 use super::{
     ApiState,
     body::JsonBody,
-    context::{IDEMPOTENCY_KEY, RequestPermit},
+    context::IDEMPOTENCY_KEY,
     error::ApiError,
-    extract::{Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo},
+    extract::{GenerateAudio, GenerateImage, GenerateText, GenerateVideo, Incoming, Permission},
     lifecycle::Retirement,
     links::MediaLinks,
     prefer::Prefer,
@@ -92,17 +91,15 @@ struct AsyncHeaders {
     ),
 )]
 pub async fn text(
-    State(state): State<ApiState>,
-    auth: Authorized<GenerateText>,
-    headers: HeaderMap,
-    permit: RequestPermit,
+    incoming: Incoming<GenerateText>,
     body: JsonBody<TextRequest>,
 ) -> Result<Response, ApiError> {
-    let caller = auth.caller;
-    let (submitted, deltas) = submit(&state, &caller, &headers, (TEXT, &permit), body).await?;
+    let (submitted, deltas) = submit(&incoming, TEXT, body).await?;
     let Some(deltas) = deltas else {
-        return answer_sync(&state, &caller, &headers, &permit, submitted).await;
+        return answer_sync(&incoming, submitted).await;
     };
+    let Incoming { state, auth, .. } = incoming;
+    let caller = auth.caller;
     let is_replay = submitted.is_replay();
     let (submitted, record) = state.service.record_of(&caller, submitted).await?;
     let retirement = Retirement::of(&state.service, &record);
@@ -134,14 +131,11 @@ pub async fn text(
     ),
 )]
 pub async fn image(
-    State(state): State<ApiState>,
-    auth: Authorized<GenerateImage>,
-    headers: HeaderMap,
-    permit: RequestPermit,
+    incoming: Incoming<GenerateImage>,
     body: JsonBody<ImageRequest>,
 ) -> Result<Response, ApiError> {
-    let (submitted, _) = submit(&state, &auth.caller, &headers, (IMAGE, &permit), body).await?;
-    answer_sync(&state, &auth.caller, &headers, &permit, submitted).await
+    let (submitted, _) = submit(&incoming, IMAGE, body).await?;
+    answer_sync(&incoming, submitted).await
 }
 
 /// Generate a video
@@ -155,14 +149,11 @@ pub async fn image(
     ),
 )]
 pub async fn video(
-    State(state): State<ApiState>,
-    auth: Authorized<GenerateVideo>,
-    headers: HeaderMap,
-    permit: RequestPermit,
+    incoming: Incoming<GenerateVideo>,
     body: JsonBody<VideoRequest>,
 ) -> Result<Response, ApiError> {
-    let (submitted, _) = submit(&state, &auth.caller, &headers, (VIDEO, &permit), body).await?;
-    answer_queued(&state, &auth.caller, &headers, &permit, submitted).await
+    let (submitted, _) = submit(&incoming, VIDEO, body).await?;
+    answer_queued(&incoming, submitted).await
 }
 
 /// Generate speech
@@ -176,14 +167,11 @@ pub async fn video(
     ),
 )]
 pub async fn audio(
-    State(state): State<ApiState>,
-    auth: Authorized<GenerateAudio>,
-    headers: HeaderMap,
-    permit: RequestPermit,
+    incoming: Incoming<GenerateAudio>,
     body: JsonBody<SpeechRequest>,
 ) -> Result<Response, ApiError> {
-    let (submitted, _) = submit(&state, &auth.caller, &headers, (AUDIO, &permit), body).await?;
-    answer_queued(&state, &auth.caller, &headers, &permit, submitted).await
+    let (submitted, _) = submit(&incoming, AUDIO, body).await?;
+    answer_queued(&incoming, submitted).await
 }
 
 /// The events of a stream: `generation`, `delta`..., then `completed` or `failed`.
@@ -265,16 +253,15 @@ where
 }
 
 /// Reads a body and submits its request; with what a streamed text will deliver.
-async fn submit<T: Body + Send + 'static>(
-    state: &ApiState,
-    caller: &Caller,
-    headers: &HeaderMap,
-    (route, permit): (&'static str, &RequestPermit),
+async fn submit<P: Permission, T: Body + Send + 'static>(
+    incoming: &Incoming<P>,
+    route: &'static str,
     body: JsonBody<T>,
 ) -> Result<(Submitted, Option<Deltas>), ApiError>
 where
     GenerationRequest: From<T>,
 {
+    let (state, caller, headers) = incoming.parts();
     let (key, body) = idempotency_key(headers, route, body).await?;
     let request = read(state, caller, body).await?;
     let respond_async = !request.is_streamed() && Prefer::read(headers).respond_async;
@@ -282,23 +269,18 @@ where
         .is_streamed()
         .then(|| DeltaSink::channel(Visibility::TEXT))
         .unzip();
-    let submitted = state
-        .service
-        .generate(caller, request, key.as_ref(), sink, respond_async, || {
-            permit.release();
-        })
-        .await?;
-    Ok((submitted, deltas))
+    let (service, key) = (&state.service, key.as_ref());
+    let waiting = || incoming.permit.release();
+    let submitting = service.generate(caller, request, key, sink, respond_async, waiting);
+    Ok((submitting.await?, deltas))
 }
 
 /// Answers a synchronous route, at the end of the generation unless `Prefer` says otherwise.
-async fn answer_sync(
-    state: &ApiState,
-    caller: &Caller,
-    headers: &HeaderMap,
-    permit: &RequestPermit,
+async fn answer_sync<P: Permission>(
+    incoming: &Incoming<P>,
     submitted: Submitted,
 ) -> Result<Response, ApiError> {
+    let (state, caller, headers) = incoming.parts();
     let is_replay = submitted.is_replay();
     let response = if Prefer::read(headers).respond_async {
         let (_, record) = state.service.record_of(caller, submitted).await?;
@@ -311,7 +293,7 @@ async fn answer_sync(
             response
         }
     } else {
-        let waiting = || permit.release();
+        let waiting = || incoming.permit.release();
         let ended = state
             .service
             .wait_for_end(caller, submitted, false, waiting);
@@ -325,18 +307,17 @@ async fn answer_sync(
 
 /// Answers an asynchronous route: at once, or after the wait that `Prefer` asks for. A generation
 /// that is finished by then is answered with 200, also if it failed.
-async fn answer_queued(
-    state: &ApiState,
-    caller: &Caller,
-    headers: &HeaderMap,
-    permit: &RequestPermit,
+async fn answer_queued<P: Permission>(
+    incoming: &Incoming<P>,
     submitted: Submitted,
 ) -> Result<Response, ApiError> {
+    let (state, caller, headers) = incoming.parts();
     let (service, is_replay) = (&state.service, submitted.is_replay());
     let (_, mut record) = service.record_of(caller, submitted).await?;
     let mut applied = None;
     if let Some(wait) = Prefer::read(headers).wait {
-        let found = service.generation_within(caller, record.id, wait, || permit.release());
+        let found =
+            service.generation_within(caller, record.id, wait, || incoming.permit.release());
         match found.await {
             Ok(found) => {
                 applied = Prefer::applied_wait(wait).filter(|_| found.waited);

@@ -14,9 +14,9 @@ use super::{
     admin::Operator,
     body::{EmptyBody, JsonBody, OptionalBody, RawBody},
     client_address::ClientAddress,
-    context::{CallerSlot, RequestId, RequestPermit, Sdk},
+    context::{CallerSlot, RequestPermit, Sdk},
     error::Code,
-    extract::{Authorized, NoQuery, PathId, PathIds, Permission, Query, SubmittedForm},
+    extract::{Authorized, Incoming, NoQuery, PathId, PathIds, Permission, Query, SubmittedForm},
     metrics::Scraper,
 };
 use crate::domain::validate::{
@@ -126,6 +126,12 @@ impl<P: Permission> Argument for Authorized<P> {
     }
 }
 
+impl<P: Permission> Argument for Incoming<P> {
+    fn describe(facts: &mut Facts) {
+        Authorized::<P>::describe(facts);
+    }
+}
+
 impl Argument for Operator {
     fn describe(facts: &mut Facts) {
         facts.security = Some(json!([{"admin": []}]));
@@ -185,7 +191,6 @@ silent!(
     ClientAddress,
     Extension<CallerSlot>,
     RequestPermit,
-    RequestId,
     SubmittedForm,
     EmptyBody,
     RawBody,

@@ -14,7 +14,7 @@ use axum::{
     extract::{Path, rejection::PathRejection},
     response::{IntoResponse, Response},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderName, HeaderValue, header};
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 
@@ -23,7 +23,7 @@ use super::{
     body::JsonBody,
     context::{RETRY_COUNT, RequestId, RequestPermit, Sdk},
     error::{ApiError, GENERATION},
-    extract::Authorized,
+    extract::Incoming,
     generate::idempotency_key,
     lifecycle::Retirement,
     record::{SERVED_BY, mark_replay, served_by},
@@ -63,11 +63,11 @@ struct SdkHeaders {
 
 /// Reads the idempotency key, or the number of an SDK's attempt, by which earlier requests are found.
 async fn idempotent<P, T: Body + Send + 'static>(
-    auth: &Authorized<P>,
-    headers: &HeaderMap,
+    incoming: &Incoming<P>,
     route: &'static str,
     body: JsonBody<T>,
 ) -> Result<(Option<IdempotentRequest>, JsonBody<T>), ApiError> {
+    let Incoming { auth, headers, .. } = incoming;
     let count = headers.get(RETRY_COUNT);
     let count = count.and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
     let attempt = count.zip(body.digest());
@@ -91,6 +91,23 @@ struct SdkRequest {
 }
 
 impl SdkRequest {
+    fn new<P>(
+        sdk: Sdk,
+        incoming: Incoming<P>,
+        key: Option<IdempotentRequest>,
+        names: &'static [(&'static str, &'static str)],
+    ) -> Self {
+        Self {
+            sdk,
+            state: incoming.state,
+            caller: incoming.auth.caller,
+            permit: incoming.permit,
+            request_id: incoming.request_id,
+            key,
+            names,
+        }
+    }
+
     /// Generates, and answers as `writer` writes it.
     async fn answer<W: Writer>(
         self,

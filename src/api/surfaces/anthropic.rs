@@ -17,9 +17,9 @@ use crate::{
     api::{
         ApiState,
         body::JsonBody,
-        context::{RequestId, RequestPermit, Sdk},
+        context::Sdk,
         error::ApiError,
-        extract::{AnyToken, Authorized, BetaQuery, CountTokens, GenerateText, Query},
+        extract::{AnyToken, Authorized, BetaQuery, CountTokens, GenerateText, Incoming, Query},
     },
     domain::{
         dialect::messages::{CountRequest, MessagesRequest, MessagesWriter},
@@ -79,26 +79,14 @@ impl Input for ModelPage {
     ),
 )]
 pub async fn create(
-    State(state): State<ApiState>,
-    auth: Authorized<GenerateText>,
-    headers: HeaderMap,
-    permit: RequestPermit,
-    request_id: RequestId,
+    incoming: Incoming<GenerateText>,
     body: JsonBody<MessagesRequest>,
 ) -> Result<Response, ApiError> {
-    let own = own_headers(&headers);
-    let (key, body) = idempotent(&auth, &headers, MESSAGES, body).await?;
+    let own = own_headers(&incoming.headers);
+    let (key, body) = idempotent(&incoming, MESSAGES, body).await?;
     let reading = body.apart(|body| dialogue(body, own, |MessagesRequest(dialogue)| dialogue));
     let dialogue = reading.await?;
-    let call = SdkRequest {
-        sdk: Sdk::Anthropic,
-        state,
-        caller: auth.caller,
-        permit,
-        request_id,
-        key,
-        names: &[],
-    };
+    let call = SdkRequest::new(Sdk::Anthropic, incoming, key, &[]);
     Box::pin(call.answer(dialogue, MessagesWriter::new)).await
 }
 

@@ -5,12 +5,11 @@ use std::io;
 use axum::{
     Json,
     body::{Body, Bytes},
-    extract::State,
     response::{IntoResponse as _, Response},
 };
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
-use http::{HeaderMap, header};
+use http::header;
 use serde_json::json;
 
 use super::{Headers, SdkHeaders, SdkRequest, idempotent};
@@ -18,9 +17,9 @@ use crate::{
     api::{
         ApiState,
         body::JsonBody,
-        context::{RequestId, RequestPermit, Sdk},
+        context::Sdk,
         error::ApiError,
-        extract::{Authorized, GenerateImage},
+        extract::{GenerateImage, Incoming},
         multipart,
         record::mark_replay,
     },
@@ -43,24 +42,12 @@ const EDITS: &str = "/openai/v1/images/edits";
     responses((status = 200, description = "The images, only those that were made and billed", body = Object)),
 )]
 pub async fn images(
-    State(state): State<ApiState>,
-    auth: Authorized<GenerateImage>,
-    headers: HeaderMap,
-    permit: RequestPermit,
-    request_id: RequestId,
+    incoming: Incoming<GenerateImage>,
     body: JsonBody<ImagesRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, body) = idempotent(&auth, &headers, IMAGES, body).await?;
+    let (key, body) = idempotent(&incoming, IMAGES, body).await?;
     let request = body.read()?;
-    let call = SdkRequest {
-        sdk: Sdk::OpenAi,
-        state,
-        caller: auth.caller,
-        permit,
-        request_id,
-        key,
-        names: &[],
-    };
+    let call = SdkRequest::new(Sdk::OpenAi, incoming, key, &[]);
     answered(call, request).await
 }
 
@@ -74,14 +61,10 @@ pub async fn images(
     responses((status = 200, description = "The images, only those that were made and billed", body = Object)),
 )]
 pub async fn edits(
-    State(state): State<ApiState>,
-    auth: Authorized<GenerateImage>,
-    headers: HeaderMap,
-    permit: RequestPermit,
-    request_id: RequestId,
+    incoming: Incoming<GenerateImage>,
     body: JsonBody<EditsRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, body) = idempotent(&auth, &headers, EDITS, body).await?;
+    let (key, body) = idempotent(&incoming, EDITS, body).await?;
     let is_form = body.is_form();
     let EditsRequest(mut request) = body.apart(JsonBody::read).await?;
     if is_form {
@@ -89,19 +72,16 @@ pub async fn edits(
             input.sdk_field = input.sdk_field.as_deref().map(multipart::field);
         }
     }
-    let call = SdkRequest {
-        sdk: Sdk::OpenAi,
-        state,
-        caller: auth.caller,
-        permit,
-        request_id,
+    let call = SdkRequest::new(
+        Sdk::OpenAi,
+        incoming,
         key,
-        names: if is_form {
+        if is_form {
             &[("inputs", "image")]
         } else {
             &[("inputs", "images")]
         },
-    };
+    );
     answered(call, request).await
 }
 

@@ -5,7 +5,6 @@ use axum::{
     extract::{Path, State, rejection::PathRejection},
     response::Response,
 };
-use http::HeaderMap;
 use serde_json::{Value, json};
 
 use super::{
@@ -20,9 +19,9 @@ use crate::{
     api::{
         ApiState,
         body::JsonBody,
-        context::{RequestId, RequestPermit, Sdk},
+        context::Sdk,
         error::ApiError,
-        extract::{AnyToken, Authorized, GenerateText, NoQuery},
+        extract::{AnyToken, Authorized, GenerateText, Incoming, NoQuery},
     },
     domain::{
         catalogue::Model,
@@ -69,19 +68,15 @@ fn model_body(model: &Model) -> Value {
     ),
 )]
 pub async fn chat(
-    State(state): State<ApiState>,
-    mut auth: Authorized<GenerateText>,
-    headers: HeaderMap,
-    permit: RequestPermit,
-    request_id: RequestId,
+    mut incoming: Incoming<GenerateText>,
     body: JsonBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, mut body) = idempotent(&auth, &headers, CHAT, body).await?;
+    let (key, mut body) = idempotent(&incoming, CHAT, body).await?;
     let (request, names) = match is_mixed(body.members_mut()) {
         None => (body.apart(read).await?, None),
         Some(include_usage) => {
             let body = body.of_another::<ResponsesRequest>();
-            let body = resolve(&state, &mut auth.caller, body).await?;
+            let body = resolve(&incoming.state, &mut incoming.auth.caller, body).await?;
             let read = body.apart(read_responses).await?;
             if !read.echo.shown.tools.is_empty() {
                 let message = "has tools whose calls a chat has no form for";
@@ -100,15 +95,7 @@ pub async fn chat(
             (request, Some(RENAMED))
         }
     };
-    let call = SdkRequest {
-        sdk: Sdk::OpenAi,
-        state,
-        caller: auth.caller,
-        permit,
-        request_id,
-        key,
-        names: names.unwrap_or_default(),
-    };
+    let call = SdkRequest::new(Sdk::OpenAi, incoming, key, names.unwrap_or_default());
     let writer = |head| ChatWriter::new(head, request.include_usage);
     Box::pin(call.answer(request.dialogue, writer)).await
 }

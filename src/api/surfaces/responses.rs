@@ -1,7 +1,6 @@
 //! POST /openai/v1/responses, without state, and the count of its tokens.
 
 use axum::{Json, extract::State, response::Response};
-use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -11,9 +10,9 @@ use crate::{
     api::{
         ApiState,
         body::JsonBody,
-        context::{RequestId, RequestPermit, Sdk},
+        context::Sdk,
         error::ApiError,
-        extract::{Authorized, CountTokens, GenerateText},
+        extract::{Authorized, CountTokens, GenerateText, Incoming},
     },
     domain::{
         dialect::responses::{InputTokensRequest, ResponsesRequest, ResponsesWriter},
@@ -39,25 +38,13 @@ pub(super) const RENAMED: &[(&str, &str)] =
     ),
 )]
 pub async fn respond(
-    State(state): State<ApiState>,
-    mut auth: Authorized<GenerateText>,
-    headers: HeaderMap,
-    permit: RequestPermit,
-    request_id: RequestId,
+    mut incoming: Incoming<GenerateText>,
     body: JsonBody<ResponsesRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, body) = idempotent(&auth, &headers, RESPONSES, body).await?;
-    let body = resolve(&state, &mut auth.caller, body).await?;
+    let (key, body) = idempotent(&incoming, RESPONSES, body).await?;
+    let body = resolve(&incoming.state, &mut incoming.auth.caller, body).await?;
     let ResponsesRequest { dialogue, echo } = body.apart(read).await?;
-    let call = SdkRequest {
-        sdk: Sdk::OpenAi,
-        state,
-        caller: auth.caller,
-        permit,
-        request_id,
-        key,
-        names: RENAMED,
-    };
+    let call = SdkRequest::new(Sdk::OpenAi, incoming, key, RENAMED);
     let writer = |head| ResponsesWriter::new(head, echo);
     Box::pin(call.answer(dialogue, writer)).await
 }

@@ -2,19 +2,17 @@
 
 use axum::{
     body::Body,
-    extract::State,
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, header};
+use http::header;
 
 use super::{Headers, SdkHeaders, SdkRequest, file, idempotent};
 use crate::{
     api::{
-        ApiState,
         body::JsonBody,
-        context::{RequestId, RequestPermit, Sdk},
+        context::Sdk,
         error::ApiError,
-        extract::{Authorized, GenerateAudio},
+        extract::{GenerateAudio, Incoming},
         record::mark_replay,
     },
     domain::dialect::speech::SpokenRequest,
@@ -34,24 +32,17 @@ const SPEECH: &str = "/openai/v1/audio/speech";
     ),
 )]
 pub async fn speech(
-    State(state): State<ApiState>,
-    auth: Authorized<GenerateAudio>,
-    headers: HeaderMap,
-    permit: RequestPermit,
-    request_id: RequestId,
+    incoming: Incoming<GenerateAudio>,
     body: JsonBody<SpokenRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, body) = idempotent(&auth, &headers, SPEECH, body).await?;
+    let (key, body) = idempotent(&incoming, SPEECH, body).await?;
     let SpokenRequest(request) = body.read()?;
-    let call = SdkRequest {
-        sdk: Sdk::OpenAi,
-        state,
-        caller: auth.caller,
-        permit,
-        request_id,
+    let call = SdkRequest::new(
+        Sdk::OpenAi,
+        incoming,
         key,
-        names: &[("prompt", "input"), ("format", "response_format")],
-    };
+        &[("prompt", "input"), ("format", "response_format")],
+    );
     let (record, is_replay) = call.files(request.into()).await?;
     let output = record.outputs.first().ok_or_else(ApiError::internal)?;
     let file = file(&call.state, output).await?;
