@@ -1,9 +1,9 @@
 //! The hold that a request would need, computed by the same plan as the generation itself.
 
-use super::{
-    candidates::{Planned, PlannedRoute},
-    plan::Plan,
-};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{candidates::Planned, plan::Plan};
 use crate::{
     domain::{
         credits::Credits,
@@ -16,57 +16,70 @@ use crate::{
     store::generations::SpendLimit,
 };
 
-#[derive(Debug, Clone, PartialEq)]
+/// The estimated cost of a generation.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[schema(as = EstimateBody)]
 pub struct Estimate {
-    pub modality: Modality,
+    /// Modality.
+    pub r#type: Modality,
+    /// Resolved provider.
     pub provider: String,
+    /// Resolved model.
     pub model: String,
+    /// The ceiling of its cost; what is charged is never above it. With several candidates the
+    /// maximum of theirs.
+    pub estimated: Credits,
+    /// The credits that would be held: the same amount.
     pub hold: Credits,
+    /// Whether it could be held now: within what is available, the key's own cap and the
+    /// request's `max_cost`.
     pub sufficient: bool,
+    /// The price row that it is computed from.
     pub prices: Prices,
+    /// The part of the hold for each input, in the order of the request.
     pub inputs: Vec<EstimatedInput>,
-    /// `None` if the request has one candidate only.
-    pub route: Option<EstimatedRoute>,
-}
-
-/// An input's line of the estimate.
-#[derive(Debug, Clone, PartialEq)]
-pub struct EstimatedInput {
-    pub role: InputRole,
-    /// SHA-256, hexadecimal.
-    pub sha256: String,
-    /// In pixels, as displayed.
-    pub size: (u32, u32),
-    /// Part of the hold for this input.
-    pub price: Credits,
-}
-
-/// The candidates of a request, each with its own ceiling. The hold is the maximum of these.
-#[derive(Debug, Clone, PartialEq)]
-pub struct EstimatedRoute {
-    pub candidates: Vec<(String, String, Credits)>,
+    /// The candidates of a route, or the model and its fallbacks, in order; absent without these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<EstimatedCandidate>,
+    /// The candidates that are ruled out; absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Dropped>,
 }
 
-impl EstimatedRoute {
-    fn of(first: &Plan<'_>, route: PlannedRoute<'_>) -> Self {
-        let candidate = |plan: &Plan<'_>| {
-            let model = plan.model;
-            let ceiling = plan.ceiling.hold();
-            (model.provider.clone(), model.id.clone(), ceiling)
-        };
-        Self {
-            candidates: std::iter::once(first)
-                .chain(&route.others)
-                .map(candidate)
-                .collect(),
-            dropped: route.dropped,
-        }
-    }
+/// Part of a hold for one input.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[schema(as = EstimatedInputBody)]
+pub struct EstimatedInput {
+    /// Role of the input.
+    pub role: InputRole,
+    /// SHA-256, hexadecimal.
+    pub sha256: String,
+    /// Pixels, as displayed.
+    pub width: u32,
+    /// Pixels, as displayed.
+    pub height: u32,
+    /// Maximum price in credits.
+    pub price: Credits,
+}
 
-    fn hold(&self) -> Credits {
-        let ceilings = self.candidates.iter().map(|(_, _, ceiling)| *ceiling);
-        ceilings.fold(Credits::ZERO, Credits::max)
+/// A candidate, and what it may cost.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct EstimatedCandidate {
+    /// Its provider.
+    pub provider: String,
+    /// Its model.
+    pub model: String,
+    /// The ceiling of its cost.
+    pub estimated: Credits,
+}
+
+impl EstimatedCandidate {
+    fn of(plan: &Plan<'_>) -> Self {
+        Self {
+            provider: plan.model.provider.clone(),
+            model: plan.model.id.clone(),
+            estimated: plan.ceiling.hold(),
+        }
     }
 }
 
@@ -78,8 +91,15 @@ impl Service {
         request: GenerationRequest,
     ) -> Result<Estimate, ServiceError> {
         let Planned { first: plan, route } = self.plan_all(caller, request, None).await?;
-        let candidates = route.map(|route| EstimatedRoute::of(&plan, *route));
-        let hold = (candidates.as_ref()).map_or_else(|| plan.ceiling.hold(), EstimatedRoute::hold);
+        let first = EstimatedCandidate::of(&plan);
+        let (mut candidates, mut dropped) = (Vec::new(), Vec::new());
+        if let Some(route) = route {
+            candidates.push(first.clone());
+            candidates.extend(route.others.iter().map(EstimatedCandidate::of));
+            dropped = route.dropped;
+        }
+        let ceilings = candidates.iter().map(|candidate| candidate.estimated);
+        let hold = ceilings.fold(first.estimated, Credits::max);
         let now = self.0.clock.now();
         let store = &self.0.store;
         let (balance, cap) = store
@@ -96,23 +116,29 @@ impl Service {
             Ceiling::Text(_) | Ceiling::Speech(_) => Credits::ZERO,
         };
         Ok(Estimate {
-            modality: plan.model.modality(),
-            provider: plan.model.provider.clone(),
-            model: plan.model.id.clone(),
+            r#type: plan.model.modality(),
+            provider: first.provider,
+            model: first.model,
+            estimated: hold,
             hold,
             sufficient: limits.into_iter().flatten().all(|limit| hold <= limit),
             prices: plan.model.prices(),
             inputs: plan
                 .inputs
                 .iter()
-                .map(|input| EstimatedInput {
-                    role: input.role(),
-                    sha256: input.sha256(),
-                    size: input.size(),
-                    price,
+                .map(|input| {
+                    let (width, height) = input.size();
+                    EstimatedInput {
+                        role: input.role(),
+                        sha256: input.sha256(),
+                        width,
+                        height,
+                        price,
+                    }
                 })
                 .collect(),
-            route: candidates,
+            candidates,
+            dropped,
         })
     }
 }
