@@ -287,23 +287,26 @@ pub enum ServiceError {
     NotCounted(Box<ProviderError>),
     #[error("the token was refused")]
     Token(TokenRefusal),
-    #[error("over the rate limit")]
+    #[error("over the limit of {} requests per minute", .0.limit)]
     RateLimited(RateState),
-    #[error("the key lacks the ability {0}")]
+    #[error("the API key lacks the ability {0}")]
     MissingAbility(&'static str),
-    #[error("only a session may do this")]
+    #[error("this needs a session token from POST /v1/auth/login, not an API key")]
     SessionRequired,
     /// A key with a spend limit could escape it through a new key.
-    #[error("a key with a spend limit cannot create keys")]
+    #[error(
+        "an API key with a spend_limit cannot make API keys; use a session token, or a key without \
+         a spend_limit"
+    )]
     CappedKey,
-    #[error("only an admin token may do this")]
+    #[error("this needs an admin token, which only the operator can make")]
     AdminRequired,
     #[error("the account is suspended")]
     Suspended,
     #[error("email or password is wrong")]
     InvalidCredentials,
     /// Seconds to wait.
-    #[error("too many failed logins")]
+    #[error("too many failed logins with this email from this address")]
     TooManyLogins(u64),
     /// All failing fields.
     #[error("the request is invalid")]
@@ -317,37 +320,47 @@ pub enum ServiceError {
     /// The database was set back to a time before the generation was created.
     #[error("the generation is no longer in the database")]
     Lost,
-    #[error("the idempotency key was used with another request")]
+    #[error("this Idempotency-Key was used with a different request")]
     IdempotencyKeyReused,
     #[error("the reference was used for another movement: {} {} (ledger entry {})", .0.kind, .0.amount, .0.id)]
     ReferenceReused(Box<LedgerEntry>),
-    #[error("the first request with this idempotency key is still running")]
+    #[error(
+        "the first request with this Idempotency-Key, or the first attempt at this request, is \
+         still running"
+    )]
     IdempotencyInProgress,
     /// The limit.
-    #[error("the account has {0} unfinished generations")]
+    #[error("the account has {0} unfinished jobs, its limit")]
     TooManyJobs(i32),
     #[error("the account is at its share of synchronous work")]
     TooManyRequests(ShareReached),
-    #[error("the account's uploads and inputs use {} of {quota} bytes", .used.all)]
+    #[error(
+        "the account's uploads use {} of {quota} bytes; {} of these are inputs sent within \
+         requests and are removed when no work can need them",
+        .used.all, .used.transient
+    )]
     InputsStored { used: UploadBytes, quota: i64 },
     #[error("not enough credits")]
     CreditsShort(Box<CreditsShort>),
     #[error("the generation is finished")]
     AlreadyFinished,
-    #[error("the generation is not finished")]
+    #[error("the generation is not finished; cancel it first")]
     NotFinished,
     #[error("the server is shutting down")]
     ShuttingDown,
-    #[error("the server is paused")]
+    #[error("this server is paused (jobs.paused): it takes no work, and ends and moves nothing")]
     Paused,
-    #[error("{0} is at its concurrency limit")]
+    #[error("{0} is at its concurrency limit (max_concurrent); no credits were held")]
     ProviderBusy(String),
     /// The circuits of all candidates are open; how long the first one is skipped yet.
-    #[error("no candidate can be called now")]
+    #[error(
+        "every candidate has failed several times within seconds and is skipped for a while; no \
+         credits were held"
+    )]
     NoCandidate(Duration),
     /// The catalogue changed between the planning of the request and its creation, at this time, and
     /// there was no memory to keep a copy.
-    #[error("the catalogue has changed")]
+    #[error("prices changed while the request was being accepted; no credits were held")]
     CatalogueChanged(DateTime<Utc>),
     #[error("the server is overloaded")]
     Overloaded,
@@ -360,10 +373,15 @@ pub enum ServiceError {
     #[error("the database did not confirm the hold of {}", .0.id)]
     Unconfirmed(Box<Generation>, #[source] StoreError),
     /// The generation continues, but this server stops.
-    #[error("the server is shutting down while {} runs", .0.id)]
+    #[error(
+        "the server is shutting down; the generation continues, and its record can be read later"
+    )]
     StoppedWaiting(Box<Generation>),
     /// The generation continues, but too many requests wait already.
-    #[error("too many wait to wait for {}", .0.id)]
+    #[error(
+        "too many requests of the account wait; the generation continues, and its record can be \
+         read later"
+    )]
     TooManyWait(Box<Generation>),
     /// The cached key that the request was planned with may have changed.
     #[error("the key is not as it was presumed")]
