@@ -157,8 +157,8 @@ async fn carry_out(command: Command, config: &Config, output: Output) -> Result<
         Command::Database(command) => commands::database::run(config, command, output).await,
         Command::Migrate => commands::migrate(config, output).await,
         Command::Account(command) => commands::accounts::run(config, command, output).await,
-        Command::User(args::UserCommand::Operator(new)) => {
-            commands::accounts::operator(config, &new, output).await
+        Command::User(args::UserCommand::Operator { email, revoke }) => {
+            commands::accounts::operator(config, &email, !revoke, output).await
         }
         Command::Credits(command) => commands::credits::run(config, command, output).await,
         Command::Key(command) => commands::keys::run(config, command, output).await,

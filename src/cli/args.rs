@@ -121,20 +121,49 @@ pub(super) enum AccountCommand {
     /// Make an account with its first user.
     Create(NewAccount),
     /// List all accounts, newest first.
-    List(OptionalEmail),
+    List {
+        /// Only the account that has a user of this email.
+        #[arg(long)]
+        email: Option<String>,
+    },
     /// Show one account.
     Show(Who),
     /// Set a user's password, read from stdin; ends all sessions of the user.
-    Password(Email),
+    Password {
+        /// The email of a user of the account.
+        #[arg(long)]
+        email: String,
+    },
     /// Refuse the account's tokens from now on; its running work finishes.
-    Suspend(Suspension),
+    Suspend {
+        #[command(flatten)]
+        who: Who,
+        /// The reason, for operators. The account does not see it.
+        #[arg(long)]
+        reason: Option<String>,
+    },
     /// Resume a suspended account.
     Resume(Who),
     /// Change an account's name, or the email of its first user.
-    Change(AccountChange),
+    Change {
+        #[command(flatten)]
+        who: Who,
+        /// The new email.
+        #[arg(long, required_unless_present = "name")]
+        new_email: Option<String>,
+        /// The new name.
+        #[arg(long)]
+        name: Option<String>,
+    },
     /// Delete an account permanently: its users, keys, templates, webhooks, prompts, results and
     /// files. The ledger is kept.
-    Delete(Deletion),
+    Delete {
+        #[command(flatten)]
+        who: Who,
+        /// Confirm the deletion, which cannot be undone.
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 /// One account.
@@ -149,57 +178,17 @@ pub(super) struct Who {
     pub(super) id: Option<i64>,
 }
 
-#[derive(Debug, Args)]
-pub(super) struct AccountChange {
-    #[command(flatten)]
-    pub(super) who: Who,
-    /// The new email.
-    #[arg(long, required_unless_present = "name")]
-    pub(super) new_email: Option<String>,
-    /// The new name.
-    #[arg(long)]
-    pub(super) name: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Deletion {
-    #[command(flatten)]
-    pub(super) who: Who,
-    /// Confirm the deletion, which cannot be undone.
-    #[arg(long)]
-    pub(super) yes: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Suspension {
-    #[command(flatten)]
-    pub(super) who: Who,
-    /// The reason, for operators. The account does not see it.
-    #[arg(long)]
-    pub(super) reason: Option<String>,
-}
-
 #[derive(Debug, Subcommand)]
 pub(super) enum UserCommand {
     /// Let a person see and do in the console what the operator may.
-    Operator(NewOperator),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct NewOperator {
-    /// The person's email.
-    #[arg(long)]
-    pub(super) email: String,
-    /// Take it back.
-    #[arg(long)]
-    pub(super) revoke: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct OptionalEmail {
-    /// Only the account that has a user of this email.
-    #[arg(long)]
-    pub(super) email: Option<String>,
+    Operator {
+        /// The person's email.
+        #[arg(long)]
+        email: String,
+        /// Take it back.
+        #[arg(long)]
+        revoke: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -217,13 +206,6 @@ pub(super) struct NewAccount {
     /// Credits to grant at once.
     #[arg(long, default_value = "0", allow_negative_numbers = true)]
     pub(super) credits: Credits,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Email {
-    /// The email of a user of the account.
-    #[arg(long)]
-    pub(super) email: String,
 }
 
 #[derive(Debug, Subcommand)]
@@ -284,19 +266,20 @@ pub(super) enum KeyCommand {
     /// Make an API key; it is shown once.
     Create(NewKey),
     /// List the API keys of an account, newest first.
-    List(Email),
+    List {
+        /// The email of a user of the account.
+        #[arg(long)]
+        email: String,
+    },
     /// Revoke an API key, at once and for ever.
-    Revoke(RevokedKey),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct RevokedKey {
-    /// The email of a user of the account.
-    #[arg(long)]
-    pub(super) email: String,
-    /// The key's id.
-    #[arg(long)]
-    pub(super) id: i64,
+    Revoke {
+        /// The email of a user of the account.
+        #[arg(long)]
+        email: String,
+        /// The key's id.
+        #[arg(long)]
+        id: i64,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -309,25 +292,19 @@ pub(super) enum AdminCommand {
 #[derive(Debug, Subcommand)]
 pub(super) enum TokenCommand {
     /// Make an admin token; it is shown once.
-    Create(TokenName),
+    Create {
+        /// Its label.
+        #[arg(long, value_parser = label)]
+        name: String,
+    },
     /// List all admin tokens, newest first.
     List,
     /// Revoke an admin token, at once and for ever.
-    Revoke(TokenId),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct TokenName {
-    /// Its label.
-    #[arg(long, value_parser = label)]
-    pub(super) name: String,
-}
-
-#[derive(Debug, Clone, Copy, Args)]
-pub(super) struct TokenId {
-    /// The token's id.
-    #[arg(long)]
-    pub(super) id: i64,
+    Revoke {
+        /// The token's id.
+        #[arg(long)]
+        id: i64,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -422,42 +399,33 @@ fn groups(text: &str) -> Result<Groups, String> {
 #[derive(Debug, Subcommand)]
 pub(super) enum LedgerCommand {
     /// List the movements of an account's credits, newest first.
-    Show(Entries),
+    Show {
+        /// The email of a user of the account.
+        #[arg(long)]
+        email: String,
+        /// How many at most.
+        #[arg(long, default_value = "100")]
+        limit: NonZeroUsize,
+    },
     /// Recompute every account and every generation from the ledger.
-    Verify(Verify),
+    Verify {
+        /// Only what was written since the last time with this option that found no difference; the
+        /// first time everything.
+        #[arg(long)]
+        since_last: bool,
+    },
     /// Recompute the spending of keys and the sums of the usage report.
     Recount,
-}
-
-#[derive(Debug, Clone, Copy, Args)]
-pub(super) struct Verify {
-    /// Only what was written since the last time with this option that found no difference; the
-    /// first time everything.
-    #[arg(long)]
-    pub(super) since_last: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Entries {
-    /// The email of a user of the account.
-    #[arg(long)]
-    pub(super) email: String,
-    /// How many at most.
-    #[arg(long, default_value = "100")]
-    pub(super) limit: NonZeroUsize,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum GenerationCommand {
     /// Show one generation, also what is left of a deleted one.
-    Show(ShownGeneration),
-}
-
-#[derive(Debug, Clone, Copy, Args)]
-pub(super) struct ShownGeneration {
-    /// Its uuid.
-    #[arg(value_name = "UUID", value_parser = generation)]
-    pub(super) id: GenerationId,
+    Show {
+        /// Its uuid.
+        #[arg(value_name = "UUID", value_parser = generation)]
+        id: GenerationId,
+    },
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]

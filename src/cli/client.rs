@@ -27,9 +27,9 @@ pub(super) async fn run(
     output: Output,
 ) -> Result<ExitCode, Failure> {
     let done = match command {
-        Command::Login(login) => log_in(&login, env, output).await,
+        Command::Login { base_url } => log_in(base_url.as_deref(), env, output).await,
         Command::Generate(kind) => generate::run(&kind, env, output).await,
-        Command::Upload(upload) => inputs::upload(&upload, env, output).await,
+        Command::Upload { file } => inputs::upload(&file, env, output).await,
         Command::Estimate(kind) => generate::estimate(&kind, env, output).await,
         Command::History(history) => read::history(&history, env, output).await,
         Command::Show(shown) => read::show(shown, env, output).await,
@@ -65,15 +65,14 @@ fn reported(done: Result<ExitCode, Failure>, output: Output) -> Result<ExitCode,
 
 /// Asks for a key, tries it, and keeps it.
 async fn log_in(
-    login: &args::Login,
+    base_url: Option<&str>,
     env: &BTreeMap<String, String>,
     output: Output,
 ) -> Result<ExitCode, Failure> {
     let path = connection::file(env)?;
-    let default = env
-        .get("GENSVC_BASE_URL")
-        .map_or("http://127.0.0.1:8080", String::as_str);
-    let url = login.base_url.as_deref().unwrap_or(default);
+    let default = env.get("GENSVC_BASE_URL");
+    let default = default.map_or(connection::DEFAULT_URL, String::as_str);
+    let url = base_url.unwrap_or(default);
     let key = password::read_secret(&format!("API key for {url}: ")).await?;
     let key = secrecy::ExposeSecret::expose_secret(&key).trim().to_owned();
     let connection = Connection::new(url, key.clone())?;
@@ -87,8 +86,7 @@ async fn log_in(
     output.result(
         &format!("The key of {account} was kept in {}.", path.display()),
         &json!({"account": me["account"], "base_url": connection.base_url(), "file": path}),
-    )?;
-    Ok(ExitCode::SUCCESS)
+    )
 }
 
 /// Whether somebody looks at what goes to stderr.

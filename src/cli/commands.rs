@@ -47,9 +47,27 @@ async fn with_app<T>(
 }
 
 async fn user(app: &App, email: &str) -> Result<UserRow, Failure> {
-    match app.service.user(email).await {
-        Err(ServiceError::NotFound) => Err(format!("there is no account of {email:?}").into()),
-        found => Ok(found?),
+    let found = app.service.user(email).await;
+    named(found, || format!("there is no account of {email:?}"))
+}
+
+/// Names what was not found.
+fn named<T>(
+    found: Result<T, ServiceError>,
+    missing: impl FnOnce() -> String,
+) -> Result<T, Failure> {
+    match found {
+        Err(ServiceError::NotFound) => Err(missing().into()),
+        found => found.map_err(explained),
+    }
+}
+
+/// The exit code of a check.
+fn checked(is_clean: bool) -> ExitCode {
+    if is_clean {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
@@ -104,14 +122,12 @@ fn valid(errors: Vec<FieldError>) -> Result<(), Failure> {
 pub(super) fn config_check(config: &Config, output: Output) -> Result<ExitCode, Failure> {
     config.check_servable()?;
     let summary = config.summary();
-    output.result(&summary.to_string(), &summary)?;
-    Ok(ExitCode::SUCCESS)
+    output.result(&summary.to_string(), &summary)
 }
 
 pub(super) async fn migrate(config: &Config, output: Output) -> Result<ExitCode, Failure> {
     // Opening it is what brings it up to date.
     let database = Database::open(config, Role::Command, Schema::Migrate).await?;
     database.close().await?;
-    output.result("The schema is up to date.", &json!({"migrated": true}))?;
-    Ok(ExitCode::SUCCESS)
+    output.result("The schema is up to date.", &json!({"migrated": true}))
 }

@@ -3,12 +3,16 @@
 use std::{
     borrow::Cow,
     error::Error,
+    fmt::Write as _,
     io::{ErrorKind, IsTerminal as _, Write as _},
+    process::ExitCode,
 };
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use serde_json::json;
+
+use super::Failure;
 
 /// Where results go.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +41,7 @@ impl Output {
 
     /// Prints a result: `people` or `script`. A reader that wants no more (`| head`) is no
     /// failure.
-    pub(super) fn result(self, people: &str, script: &impl Serialize) -> std::io::Result<()> {
+    pub(super) fn result(self, people: &str, script: &impl Serialize) -> Result<ExitCode, Failure> {
         let mut out = std::io::stdout().lock();
         let written = if self.json {
             writeln!(out, "{}", json!(script))
@@ -45,9 +49,23 @@ impl Output {
             writeln!(out, "{}", printable(people, out.is_terminal()))
         };
         match written.and_then(|()| out.flush()) {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-            written => written,
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(ExitCode::SUCCESS),
         }
+    }
+
+    /// Prints the rows of a list, or that it is `empty`.
+    pub(super) fn list<T: Serialize>(
+        self,
+        columns: &Columns<T>,
+        rows: &[T],
+        empty: &str,
+    ) -> Result<ExitCode, Failure> {
+        let people = match rows {
+            [] => empty.to_owned(),
+            rows => table(columns, rows),
+        };
+        self.result(&people, &json!({"data": rows}))
     }
 
     /// Tells people more about the result; on stderr, so that stdout holds the result alone.
@@ -93,26 +111,36 @@ pub(super) fn printable(text: &str, is_terminal: bool) -> Cow<'_, str> {
     }
 }
 
+/// Columns of a table: each one's heading, and its cell in a row.
+pub(super) type Columns<T> = [(&'static str, fn(&T) -> String)];
+
 /// Rows under their headings, each column as wide as its widest cell.
-pub(super) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
+pub(super) fn table<T>(columns: &Columns<T>, rows: &[T]) -> String {
     // What a customer has typed must not steer the operator's terminal.
-    let plain = |text: &str| text.replace(char::is_control, "\u{fffd}");
-    let mut lines = vec![headings.map(str::to_owned)];
-    lines.extend(
-        rows.iter()
-            .map(|row| row.each_ref().map(|cell| plain(cell))),
-    );
-    let width = |at: usize| lines.iter().map(|l| l[at].chars().count()).max();
-    let widths: [usize; N] = std::array::from_fn(|at| width(at).unwrap_or(0));
-    let line = |cells: &[String; N]| {
-        let padded: Vec<String> = cells
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
+    let plain = |text: String| text.replace(char::is_control, "\u{fffd}");
+    let mut lines = vec![String::new(); rows.len() + 1];
+    for (heading, cell) in columns {
+        let cells = rows.iter().map(|row| plain(cell(row)));
+        let cells: Vec<_> = std::iter::once((*heading).to_owned())
+            .chain(cells)
             .collect();
-        padded.join("  ").trim_end().to_owned()
-    };
-    lines.iter().map(line).collect::<Vec<_>>().join("\n")
+        let width = cells.iter().map(|cell| cell.chars().count()).max();
+        let width = width.unwrap_or(0);
+        for (line, cell) in lines.iter_mut().zip(cells) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+    }
+    let lines: Vec<_> = lines.iter().map(|line| line.trim_end()).collect();
+    lines.join("\n")
+}
+
+/// One record, a line for each of its values.
+pub(super) fn record<const N: usize>(title: &'static str, values: [(&str, String); N]) -> String {
+    let columns: &Columns<(&str, String)> = &[
+        (title, |value| value.0.to_owned()),
+        ("", |value| value.1.clone()),
+    ];
+    table(columns, &values)
 }
 
 /// An amount of credits for people.
@@ -126,9 +154,14 @@ pub(super) fn time(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
+/// A value that may not be there.
+pub(super) fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
 /// A time that may not be there.
 pub(super) fn maybe_time(at: Option<DateTime<Utc>>) -> String {
-    at.map_or_else(|| "-".to_owned(), time)
+    or_dash(at.map(time))
 }
 
 #[cfg(test)]
@@ -143,11 +176,14 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_control_characters_harmless() {
-        let rows = [["1", "Zoë"], ["1234", "\u{1b}[2Jx"]].map(|r| r.map(str::to_owned));
+        let columns: &Columns<(i64, &str)> = &[
+            ("ID", |row| row.0.to_string()),
+            ("NAME", |row| row.1.to_owned()),
+        ];
         assert_eq!(
-            table(["ID", "NAME"], &rows),
+            table(columns, &[(1, "Zoë"), (1234, "\u{1b}[2Jx")]),
             "ID    NAME\n1     Zoë\n1234  \u{fffd}[2Jx"
         );
-        assert_eq!(table(["ID"], &[]), "ID");
+        assert_eq!(table(&columns[..1], &[]), "ID");
     }
 }

@@ -12,7 +12,10 @@ pub(in crate::cli) enum Command {
     #[command(subcommand)]
     Generate(Kind),
     /// Upload a picture, for --input upl_... of later commands.
-    Upload(Upload),
+    Upload {
+        /// A PNG, JPEG or WebP of at most 20 MiB.
+        file: PathBuf,
+    },
     /// Say what a generation would cost.
     #[command(subcommand)]
     Estimate(Kind),
@@ -25,14 +28,11 @@ pub(in crate::cli) enum Command {
     /// Show the credits of the API key's account.
     Balance,
     /// Keep an API key for these commands; `GENSVC_API_KEY` and `GENSVC_BASE_URL` win over it.
-    Login(Login),
-}
-
-#[derive(Debug, Args)]
-pub(in crate::cli) struct Login {
-    /// Where the server is.
-    #[arg(long, value_name = "URL")]
-    pub(super) base_url: Option<String>,
+    Login {
+        /// Where the server is.
+        #[arg(long, value_name = "URL")]
+        base_url: Option<String>,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -111,12 +111,6 @@ pub(super) struct Inputs {
     /// `last_frame`. Default: source for images, `first_frame` for videos.
     #[arg(long = "role", value_name = "ROLE", requires = "inputs")]
     pub(super) roles: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub(in crate::cli) struct Upload {
-    /// A PNG, JPEG or WebP of at most 20 MiB.
-    pub(super) file: PathBuf,
 }
 
 #[derive(Debug, Args)]

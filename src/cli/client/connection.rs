@@ -21,7 +21,7 @@ const PAUSES: [u64; 6] = [1, 2, 4, 8, 8, 8];
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// Of silence: longer than any provider is waited for.
 const READ_LIMIT: Duration = Duration::from_mins(6);
-const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
 /// What `gensvc login` keeps.
 #[derive(Serialize, Deserialize)]

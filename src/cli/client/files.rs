@@ -145,7 +145,9 @@ pub(super) async fn write(
     let files: Vec<_> = files.collect();
     let urls: Vec<&str> = files.iter().map(|(url, _)| *url).collect();
     match target {
-        Target::Links => output.result(&urls.join("\n"), record)?,
+        Target::Links => {
+            output.result(&urls.join("\n"), record)?;
+        }
         Target::Stdout => {
             for url in urls {
                 let bytes = connection.file(url).await?.bytes().await?;

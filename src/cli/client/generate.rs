@@ -183,8 +183,7 @@ pub(super) async fn estimate(kind: &Kind, env: &Env, output: Output) -> Result<E
         text("provider"),
         text("model")
     );
-    output.result(&people, &found)?;
-    Ok(ExitCode::SUCCESS)
+    output.result(&people, &found)
 }
 
 pub(super) async fn run(kind: &Kind, env: &Env, output: Output) -> Result<ExitCode, Failure> {
@@ -431,6 +430,5 @@ pub(super) async fn cancel(shown: Shown, env: &Env, output: Output) -> Result<Ex
         Some(charged) => format!("Cancelled; it cost {}.", credits(charged)),
         None => "Cancelled; it ends soon.".to_owned(),
     };
-    output.result(&people, &record)?;
-    Ok(ExitCode::SUCCESS)
+    output.result(&people, &record)
 }

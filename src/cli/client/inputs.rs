@@ -4,24 +4,20 @@ use std::{collections::BTreeMap, path::Path, process::ExitCode};
 
 use serde_json::{Value, json};
 
-use super::{
-    args::{Inputs, Upload},
-    connection::Connection,
-};
+use super::{args::Inputs, connection::Connection};
 use crate::{
     cli::{Failure, output::Output},
     domain::ids::{GenerationId, UploadId},
 };
 
 pub(super) async fn upload(
-    given: &Upload,
+    file: &Path,
     env: &BTreeMap<String, String>,
     output: Output,
 ) -> Result<ExitCode, Failure> {
     let connection = Connection::open(env)?;
-    let made = send(&connection, &given.file).await?;
-    output.result(made["id"].as_str().unwrap_or_default(), &made)?;
-    Ok(ExitCode::SUCCESS)
+    let made = send(&connection, file).await?;
+    output.result(made["id"].as_str().unwrap_or_default(), &made)
 }
 
 /// `inputs` of a request, with files uploaded.

@@ -12,7 +12,7 @@ use super::{
 use crate::cli::{
     Failure,
     args::Usage,
-    output::{Output, credits, table},
+    output::{Columns, Output, credits, record, table},
 };
 
 type Env = BTreeMap<String, String>;
@@ -57,30 +57,21 @@ pub(super) async fn history(
         .get("/v1/generate/history", &query)
         .await?;
     let rows = found["data"].as_array().map_or(&[][..], Vec::as_slice);
-    let cells: Vec<_> = rows
-        .iter()
-        .map(|row| {
-            [
-                text(&row["uuid"]),
-                text(&row["type"]),
-                text(&row["status"]),
-                text(&row["model"]),
-                text(&row["credits"]["charged"]),
-                text(&row["created_at"]),
-                short(&row["prompt"]),
-            ]
-        })
-        .collect();
-    let headings = [
-        "UUID", "TYPE", "STATUS", "MODEL", "CREDITS", "CREATED", "PROMPT",
+    let columns: &Columns<Value> = &[
+        ("UUID", |row| text(&row["uuid"])),
+        ("TYPE", |row| text(&row["type"])),
+        ("STATUS", |row| text(&row["status"])),
+        ("MODEL", |row| text(&row["model"])),
+        ("CREDITS", |row| text(&row["credits"]["charged"])),
+        ("CREATED", |row| text(&row["created_at"])),
+        ("PROMPT", |row| short(&row["prompt"])),
     ];
     let people = if rows.is_empty() {
         "There is nothing that fits.".to_owned()
     } else {
-        table(headings, &cells)
+        table(columns, rows)
     };
-    output.result(&people, &found)?;
-    Ok(ExitCode::SUCCESS)
+    output.result(&people, &found)
 }
 
 /// The answer about one generation; an unknown one is named.
@@ -98,34 +89,33 @@ pub(super) fn named<T>(shown: Shown, answer: Result<T, Failure>) -> Result<T, Fa
 
 pub(super) async fn show(shown: Shown, env: &Env, output: Output) -> Result<ExitCode, Failure> {
     let path = format!("/v1/generate/{}", shown.id);
-    let record = named(shown, Connection::open(env)?.get(&path, &[]).await)?;
-    let (credits, metadata) = (&record["credits"], &record["metadata"]);
+    let found = named(shown, Connection::open(env)?.get(&path, &[]).await)?;
+    let (credits, metadata) = (&found["credits"], &found["metadata"]);
     let rows = [
-        ("uuid", &record["uuid"]),
-        ("type", &record["type"]),
-        ("status", &record["status"]),
-        ("provider", &record["provider"]),
-        ("model", &record["model"]),
-        ("parameters", &record["parameters"]),
-        ("usage", &record["usage"]),
+        ("uuid", &found["uuid"]),
+        ("type", &found["type"]),
+        ("status", &found["status"]),
+        ("provider", &found["provider"]),
+        ("model", &found["model"]),
+        ("parameters", &found["parameters"]),
+        ("usage", &found["usage"]),
         ("prices", &metadata["pricing"]),
         ("estimated", &credits["estimated"]),
         ("held", &credits["held"]),
         ("charged", &credits["charged"]),
         ("attempts", &metadata["attempts"]),
-        ("created", &record["created_at"]),
-        ("completed", &record["completed_at"]),
-        ("error", &record["error"]["message"]),
+        ("created", &found["created_at"]),
+        ("completed", &found["completed_at"]),
+        ("error", &found["error"]["message"]),
     ];
-    let rows = rows.map(|(name, value)| [name.to_owned(), text(value)]);
+    let rows = rows.map(|(name, value)| (name, text(value)));
     let people = format!(
         "{}\n\n{}\n\n{}",
-        table(["GENERATION", ""], &rows),
-        text(&record["prompt"]),
-        text(&record["result"])
+        record("GENERATION", rows),
+        text(&found["prompt"]),
+        text(&found["result"])
     );
-    output.result(people.trim_end(), &record)?;
-    Ok(ExitCode::SUCCESS)
+    output.result(people.trim_end(), &found)
 }
 
 pub(super) async fn balance(env: &Env, output: Output) -> Result<ExitCode, Failure> {
@@ -138,8 +128,7 @@ pub(super) async fn balance(env: &Env, output: Output) -> Result<ExitCode, Failu
         text(&found["balance"]),
         text(&found["held"])
     );
-    output.result(&people, &found)?;
-    Ok(ExitCode::SUCCESS)
+    output.result(&people, &found)
 }
 
 pub(super) async fn usage(asked: &Usage, env: &Env, output: Output) -> Result<ExitCode, Failure> {
@@ -173,16 +162,16 @@ pub(super) async fn usage(asked: &Usage, env: &Env, output: Output) -> Result<Ex
             .collect::<Vec<_>>()
             .join(" ")
     };
-    let counts = ["generations", "completed", "failed", "charged"];
-    let line = |name: String, row: &Value| {
-        let [made, completed, failed, charged] = counts.map(|count| text(&row[count]));
-        [name, made, completed, failed, charged]
-    };
-    let mut lines: Vec<_> = rows.iter().map(|row| line(name(row), row)).collect();
+    let mut rows: Vec<_> = rows.iter().map(|row| (name(row), row)).collect();
     // Without groups the one row is the total.
-    lines.retain(|line| !line[0].is_empty());
-    lines.push(line("total".to_owned(), &found["total"]));
-    let headings = ["OF", "MADE", "COMPLETED", "FAILED", "CHARGED"];
-    output.result(&table(headings, &lines), &found)?;
-    Ok(ExitCode::SUCCESS)
+    rows.retain(|(name, _)| !name.is_empty());
+    rows.push(("total".to_owned(), &found["total"]));
+    let columns: &Columns<(String, &Value)> = &[
+        ("OF", |(name, _)| name.clone()),
+        ("MADE", |(_, row)| text(&row["generations"])),
+        ("COMPLETED", |(_, row)| text(&row["completed"])),
+        ("FAILED", |(_, row)| text(&row["failed"])),
+        ("CHARGED", |(_, row)| text(&row["charged"])),
+    ];
+    output.result(&table(columns, &rows), &found)
 }

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
-use super::{all, explained, user, valid, with_app};
+use super::{all, explained, named, user, valid, with_app};
 use crate::{
     app::App,
     cli::{
         Failure,
-        args::{AccountChange, AccountCommand, Deletion, NewOperator, Who},
-        output::{Output, credits as in_words, maybe_time, table, time},
+        args::{AccountCommand, Who},
+        output::{Columns, Output, credits as in_words, maybe_time, or_dash, record, time},
         password,
     },
     config::Config,
@@ -19,7 +19,6 @@ use crate::{
         ids::AccountId,
         request::{AccountRequest, AccountUpdate, password_violations},
     },
-    service::ServiceError,
     store::accounts::AccountRecord,
 };
 
@@ -43,33 +42,45 @@ pub(in crate::cli) async fn run(
             valid(request.violations())?;
             with_app(config, async |app| create(&app, request, output).await).await
         }
-        AccountCommand::Password(of) => {
-            let password = password::read(&of.email).await?;
+        AccountCommand::Password { email } => {
+            let password = password::read(&email).await?;
             valid(password_violations(password.expose_secret()))?;
             with_app(config, async |app| {
-                set_password(&app, &of.email, password, output).await
+                set_password(&app, &email, password, output).await
             })
             .await
         }
-        AccountCommand::List(filter) => {
-            let email = filter.email.as_deref();
-            with_app(config, async |app| list(&app, email, output).await).await
+        AccountCommand::List { email } => {
+            with_app(config, async |app| {
+                list(&app, email.as_deref(), output).await
+            })
+            .await
         }
         AccountCommand::Show(who) => {
             with_app(config, async |app| show(&app, &who, output).await).await
         }
-        AccountCommand::Suspend(args) => {
-            let reason = args.reason.as_deref();
+        AccountCommand::Suspend { who, reason } => {
             with_app(config, async |app| {
-                suspend(&app, &args.who, true, reason, output).await
+                suspend(&app, &who, true, reason.as_deref(), output).await
             })
             .await
         }
-        AccountCommand::Change(args) => {
-            with_app(config, async |app| change(&app, args, output).await).await
+        AccountCommand::Change {
+            who,
+            new_email,
+            name,
+        } => {
+            let change = AccountUpdate {
+                email: new_email,
+                name,
+            };
+            with_app(config, async |app| {
+                update(&app, &who, &change, output).await
+            })
+            .await
         }
-        AccountCommand::Delete(args) => {
-            with_app(config, async |app| delete(&app, &args, output).await).await
+        AccountCommand::Delete { who, yes } => {
+            with_app(config, async |app| delete(&app, &who, yes, output).await).await
         }
         AccountCommand::Resume(who) => {
             with_app(config, async |app| {
@@ -77,11 +88,10 @@ pub(in crate::cli) async fn run(
             })
             .await
         }
-    }?;
-    Ok(ExitCode::SUCCESS)
+    }
 }
 
-async fn create(app: &App, request: AccountRequest, output: Output) -> Result<(), Failure> {
+async fn create(app: &App, request: AccountRequest, output: Output) -> Result<ExitCode, Failure> {
     let made = app.service.create_account(&request).await;
     let (account, user) = made.map_err(explained)?;
     let AccountRequest { email, credits, .. } = request;
@@ -91,8 +101,7 @@ async fn create(app: &App, request: AccountRequest, output: Output) -> Result<()
             in_words(&credits.to_string())
         ),
         &json!({"account_id": account, "user_id": user, "email": email, "balance": credits}),
-    )?;
-    Ok(())
+    )
 }
 
 async fn set_password(
@@ -100,7 +109,7 @@ async fn set_password(
     email: &str,
     password: SecretString,
     output: Output,
-) -> Result<(), Failure> {
+) -> Result<ExitCode, Failure> {
     let user = user(app, email).await?;
     let ended = app.service.reset_password(user.id, password).await?;
     let (store, now) = (app.service.store(), app.service.now());
@@ -110,7 +119,7 @@ async fn set_password(
     });
     let live = live.count();
     let sessions = if ended == 1 { "session" } else { "sessions" };
-    output.result(
+    let done = output.result(
         &format!(
             "The password of {} was set; {ended} {sessions} ended.",
             user.email
@@ -125,41 +134,26 @@ async fn set_password(
              {email}`, and revoke what you do not know with `gensvc key revoke --email {email} --id ID`."
         ));
     }
-    Ok(())
+    Ok(done)
 }
 
-async fn list(app: &App, email: Option<&str>, output: Output) -> Result<(), Failure> {
-    let accounts = all(async |page| Ok(app.service.accounts(email, &page).await?)).await?;
-    let rows: Vec<_> = accounts
-        .iter()
-        .map(|a| {
-            [
-                a.id.to_string(),
-                a.email.clone(),
-                a.name.clone(),
-                a.balance.to_string(),
-                a.held.to_string(),
-                time(a.created_at),
-                maybe_time(a.suspended_at),
-            ]
-        })
-        .collect();
-    let headings = [
-        "ID",
-        "EMAIL",
-        "NAME",
-        "BALANCE",
-        "HELD",
-        "CREATED",
-        "SUSPENDED",
+async fn list(app: &App, email: Option<&str>, output: Output) -> Result<ExitCode, Failure> {
+    let store = app.service.store();
+    let accounts = all(async |page| Ok(store.accounts(email, &page).await?)).await?;
+    let columns: &Columns<AccountRecord> = &[
+        ("ID", |a| a.id.to_string()),
+        ("EMAIL", |a| a.email.clone()),
+        ("NAME", |a| a.name.clone()),
+        ("BALANCE", |a| a.balance.to_string()),
+        ("HELD", |a| a.held.to_string()),
+        ("CREATED", |a| time(a.created_at)),
+        ("SUSPENDED", |a| maybe_time(a.suspended_at)),
     ];
-    let people = match (rows.is_empty(), email) {
-        (true, Some(email)) => format!("There is no account of {email:?}."),
-        (true, None) => "There is no account.".to_owned(),
-        _ => table(headings, &rows),
+    let empty = match email {
+        Some(email) => format!("There is no account of {email:?}."),
+        None => "There is no account.".to_owned(),
     };
-    output.result(&people, &json!({"data": accounts}))?;
-    Ok(())
+    output.list(columns, &accounts, &empty)
 }
 
 /// The account that is meant.
@@ -168,13 +162,11 @@ async fn find(app: &App, who: &Who) -> Result<AccountRecord, Failure> {
         (Some(email), _) => user(app, email).await?.account_id,
         (None, id) => AccountId(id.unwrap_or_default()),
     };
-    match app.service.account(id).await {
-        Err(ServiceError::NotFound) => Err(format!("there is no account {id}").into()),
-        found => Ok(found?),
-    }
+    let found = app.service.account(id).await;
+    named(found, || format!("there is no account {id}"))
 }
 
-async fn show(app: &App, who: &Who, output: Output) -> Result<(), Failure> {
+async fn show(app: &App, who: &Who, output: Output) -> Result<ExitCode, Failure> {
     let account = find(app, who).await?;
     let rows = [
         ("id", account.id.to_string()),
@@ -186,16 +178,11 @@ async fn show(app: &App, who: &Who, output: Output) -> Result<(), Failure> {
         ("spent", account.spent.to_string()),
         ("created", time(account.created_at)),
         ("suspended", maybe_time(account.suspended_at)),
-        (
-            "because",
-            account.suspended_reason.clone().unwrap_or("-".to_owned()),
-        ),
+        ("because", or_dash(account.suspended_reason.as_ref())),
         ("deleted", maybe_time(account.deleted_at)),
         ("erased", maybe_time(account.erased_at)),
     ];
-    let rows = rows.map(|(name, value)| [name.to_owned(), value]);
-    output.result(&table(["ACCOUNT", ""], &rows), &account)?;
-    Ok(())
+    output.result(&record("ACCOUNT", rows), &account)
 }
 
 async fn suspend(
@@ -204,7 +191,7 @@ async fn suspend(
     suspended: bool,
     reason: Option<&str>,
     output: Output,
-) -> Result<(), Failure> {
+) -> Result<ExitCode, Failure> {
     let account = find(app, who).await?;
     let account = app
         .service
@@ -219,28 +206,32 @@ async fn suspend(
     let mut script = json!(account);
     script["account_id"] = json!(account.id);
     script["suspended"] = json!(suspended);
-    output.result(&people, &script)?;
-    Ok(())
+    output.result(&people, &script)
 }
 
-async fn change(app: &App, args: AccountChange, output: Output) -> Result<(), Failure> {
-    let account = find(app, &args.who).await?;
-    let change = AccountUpdate {
-        email: args.new_email,
-        name: args.name,
-    };
-    let changed = app.service.update_account(account.id, &change).await;
+async fn update(
+    app: &App,
+    who: &Who,
+    change: &AccountUpdate,
+    output: Output,
+) -> Result<ExitCode, Failure> {
+    let account = find(app, who).await?;
+    let changed = app.service.update_account(account.id, change).await;
     let account = changed.map_err(explained)?;
     let (id, email, name) = (account.id, &account.email, &account.name);
     let people = format!("Account {id} has the name {name:?} and the email {email}.");
-    output.result(&people, &account)?;
-    Ok(())
+    output.result(&people, &account)
 }
 
-async fn delete(app: &App, args: &Deletion, output: Output) -> Result<(), Failure> {
-    let account = find(app, &args.who).await?;
+async fn delete(
+    app: &App,
+    who: &Who,
+    is_confirmed: bool,
+    output: Output,
+) -> Result<ExitCode, Failure> {
+    let account = find(app, who).await?;
     let id = account.id;
-    if !args.yes {
+    if !is_confirmed {
         return Err(format!(
             "account {id} of {} has {} left, {} on hold; add --yes to delete it permanently",
             account.email,
@@ -257,25 +248,23 @@ async fn delete(app: &App, args: &Deletion, output: Output) -> Result<(), Failur
         "Account {id} was deleted. A server removes the results of running work when it ends, and \
          sets `erased_at` 15 minutes later at the earliest."
     );
-    output.result(&people, &account)?;
-    Ok(())
+    output.result(&people, &account)
 }
 
 pub(in crate::cli) async fn operator(
     config: &Config,
-    new: &NewOperator,
+    email: &str,
+    operator: bool,
     output: Output,
 ) -> Result<ExitCode, Failure> {
     with_app(config, async |app| {
-        let user = user(&app, &new.email).await?;
-        let operator = !new.revoke;
+        let user = user(&app, email).await?;
         app.service.set_operator(user.id, operator).await?;
         let is = if operator { "is" } else { "is no longer" };
         output.result(
             &format!("{} {is} an operator.", user.email),
             &json!({"user_id": user.id, "email": user.email, "operator": operator}),
-        )?;
-        Ok(ExitCode::SUCCESS)
+        )
     })
     .await
 }

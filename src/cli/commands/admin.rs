@@ -2,20 +2,18 @@
 
 use std::process::ExitCode;
 
-use serde_json::json;
-
-use super::{explained, with_app};
+use super::{explained, named, with_app};
 use crate::{
     api::NewAdminTokenBody,
     app::App,
     cli::{
         Failure,
         args::TokenCommand,
-        output::{Output, maybe_time, table, time},
+        output::{Columns, Output, maybe_time, time},
     },
     config::Config,
     domain::ids::AdminTokenId,
-    service::ServiceError,
+    store::admin::AdminTokenRecord,
 };
 
 pub(in crate::cli) async fn run(
@@ -23,55 +21,38 @@ pub(in crate::cli) async fn run(
     command: TokenCommand,
     output: Output,
 ) -> Result<ExitCode, Failure> {
-    with_app(config, async |app| {
-        match command {
-            TokenCommand::Create(new) => create(&app, &new.name, output).await?,
-            TokenCommand::List => list(&app, output).await?,
-            TokenCommand::Revoke(token) => revoke(&app, AdminTokenId(token.id), output).await?,
-        }
-        Ok(ExitCode::SUCCESS)
+    with_app(config, async |app| match command {
+        TokenCommand::Create { name } => create(&app, &name, output).await,
+        TokenCommand::List => list(&app, output).await,
+        TokenCommand::Revoke { id } => revoke(&app, AdminTokenId(id), output).await,
     })
     .await
 }
 
-async fn create(app: &App, name: &str, output: Output) -> Result<(), Failure> {
+async fn create(app: &App, name: &str, output: Output) -> Result<ExitCode, Failure> {
     let made = app.service.create_admin_token(name).await;
     let (record, secret) = made.map_err(explained)?;
     let body = NewAdminTokenBody::new(record, &secret);
-    output.result(&body.token, &body)?;
+    let done = output.result(&body.token, &body)?;
     output.note("This is the only time that the token is shown. It is good for /v1/admin.");
-    Ok(())
+    Ok(done)
 }
 
-async fn list(app: &App, output: Output) -> Result<(), Failure> {
+async fn list(app: &App, output: Output) -> Result<ExitCode, Failure> {
     let tokens = app.service.admin_tokens().await?;
-    let rows: Vec<_> = tokens
-        .iter()
-        .map(|t| {
-            [
-                t.id.to_string(),
-                t.name.clone(),
-                time(t.created_at),
-                maybe_time(t.last_used_at),
-                maybe_time(t.revoked_at),
-            ]
-        })
-        .collect();
-    let people = if rows.is_empty() {
-        "There is no admin token.".to_owned()
-    } else {
-        table(["ID", "NAME", "CREATED", "LAST USED", "REVOKED"], &rows)
-    };
-    output.result(&people, &json!({"data": tokens}))?;
-    Ok(())
+    let columns: &Columns<AdminTokenRecord> = &[
+        ("ID", |t| t.id.to_string()),
+        ("NAME", |t| t.name.clone()),
+        ("CREATED", |t| time(t.created_at)),
+        ("LAST USED", |t| maybe_time(t.last_used_at)),
+        ("REVOKED", |t| maybe_time(t.revoked_at)),
+    ];
+    output.list(columns, &tokens, "There is no admin token.")
 }
 
-async fn revoke(app: &App, id: AdminTokenId, output: Output) -> Result<(), Failure> {
-    let record = match app.service.revoke_admin_token(id).await {
-        Err(ServiceError::NotFound) => return Err(format!("there is no admin token {id}").into()),
-        revoked => revoked?,
-    };
+async fn revoke(app: &App, id: AdminTokenId, output: Output) -> Result<ExitCode, Failure> {
+    let revoked = app.service.revoke_admin_token(id).await;
+    let record = named(revoked, || format!("there is no admin token {id}"))?;
     let people = format!("Admin token {id} is revoked.");
-    output.result(&people, &record)?;
-    Ok(())
+    output.result(&people, &record)
 }

@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::ExitCode};
 
 use serde_json::{Map, Value, json};
 
-use super::with_app;
+use super::{checked, with_app};
 use crate::{
     cli::{Failure, args::CatalogueCommand, output::Output},
     config::Config,
@@ -23,8 +23,7 @@ pub(in crate::cli) async fn run(
             })
             .await?;
             let text = "Reload requested. Each server on this database rereads its configuration and logs the result.";
-            output.result(text, &json!({"requested": true}))?;
-            Ok(ExitCode::SUCCESS)
+            output.result(text, &json!({"requested": true}))
         }
         CatalogueCommand::Check { file } => check(config, &file, output),
     }
@@ -66,8 +65,5 @@ fn check(config: &Config, file: &Path, output: Output) -> Result<ExitCode, Failu
         "Compared {compared} models; {differences} settings differ."
     ));
     output.result(&lines.join("\n"), &comparison)?;
-    Ok(match differences {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    Ok(checked(differences == 0))
 }

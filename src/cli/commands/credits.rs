@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::{explained, user, valid, with_app};
+use super::{explained, named, user, valid, with_app};
 use crate::{
     app::App,
     cli::{
@@ -17,7 +17,7 @@ use crate::{
         ids::{AccountId, GenerationId},
         request::Move,
     },
-    service::{ServiceError, credit_adjustments::Movement as Moved},
+    service::credit_adjustments::Movement as Moved,
 };
 
 pub(in crate::cli) async fn run(
@@ -42,8 +42,7 @@ pub(in crate::cli) async fn run(
         }
         CreditsCommand::Refund(of) => refund(&app, of.generation, what, reference, output).await,
     })
-    .await?;
-    Ok(ExitCode::SUCCESS)
+    .await
 }
 
 async fn move_credits(
@@ -52,7 +51,7 @@ async fn move_credits(
     what: Move,
     reference: Option<&str>,
     output: Output,
-) -> Result<(), Failure> {
+) -> Result<ExitCode, Failure> {
     let user = user(app, email).await?;
     let done = app
         .service
@@ -76,13 +75,9 @@ async fn refund(
     what: Move,
     reference: Option<&str>,
     output: Output,
-) -> Result<(), Failure> {
-    let account = match app.service.account_of(generation).await {
-        Err(ServiceError::NotFound) => {
-            return Err(format!("there is no generation {generation}").into());
-        }
-        other => other.map_err(explained)?,
-    };
+) -> Result<ExitCode, Failure> {
+    let account = app.service.account_of(generation).await;
+    let account = named(account, || format!("there is no generation {generation}"))?;
     let done = app
         .service
         .move_credits(account, what, reference)
@@ -105,7 +100,7 @@ async fn tell(
     done: &str,
     moved: Moved,
     output: Output,
-) -> Result<(), Failure> {
+) -> Result<ExitCode, Failure> {
     let standing = app.service.account(account).await?;
     output.result(
         &format!("{done}; the balance is {}.", standing.balance),
@@ -116,6 +111,5 @@ async fn tell(
             "moved": moved.moved,
             "entry": moved.entry,
         }),
-    )?;
-    Ok(())
+    )
 }

@@ -17,15 +17,14 @@ pub(in crate::cli) async fn run(
     output: Output,
 ) -> Result<ExitCode, Failure> {
     match command {
-        DatabaseCommand::Url => url(config, output)?,
-        DatabaseCommand::Start => start(config, output).await?,
-        DatabaseCommand::Stop => stop(config, output).await?,
-        DatabaseCommand::Remove { yes } => remove(config, yes, output).await?,
+        DatabaseCommand::Url => url(config, output),
+        DatabaseCommand::Start => start(config, output).await,
+        DatabaseCommand::Stop => stop(config, output).await,
+        DatabaseCommand::Remove { yes } => remove(config, yes, output).await,
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-fn url(config: &Config, output: Output) -> Result<(), Failure> {
+fn url(config: &Config, output: Output) -> Result<ExitCode, Failure> {
     let (url, note) = match config.database_url() {
         Some(url) => (
             url.expose_secret().to_owned(),
@@ -44,29 +43,28 @@ fn url(config: &Config, output: Output) -> Result<(), Failure> {
         }
     };
     output.note(&note);
-    output.result(&url, &json!({"url": url}))?;
-    Ok(())
+    output.result(&url, &json!({"url": url}))
 }
 
-async fn start(config: &Config, output: Output) -> Result<(), Failure> {
+async fn start(config: &Config, output: Output) -> Result<ExitCode, Failure> {
     let local = LocalPostgres::open(&config.data.dir, Role::Start).await?;
     local.keep()?;
-    output.result(local.url(), &json!({"url": local.url()}))?;
-    Ok(local.close().await?)
+    let done = output.result(local.url(), &json!({"url": local.url()}))?;
+    local.close().await?;
+    Ok(done)
 }
 
-async fn stop(config: &Config, output: Output) -> Result<(), Failure> {
+async fn stop(config: &Config, output: Output) -> Result<ExitCode, Failure> {
     let stopped = LocalPostgres::stop_kept(&config.data.dir).await?;
     let people = if stopped {
         "Stopped."
     } else {
         "It was not running."
     };
-    output.result(people, &json!({"stopped": stopped}))?;
-    Ok(())
+    output.result(people, &json!({"stopped": stopped}))
 }
 
-async fn remove(config: &Config, agreed: bool, output: Output) -> Result<(), Failure> {
+async fn remove(config: &Config, agreed: bool, output: Output) -> Result<ExitCode, Failure> {
     if config.database_url().is_some() {
         let folder = folder(config);
         return Err(format!(
@@ -94,14 +92,14 @@ async fn remove(config: &Config, agreed: bool, output: Output) -> Result<(), Fai
         .iter()
         .map(|home| home.display().to_string())
         .collect();
-    output.result(&text, &json!({"removed": removed}))?;
+    let done = output.result(&text, &json!({"removed": removed}))?;
     if config.data.dir.join("media").exists() {
         let folder = folder(config);
         output.note(&format!(
             "Stored files are left in {folder}/media: delete them yourself."
         ));
     }
-    Ok(())
+    Ok(done)
 }
 
 /// The data directory, as people can find it again.

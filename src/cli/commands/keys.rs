@@ -2,20 +2,17 @@
 
 use std::process::ExitCode;
 
-use serde_json::json;
-
-use super::{all, explained, user, with_app};
+use super::{all, explained, named, user, with_app};
 use crate::{
     api::NewKeyBody,
     app::App,
     cli::{
         Failure,
-        args::{KeyCommand, NewKey, RevokedKey},
-        output::{Output, maybe_time, table},
+        args::{KeyCommand, NewKey},
+        output::{Columns, Output, maybe_time},
     },
     config::Config,
     domain::{ability::Abilities, ids::ApiKeyId, rate::DEFAULT_PER_MINUTE, request::KeyRequest},
-    service::ServiceError,
     store::keys::ApiKeyRecord,
 };
 
@@ -24,18 +21,15 @@ pub(in crate::cli) async fn run(
     command: KeyCommand,
     output: Output,
 ) -> Result<ExitCode, Failure> {
-    with_app(config, async |app| {
-        match command {
-            KeyCommand::Create(new) => create(&app, new, output).await?,
-            KeyCommand::List(who) => list(&app, &who.email, output).await?,
-            KeyCommand::Revoke(key) => revoke(&app, &key, output).await?,
-        }
-        Ok(ExitCode::SUCCESS)
+    with_app(config, async |app| match command {
+        KeyCommand::Create(new) => create(&app, new, output).await,
+        KeyCommand::List { email } => list(&app, &email, output).await,
+        KeyCommand::Revoke { email, id } => revoke(&app, &email, id, output).await,
     })
     .await
 }
 
-async fn create(app: &App, new: NewKey, output: Output) -> Result<(), Failure> {
+async fn create(app: &App, new: NewKey, output: Output) -> Result<ExitCode, Failure> {
     let request = KeyRequest {
         name: new.name,
         abilities: new.abilities.unwrap_or_else(Abilities::all),
@@ -48,51 +42,28 @@ async fn create(app: &App, new: NewKey, output: Output) -> Result<(), Failure> {
     let made = app.service.create_key(user.account_id, &request, None);
     let (key, secret) = made.await.map_err(explained)?;
     let body = NewKeyBody::new(key, &secret);
-    output.result(&body.key, &body)?;
+    let done = output.result(&body.key, &body)?;
     output.note("This is the only time that the key is shown.");
-    Ok(())
+    Ok(done)
 }
 
-async fn list(app: &App, email: &str, output: Output) -> Result<(), Failure> {
+async fn list(app: &App, email: &str, output: Output) -> Result<ExitCode, Failure> {
     let account = user(app, email).await?.account_id;
     let (store, now) = (app.service.store(), app.service.now());
     let keys = all(async |page| Ok(store.keys(account, &page, now).await?)).await?;
-    let rows: Vec<_> = keys
-        .iter()
-        .map(|k| {
-            [
-                k.id.to_string(),
-                k.name.clone(),
-                k.key_hint.clone(),
-                k.abilities.names().join(","),
-                k.rate_limit_per_minute.to_string(),
-                k.spent.to_string(),
-                limit(k),
-                maybe_time(k.expires_at),
-                maybe_time(k.last_used_at),
-                maybe_time(k.revoked_at),
-            ]
-        })
-        .collect();
-    let headings = [
-        "ID",
-        "NAME",
-        "KEY",
-        "ABILITIES",
-        "PER MINUTE",
-        "SPENT",
-        "LIMIT",
-        "EXPIRES",
-        "LAST USED",
-        "REVOKED",
+    let columns: &Columns<ApiKeyRecord> = &[
+        ("ID", |k| k.id.to_string()),
+        ("NAME", |k| k.name.clone()),
+        ("KEY", |k| k.key_hint.clone()),
+        ("ABILITIES", |k| k.abilities.names().join(",")),
+        ("PER MINUTE", |k| k.rate_limit_per_minute.to_string()),
+        ("SPENT", |k| k.spent.to_string()),
+        ("LIMIT", limit),
+        ("EXPIRES", |k| maybe_time(k.expires_at)),
+        ("LAST USED", |k| maybe_time(k.last_used_at)),
+        ("REVOKED", |k| maybe_time(k.revoked_at)),
     ];
-    let people = if rows.is_empty() {
-        format!("{email} has no API key.")
-    } else {
-        table(headings, &rows)
-    };
-    output.result(&people, &json!({"data": keys}))?;
-    Ok(())
+    output.list(columns, &keys, &format!("{email} has no API key."))
 }
 
 /// What a key may spend.
@@ -104,16 +75,9 @@ fn limit(key: &ApiKeyRecord) -> String {
     }
 }
 
-async fn revoke(app: &App, key: &RevokedKey, output: Output) -> Result<(), Failure> {
-    let account = user(app, &key.email).await?.account_id;
-    let revoked = app.service.revoke_key_of(account, ApiKeyId(key.id)).await;
-    let record = match revoked {
-        Err(ServiceError::NotFound) => {
-            return Err(format!("{} has no API key {}", key.email, key.id).into());
-        }
-        revoked => revoked?,
-    };
-    let people = format!("Key {} of {} is revoked.", record.id, key.email);
-    output.result(&people, &record)?;
-    Ok(())
+async fn revoke(app: &App, email: &str, id: i64, output: Output) -> Result<ExitCode, Failure> {
+    let account = user(app, email).await?.account_id;
+    let revoked = app.service.revoke_key_of(account, ApiKeyId(id)).await;
+    let record = named(revoked, || format!("{email} has no API key {id}"))?;
+    output.result(&format!("Key {id} of {email} is revoked."), &record)
 }

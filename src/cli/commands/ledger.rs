@@ -1,18 +1,18 @@
 //! `gensvc ledger`
 
-use std::process::ExitCode;
+use std::{num::NonZeroUsize, process::ExitCode};
 
 use serde_json::json;
 
-use super::{first, user, with_app};
+use super::{checked, first, user, with_app};
 use crate::{
     cli::{
         Failure,
-        args::{Entries, LedgerCommand, Verify},
-        output::{Output, table, time},
+        args::LedgerCommand,
+        output::{Columns, Output, or_dash, table, time},
     },
     config::Config,
-    store::verify::Scope,
+    store::{credits::LedgerEntry, verify::Scope},
 };
 
 pub(in crate::cli) async fn run(
@@ -21,63 +21,53 @@ pub(in crate::cli) async fn run(
     output: Output,
 ) -> Result<ExitCode, Failure> {
     match command {
-        LedgerCommand::Show(entries) => show(config, &entries, output).await,
-        LedgerCommand::Verify(asked) => verify(config, asked, output).await,
+        LedgerCommand::Show { email, limit } => show(config, &email, limit, output).await,
+        LedgerCommand::Verify { since_last } => verify(config, since_last, output).await,
         LedgerCommand::Recount => recount(config, output).await,
     }
 }
 
-async fn show(config: &Config, asked: &Entries, output: Output) -> Result<ExitCode, Failure> {
+async fn show(
+    config: &Config,
+    email: &str,
+    limit: NonZeroUsize,
+    output: Output,
+) -> Result<ExitCode, Failure> {
     with_app(config, async |app| {
-        let account = user(&app, &asked.email).await?.account_id;
+        let account = user(&app, email).await?.account_id;
         let store = app.service.store();
         let page = async |page| Ok(store.ledger(account, None, None, &page).await?);
-        let (entries, more) = first(asked.limit.get(), page).await?;
-        let rows: Vec<_> = entries
-            .iter()
-            .map(|e| {
-                [
-                    e.id.to_string(),
-                    time(e.created_at),
-                    e.kind.clone(),
-                    e.amount.to_string(),
-                    e.balance.to_string(),
-                    e.held.to_string(),
-                    e.generation.map_or("-".to_owned(), |id| id.to_string()),
-                    e.reference.clone().unwrap_or_else(|| "-".to_owned()),
-                ]
-            })
-            .collect();
-        let headings = [
-            "ID",
-            "CREATED",
-            "KIND",
-            "AMOUNT",
-            "BALANCE",
-            "HELD",
-            "GENERATION",
-            "REFERENCE",
+        let (entries, more) = first(limit.get(), page).await?;
+        let columns: &Columns<LedgerEntry> = &[
+            ("ID", |e| e.id.to_string()),
+            ("CREATED", |e| time(e.created_at)),
+            ("KIND", |e| e.kind.clone()),
+            ("AMOUNT", |e| e.amount.to_string()),
+            ("BALANCE", |e| e.balance.to_string()),
+            ("HELD", |e| e.held.to_string()),
+            ("GENERATION", |e| or_dash(e.generation)),
+            ("REFERENCE", |e| or_dash(e.reference.as_ref())),
         ];
-        let people = if rows.is_empty() {
-            format!("{} has no ledger entry.", asked.email)
+        let people = if entries.is_empty() {
+            format!("{email} has no ledger entry.")
         } else {
-            table(headings, &rows)
+            table(columns, &entries)
         };
-        output.result(&people, &json!({"data": entries, "more": more}))?;
+        let done = output.result(&people, &json!({"data": entries, "more": more}))?;
         if more {
             output.note(&format!(
                 "These are the newest {}; for more, give a --limit.",
-                rows.len()
+                entries.len()
             ));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(done)
     })
     .await
 }
 
-async fn verify(config: &Config, asked: Verify, output: Output) -> Result<ExitCode, Failure> {
+async fn verify(config: &Config, since_last: bool, output: Output) -> Result<ExitCode, Failure> {
     with_app(config, async |app| {
-        let scope = if asked.since_last {
+        let scope = if since_last {
             Scope::SinceLast
         } else {
             Scope::Whole
@@ -107,11 +97,7 @@ async fn verify(config: &Config, asked: Verify, output: Output) -> Result<ExitCo
                 "entries": audit.entries, "generations": audit.generations,
                 "differences": audit.differences}),
         )?;
-        Ok(if clean {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(checked(clean))
     })
     .await
 }
@@ -119,8 +105,7 @@ async fn verify(config: &Config, asked: Verify, output: Output) -> Result<ExitCo
 async fn recount(config: &Config, output: Output) -> Result<ExitCode, Failure> {
     with_app(config, async |app| {
         app.service.store().recount().await?;
-        output.result("All sums were recomputed.", &json!({"recounted": true}))?;
-        Ok(ExitCode::SUCCESS)
+        output.result("All sums were recomputed.", &json!({"recounted": true}))
     })
     .await
 }

@@ -46,6 +46,5 @@ fn write(command: &Command, folder: &Path) -> io::Result<()> {
 
 fn print(text: Vec<u8>, output: Output) -> Result<ExitCode, Failure> {
     let text = String::from_utf8(text)?;
-    output.result(text.trim_end(), &text)?;
-    Ok(ExitCode::SUCCESS)
+    output.result(text.trim_end(), &text)
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
+use super::checked;
 use crate::{
     app::{
         App,
@@ -50,11 +51,7 @@ pub(in crate::cli) async fn verify(config: &Config, output: Output) -> Result<Ex
         &json!({"ok": clean, "files": files, "missing": missing, "damaged": damaged,
             "unknown": unknown}),
     )?;
-    Ok(if clean {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(checked(clean))
 }
 
 async fn compare(config: &Config, database: &Database) -> Result<FilesAudit, Failure> {

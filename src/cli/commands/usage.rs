@@ -8,7 +8,7 @@ use crate::{
     cli::{
         Failure,
         args::Usage,
-        output::{Output, table},
+        output::{Columns, Output, table},
     },
     config::Config,
     domain::{
@@ -43,8 +43,7 @@ pub(in crate::cli) async fn run(
         }
         report.data = merged(report.data);
         let people = people(&report);
-        output.result(&people, &report)?;
-        Ok(ExitCode::SUCCESS)
+        output.result(&people, &report)
     })
     .await
     .map_err(|error| match error.downcast_ref() {
@@ -100,31 +99,17 @@ fn people(report: &UsageReport) -> String {
         .filter(|(name, _)| !name.is_empty())
         .collect();
     rows.push(("total".to_owned(), report.total));
-    let cells = rows.into_iter().map(|(name, t)| {
-        [
-            name,
-            t.generations.to_string(),
-            t.completed.to_string(),
-            t.failed.to_string(),
-            t.charged.to_string(),
-            t.input_tokens.to_string(),
-            t.output_tokens.to_string(),
-            t.images.to_string(),
-            t.seconds.to_string(),
-            t.characters.to_string(),
-        ]
-    });
-    let headings = [
-        "OF",
-        "MADE",
-        "COMPLETED",
-        "FAILED",
-        "CHARGED",
-        "INPUT TOKENS",
-        "OUTPUT TOKENS",
-        "IMAGES",
-        "SECONDS",
-        "CHARACTERS",
+    let columns: &Columns<(String, UsageTotals)> = &[
+        ("OF", |(name, _)| name.clone()),
+        ("MADE", |(_, t)| t.generations.to_string()),
+        ("COMPLETED", |(_, t)| t.completed.to_string()),
+        ("FAILED", |(_, t)| t.failed.to_string()),
+        ("CHARGED", |(_, t)| t.charged.to_string()),
+        ("INPUT TOKENS", |(_, t)| t.input_tokens.to_string()),
+        ("OUTPUT TOKENS", |(_, t)| t.output_tokens.to_string()),
+        ("IMAGES", |(_, t)| t.images.to_string()),
+        ("SECONDS", |(_, t)| t.seconds.to_string()),
+        ("CHARACTERS", |(_, t)| t.characters.to_string()),
     ];
-    table(headings, &cells.collect::<Vec<_>>())
+    table(columns, &rows)
 }
