@@ -45,11 +45,7 @@ pub async fn change(session: Session, form: Form) -> Result<Response, Problem> {
         defaults.insert(kind.to_owned(), target);
     }
     let body = json!({"defaults": defaults});
-    let changed = session
-        .call(op::CHANGE_ACCOUNT, &[])
-        .body(body)
-        .json()
-        .await;
+    let changed = session.send(op::CHANGE_ACCOUNT, &[], body).await;
     let outcome = Outcome {
         done: changed.is_ok().then_some("The defaults were saved."),
         defaults: changed.err(),
@@ -59,12 +55,8 @@ pub async fn change(session: Session, form: Form) -> Result<Response, Problem> {
 }
 
 pub async fn password(session: Session, form: Form) -> Result<Response, Problem> {
-    let body = Value::Object(RequestForm::new::<PasswordChange>().body(&form));
-    let changed = session
-        .call(op::CHANGE_PASSWORD, &[])
-        .body(body)
-        .json()
-        .await;
+    let body = RequestForm::new::<PasswordChange>().body(&form);
+    let changed = session.send(op::CHANGE_PASSWORD, &[], body).await;
     let outcome = Outcome {
         done: changed
             .is_ok()

@@ -66,21 +66,7 @@ fn round_up(most: Credits) -> Credits {
 }
 
 /// A chart is drawn for wide and for narrow screens; the stylesheet shows one.
-struct Size {
-    class: &'static str,
-    width: u16,
-}
-
-const SIZES: [Size; 2] = [
-    Size {
-        class: "chart wide",
-        width: 900,
-    },
-    Size {
-        class: "chart narrow",
-        width: 330,
-    },
-];
+const SIZES: [(&str, u16); 2] = [("chart wide", 900), ("chart narrow", 330)];
 const HEIGHT: u16 = 180;
 const LEFT: u16 = 62;
 const BELOW: u16 = 22;
@@ -89,10 +75,10 @@ const NAME: u16 = 70;
 
 /// A chart of columns, such as days.
 pub fn columns(bars: &[Bar]) -> Markup {
-    html! { @for size in &SIZES { (columns_of(bars, size)) } }
+    html! { @for size in SIZES { (columns_of(bars, size)) } }
 }
 
-fn columns_of(bars: &[Bar], &Size { class, width }: &Size) -> Markup {
+fn columns_of(bars: &[Bar], (class, width): (&str, u16)) -> Markup {
     let end = round_up(most(bars));
     let half = Credits::from_micros(end.micros() / 2);
     let count = u16::try_from(bars.len().max(1)).unwrap_or(u16::MAX);
@@ -150,10 +136,10 @@ pub fn rows(bars: &[Bar]) -> Markup {
     let mut sorted: Vec<&Bar> = bars.iter().collect();
     sorted.sort_by_key(|bar| std::cmp::Reverse(bar.credits));
     sorted.truncate(ROWS);
-    html! { @for size in &SIZES { (rows_of(&sorted, most(bars), size)) } }
+    html! { @for size in SIZES { (rows_of(&sorted, most(bars), size)) } }
 }
 
-fn rows_of(bars: &[&Bar], end: Credits, &Size { class, width }: &Size) -> Markup {
+fn rows_of(bars: &[&Bar], end: Credits, (class, width): (&str, u16)) -> Markup {
     let height = 34 * bars.len();
     html! {
         svg class=(class) viewBox={ "0 0 " (width) " " (height) } role="group" aria-label="Credits, as bars" {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     form::Form,
     operations as op,
-    parts::{self, TYPES, amount, badge, list, select, text},
+    parts::{self, TYPES, amount, list, select, text},
     problem::Problem,
     session::Session,
     shell,
@@ -40,7 +40,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let call = session.call(op::HISTORY, &[]);
     let call = asked(&form).iter().fold(call, |c, (n, v)| c.query(n, v));
     let call = call.query("cursor", form.get("cursor"));
-    let keys = session.call(op::KEYS, &[]).query("per_page", "100").json();
+    let keys = session.first_rows(op::KEYS);
     let (found, models, keys) = tokio::join!(call.json(), session.get(op::MODELS, &[]), keys);
     let (models, keys) = (models?, keys?);
     let (found, problem) = match found {
@@ -135,7 +135,7 @@ pub fn columns() -> Vec<Column<'static>> {
         table::row("prompt", "Prompt", prompt).class("cut"),
         file("provider"),
         table::words("model", "Model").class("narrow-hidden"),
-        table::row("status", "Status", |row| badge(text(&row["status"]))),
+        table::badge("status", "Status"),
         table::row("", "Used", |row| used(&row["usage"])).class("right narrow-hidden"),
         file("input_tokens").at("/usage/input_tokens"),
         file("output_tokens").at("/usage/output_tokens"),

@@ -34,23 +34,17 @@ fn state(key: &Value, now: DateTime<Utc>) -> &'static str {
 }
 
 pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
-    let query = Form::of_query(uri.query());
-    let call = session
-        .call(op::KEYS, &[])
-        .query("cursor", query.get("cursor"));
-    let found = call.json().await?;
+    let found = session.list(op::KEYS, &uri).await?;
     let rows = parts::list(&found["data"]);
     let new = html! {
         @if session.viewed.is_none() { a.button.primary href="/keys/new" { "Create a key" } }
     };
     let actions = html! { (parts::download("/keys.csv", rows)) (new) };
+    let about = "A key is what your program sends as its bearer token.";
+    let none = parts::empty("No keys yet", about, &new);
     let content = html! {
         (shell::head("API keys", "Programs call the API with a key. Each can be limited, and revoked by itself.", &actions))
-        section.card {
-            @if rows.is_empty() {
-                (parts::empty("No keys yet", "A key is what your program sends as its bearer token.", &new))
-            } @else { (table::cards(&columns(session.now), rows)) }
-        }
+        section.card { (table::list_or(&none, &columns(session.now), rows)) }
         (parts::pager(&uri, &found["next_cursor"]))
     };
     Ok(shell::page(&session, "API keys", &content))
@@ -66,12 +60,7 @@ fn columns<'a>(now: DateTime<Utc>) -> Vec<Column<'a>> {
     vec![
         file("id"),
         table::row("name", "Name", name),
-        table::row(
-            "key_hint",
-            "Key",
-            |key| html! { code { (text(&key["key_hint"])) } },
-        )
-        .class("narrow-hidden"),
+        table::code("key_hint", "Key").class("narrow-hidden"),
         table::row("", "State", move |key| badge(state(key, now))),
         file("abilities"),
         file("rate_limit_per_minute"),

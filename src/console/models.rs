@@ -171,7 +171,6 @@ fn columns<'a>(compared: &'a [&'a str]) -> Vec<Column<'a>> {
             }
         }
     };
-    let median = |row: &Value| parts::seconds(&row["stats"]["median_seconds"]);
     vec![
         table::row("", "Model", |row| title(row, compared)).class("whole"),
         file("provider"),
@@ -184,9 +183,8 @@ fn columns<'a>(compared: &'a [&'a str]) -> Vec<Column<'a>> {
         file("per_1000_characters").at("/prices/per_1000_characters"),
         table::row("features", "Supports", features).class("small whole"),
         table::row("", "Limits", limits).class("small whole"),
-        table::row("median_seconds", "Time", median)
+        table::seconds("median_seconds", "Time")
             .at("/stats/median_seconds")
-            .class("right")
             .unit("median"),
         table::row("success_rate", "Success", success)
             .at("/stats/success_rate")

@@ -65,7 +65,7 @@ pub async fn health(Operator(session): Operator) -> Result<Markup, Problem> {
     )?;
     let states = [
         table::words("provider", "Provider"),
-        table::row("state", "State", |row| badge(text(&row["state"]))),
+        table::badge("state", "State"),
         table::row("in_use", "Calls from this server", calls).class("right"),
         table::time("last_completed_at", "Last completion"),
     ];
@@ -97,24 +97,14 @@ fn model_columns() -> Vec<Column<'static>> {
     let part = |name: &'static str| move |row: &Value| percentage(&row[name], &row["generations"]);
     vec![
         file("provider"),
-        table::row(
-            "model",
-            "Model",
-            |row| html! { code { (text(&row["model"])) } },
-        ),
+        table::code("model", "Model"),
         table::kind("type", "Type"),
         table::amount("generations", "Ended"),
         table::row("failed", "Failed", part("failed")).class("right"),
         table::row("faults", "Provider's faults", part("faults")).class("right"),
         file("account_errors"),
-        table::row("median_seconds", "Median", |row| {
-            seconds(&row["median_seconds"])
-        })
-        .class("right"),
-        table::row("p95_seconds", "95th percentile", |row| {
-            seconds(&row["p95_seconds"])
-        })
-        .class("right"),
+        table::seconds("median_seconds", "Median"),
+        table::seconds("p95_seconds", "95th percentile"),
     ]
 }
 
@@ -207,26 +197,20 @@ fn provider_card(provider: &Value) -> Markup {
 }
 
 pub async fn jobs(Operator(session): Operator) -> Result<Markup, Problem> {
-    let found = session.call(op::JOBS, &[]).json().await?;
+    let found = session.get(op::JOBS, &[]).await?;
     let rows = list(&found["data"]);
+    let about = "New work shows here while it runs.";
+    let none = parts::empty("Nothing is running", about, &html! {});
     let content = html! {
         (shell::head("Jobs", "Unfinished generations of all accounts, oldest first.",
             &parts::download("/operator/jobs.csv", rows)))
         section.card #jobs data-live="/operator/jobs" {
             div.card-head { h2 { "Unfinished" } span.muted.small { (amount(&found["total"])) " in all" } }
-            @if rows.is_empty() {
-                (parts::empty("Nothing is running", "New work shows here while it runs.", &html! {}))
-            } @else {
-                (table::cards(&job_columns(), rows))
-            }
+            (table::list_or(&none, &job_columns(), rows))
         }
     };
-    Ok(shell::reloading(
-        &session,
-        "Jobs",
-        &content,
-        Some("/operator/jobs"),
-    ))
+    let reload = Some("/operator/jobs");
+    Ok(shell::reloading(&session, "Jobs", &content, reload))
 }
 
 pub async fn jobs_csv(Operator(session): Operator) -> Result<Response, Problem> {
@@ -245,12 +229,7 @@ fn job_columns() -> Vec<Column<'static>> {
     };
     vec![
         table::kind("type", "Type"),
-        table::row(
-            "uuid",
-            "Generation",
-            |row| html! { code { (text(&row["uuid"])) } },
-        )
-        .class("cut"),
+        table::code("uuid", "Generation").class("cut"),
         table::row("account", "Account", account),
         file("provider"),
         table::row("model", "Model", model).class("narrow-hidden"),

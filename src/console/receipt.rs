@@ -3,7 +3,7 @@
 use axum::{extract::Path, response::Redirect};
 use chrono::DateTime;
 use maud::{Markup, html};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     operations as op,
@@ -351,13 +351,9 @@ fn input_of(input: &Value) -> Markup {
 /// The seconds between two times.
 fn seconds(from: &Value, to: &Value) -> Markup {
     let parsed = |at: &Value| DateTime::parse_from_rfc3339(at.as_str()?).ok();
-    match parsed(from).zip(parsed(to)) {
-        Some((from, to)) => {
-            let seconds = (to - from).as_seconds_f64();
-            html! { (decimal(&format!("{seconds:.2}"))) " s" }
-        }
-        None => amount(&Value::Null),
-    }
+    let seconds = parsed(from).zip(parsed(to));
+    let seconds = seconds.map(|(from, to)| (to - from).as_seconds_f64());
+    parts::seconds(&json!(seconds))
 }
 
 /// The models that it was handed to, if it moved on or had candidates that were ruled out.
@@ -415,9 +411,7 @@ fn attempts(record: &Value) -> Markup {
 
 fn about(record: &Value, key: &Value) -> Markup {
     let metadata = &record["metadata"];
-    let seconds = metadata["duration_ms"]
-        .as_f64()
-        .map(|ms| format!("{:.2}", ms / 1000.0));
+    let seconds = metadata["duration_ms"].as_f64().map(|ms| ms / 1000.0);
     let surface = match text(&record["surface"]) {
         "generate" => "gensvc",
         "openai.chat" => "Chat Completions (OpenAI)",
@@ -450,7 +444,7 @@ fn about(record: &Value, key: &Value) -> Markup {
                 (fact("Started", &time(&record["started_at"])))
                 (fact("Ended", &time(&record["completed_at"])))
                 @if let Some(seconds) = seconds {
-                    (fact("Took", &html! { (decimal(&seconds)) " s" }))
+                    (fact("Took", &parts::seconds(&json!(seconds))))
                 }
             }
             @for (title, value) in [("Price row as it stood", &metadata["pricing"]), ("Counts", &record["usage"])] {
@@ -492,8 +486,6 @@ pub async fn delete(session: Session, Path(uuid): Path<String>) -> Result<Redire
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

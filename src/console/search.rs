@@ -42,8 +42,7 @@ async fn keys(session: &Session, wanted: &str) -> Result<Vec<Value>, Problem> {
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let call = session.call(op::KEYS, &[]).query("per_page", "100");
-    let found = call.json().await?;
+    let found = session.first_rows(op::KEYS).await?;
     let wanted = wanted.to_lowercase();
     let fits = |key: &&Value| {
         let contains = |name: &str| text(&key[name]).to_lowercase().contains(&wanted);

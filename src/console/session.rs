@@ -68,6 +68,29 @@ impl Session {
         self.call(operation, ids).json().await
     }
 
+    /// Sends a request's body.
+    pub async fn send(
+        &self,
+        operation: Operation,
+        ids: &[&str],
+        body: impl Into<Value>,
+    ) -> Result<Value, Problem> {
+        self.call(operation, ids).body(body.into()).json().await
+    }
+
+    /// Reads the page of a list that the address of the browser's page names.
+    pub async fn list(&self, operation: Operation, uri: &http::Uri) -> Result<Value, Problem> {
+        let query = Form::of_query(uri.query());
+        let call = self.call(operation, &[]);
+        call.query("cursor", query.get("cursor")).json().await
+    }
+
+    /// Reads the first hundred rows of a list.
+    pub async fn first_rows(&self, operation: Operation) -> Result<Value, Problem> {
+        let call = self.call(operation, &[]);
+        call.query("per_page", "100").json().await
+    }
+
     /// Takes a permit to download a table.
     pub fn download(&self) -> Result<Permit<i64>, Problem> {
         self.permit(&self.console.0.downloads, "downloads")

@@ -57,6 +57,20 @@ pub fn words(name: &'static str, heading: &'static str) -> Column<'static> {
     value(name, heading, |value| html! { (joined(value, ", ")) })
 }
 
+/// A column of names that are shown as code.
+pub fn code(name: &'static str, heading: &'static str) -> Column<'static> {
+    value(name, heading, |value| html! { code { (text(value)) } })
+}
+
+pub fn seconds(name: &'static str, heading: &'static str) -> Column<'static> {
+    value(name, heading, parts::seconds).class("right")
+}
+
+/// A column of states.
+pub fn badge(name: &'static str, heading: &'static str) -> Column<'static> {
+    value(name, heading, |state| parts::badge(text(state)))
+}
+
 fn value(name: &'static str, heading: &'static str, cell: fn(&Value) -> Markup) -> Column<'static> {
     Column {
         name,
@@ -106,6 +120,11 @@ fn pointed<'v>(row: &'v Value, name: &str, pointer: &str) -> &'v Value {
         "" => &row[name],
         pointer => row.pointer(pointer).unwrap_or(&Value::Null),
     }
+}
+
+/// A list as [`cards`], or what is shown `without` rows.
+pub fn list_or(without: &Markup, columns: &[Column<'_>], rows: &[Value]) -> Markup {
+    html! { @if rows.is_empty() { (without) } @else { (cards(columns, rows)) } }
 }
 
 /// A table whose rows become cards on narrow screens.

@@ -19,23 +19,15 @@ use super::{
 };
 
 pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
-    let query = Form::of_query(uri.query());
-    let call = session
-        .call(op::TEMPLATES, &[])
-        .query("cursor", query.get("cursor"));
-    let found = call.json().await?;
+    let found = session.list(op::TEMPLATES, &uri).await?;
     let rows = rows_of(&found["data"]);
     let new = html! { a.button.primary href="/templates/new" { "New template" } };
     let actions = html! { (parts::download("/templates.csv", rows)) (new) };
+    let about = "A template keeps a prompt in one place, so that programs send the values only.";
+    let none = parts::empty("No templates yet", about, &new);
     let content = html! {
         (shell::head("Templates", "Prompts with places for values, kept here and used by their id.", &actions))
-        section.card {
-            @if rows.is_empty() {
-                (parts::empty("No templates yet", "A template keeps a prompt in one place, so that programs send the values only.", &new))
-            } @else {
-                (table::cards(&columns(), rows))
-            }
-        }
+        section.card { (table::list_or(&none, &columns(), rows)) }
         (parts::pager(&uri, &found["next_cursor"]))
     };
     Ok(shell::page(&session, "Templates", &content))
@@ -116,11 +108,7 @@ async fn preview(session: &Session, form: &Form) -> Result<Value, Problem> {
         "request_prompt".to_owned(),
         own.unwrap_or_else(|| Value::from("…")),
     );
-    session
-        .call(op::PREVIEW_TEMPLATE, &[])
-        .body(Value::Object(asked))
-        .json()
-        .await
+    session.send(op::PREVIEW_TEMPLATE, &[], asked).await
 }
 
 async fn outcome(session: &Session, form: &Form, problem: Option<Problem>) -> Outcome {

@@ -105,14 +105,10 @@ impl Report {
         let days = chosen(&form, session.now.date_naive());
         let call = asked(session, by, &days);
         let keys = async {
-            if by == "api_key" {
-                return session
-                    .call(op::KEYS, &[])
-                    .query("per_page", "100")
-                    .json()
-                    .await;
+            match by {
+                "api_key" => session.first_rows(op::KEYS).await,
+                _ => Ok(Value::Null),
             }
-            Ok(Value::Null)
         };
         let (found, keys) = tokio::join!(call.json(), keys);
         let keys = keys?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{
     form::Form,
     once, operations as op,
-    parts::{self, amount, badge, copyable, list as rows_of, text},
+    parts::{self, amount, copyable, list as rows_of, text},
     problem::Problem,
     request_form::RequestForm,
     session::Session,
@@ -35,22 +35,14 @@ async fn listing(
     form: &Form,
     problem: Option<&Problem>,
 ) -> Result<Markup, Problem> {
-    let query = Form::of_query(uri.query());
-    let call = session
-        .call(op::WEBHOOKS, &[])
-        .query("cursor", query.get("cursor"));
-    let found = call.json().await?;
+    let found = session.list(op::WEBHOOKS, uri).await?;
     let rows = rows_of(&found["data"]);
     let actions = parts::download("/webhooks.csv", rows);
+    let about = "With one, your program need not poll for the end of jobs.";
+    let none = parts::empty("No webhooks yet", about, &html! {});
     let content = html! {
         (shell::head("Webhooks", "Events are posted to your server, signed, as soon as a generation ends.", &actions))
-        section.card {
-            @if rows.is_empty() {
-                (parts::empty("No webhooks yet", "With one, your program need not poll for the end of jobs.", &html! {}))
-            } @else {
-                (table::cards(&columns(), rows))
-            }
-        }
+        section.card { (table::list_or(&none, &columns(), rows)) }
         (parts::pager(uri, &found["next_cursor"]))
         @if session.viewed.is_none() { (new(form, problem)) }
     };
@@ -140,6 +132,8 @@ pub async fn page(
     let action = format!("{path}/delete");
     let remove = parts::confirmed("Delete", "Nothing is posted to it from then on.", &action);
     let export = format!("{path}/deliveries.csv");
+    let about = format!("Posted here: {}.", table::joined(&webhook["events"], ", "));
+    let none = parts::empty("Nothing to deliver yet", &about, &html! {});
     let actions = html! {
         (parts::download(&export, rows))
         @if session.viewed.is_none() { (remove) }
@@ -155,11 +149,7 @@ pub async fn page(
         } @else { (once::notice(&session)) }
         section.card {
             h2 { "Deliveries" }
-            @if rows.is_empty() {
-                (parts::empty("Nothing to deliver yet", &format!("Posted here: {}.", table::joined(&webhook["events"], ", ")), &html! {}))
-            } @else {
-                (table::cards(&delivery_columns(&id, session.viewed), rows))
-            }
+            (table::list_or(&none, &delivery_columns(&id, session.viewed), rows))
         }
         (parts::pager(&uri, &found["next_cursor"]))
     };
@@ -200,7 +190,7 @@ fn delivery_columns(webhook: &str, viewed: Option<AccountId>) -> Vec<Column<'_>>
     };
     vec![
         file("id"),
-        table::row("status", "State", |row| badge(text(&row["status"]))),
+        table::badge("status", "State"),
         table::row("event", "Event", event),
         file("generation"),
         table::row("response_status", "Answer", answer),

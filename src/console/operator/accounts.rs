@@ -29,14 +29,9 @@ use crate::{
 
 pub async fn list(Operator(session): Operator, uri: Uri) -> Result<Markup, Problem> {
     let form = Form::of_query(uri.query());
-    let call = session
-        .call(op::ACCOUNTS, &[])
-        .query("email", form.word("email"));
-    let found = call
-        .query("cursor", form.get("cursor"))
-        .query("per_page", "50")
-        .json()
-        .await?;
+    let call = session.call(op::ACCOUNTS, &[]).query("per_page", "50");
+    let call = call.query("email", form.word("email"));
+    let found = call.query("cursor", form.get("cursor")).json().await?;
     let rows = parts::list(&found["data"]);
     let actions = html! {
         (parts::download("/operator/accounts.csv", rows))
@@ -118,8 +113,7 @@ fn creation(session: &Session, form: &Form, problem: Option<&Problem>) -> Markup
 
 pub async fn create(Operator(session): Operator, form: Form) -> Result<Response, Problem> {
     let body = RequestForm::new::<AccountRequest>().body(&form);
-    let call = session.call(op::CREATE_ACCOUNT, &[]);
-    match call.body(Value::Object(body)).json().await {
+    match session.send(op::CREATE_ACCOUNT, &[], body).await {
         Ok(made) => {
             let address = format!("/operator/accounts/{}", made["id"]);
             Ok(Redirect::to(&address).into_response())
@@ -354,10 +348,9 @@ pub async fn update(
     Operator(session): Operator,
     form: Form,
 ) -> Result<Response, Problem> {
-    let body = Value::Object(RequestForm::new::<AccountUpdate>().body(&form));
-    let changed = session.call(op::CHANGE_CUSTOMER, &[&id]).body(body).json();
-    let changed = changed.await.map(|_| None);
-    answer(&session, &id, form, changed).await
+    let body = RequestForm::new::<AccountUpdate>().body(&form);
+    let changed = session.send(op::CHANGE_CUSTOMER, &[&id], body).await;
+    answer(&session, &id, form, changed.map(|_| None)).await
 }
 
 pub async fn suspend(
@@ -365,8 +358,8 @@ pub async fn suspend(
     Operator(session): Operator,
     form: Form,
 ) -> Result<Redirect, Problem> {
-    let body = Value::Object(RequestForm::new::<SuspensionRequest>().body(&form));
-    session.call(op::SUSPEND, &[&id]).body(body).json().await?;
+    let body = RequestForm::new::<SuspensionRequest>().body(&form);
+    session.send(op::SUSPEND, &[&id], body).await?;
     Ok(Redirect::to(&format!("/operator/accounts/{id}")))
 }
 

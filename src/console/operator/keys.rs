@@ -5,7 +5,6 @@ use axum::{
     response::{IntoResponse as _, Redirect, Response},
 };
 use maud::html;
-use serde_json::Value;
 
 use super::Operator;
 use crate::console::{form::Form, key_form, operations as op, problem::Problem, shell};
@@ -15,9 +14,9 @@ pub async fn replace(
     Operator(session): Operator,
     form: Form,
 ) -> Result<Response, Problem> {
-    let body = Value::Object(key_form::body(&form));
-    let call = session.call(op::REPLACE_KEY, &[&account, &key]).body(body);
-    match call.json().await {
+    let ids = [account.as_str(), key.as_str()];
+    let replaced = session.send(op::REPLACE_KEY, &ids, key_form::body(&form));
+    match replaced.await {
         Ok(_) => Ok(Redirect::to(&format!("/keys/{key}")).into_response()),
         Err(problem) if problem.code() != "validation_failed" => Err(problem),
         Err(problem) => {
@@ -36,8 +35,8 @@ pub async fn revoke(
     Path((account, key)): Path<(String, String)>,
     Operator(session): Operator,
 ) -> Result<Redirect, Problem> {
-    let call = session.call(op::REVOKE_CUSTOMERS_KEY, &[&account, &key]);
-    call.json().await?;
+    let ids = [account.as_str(), key.as_str()];
+    session.get(op::REVOKE_CUSTOMERS_KEY, &ids).await?;
     Ok(Redirect::to(&format!("/keys/{key}")))
 }
 
@@ -46,8 +45,8 @@ pub async fn redeliver(
     Operator(session): Operator,
     form: Form,
 ) -> Result<Redirect, Problem> {
-    let call = session.call(op::REDELIVER_FOR_CUSTOMER, &[&account, &delivery]);
-    call.json().await?;
+    let ids = [account.as_str(), delivery.as_str()];
+    session.get(op::REDELIVER_FOR_CUSTOMER, &ids).await?;
     let webhook: i64 = form.word("webhook").parse().unwrap_or_default();
     Ok(Redirect::to(&format!("/webhooks/{webhook}")))
 }

@@ -54,14 +54,10 @@ impl Bench {
     pub async fn set_up(session: &Session, kind: &str, form: Form) -> Result<Self, Problem> {
         let operation = operation(kind)?;
         let templates = async {
-            if kind != "text" {
-                return Ok(Value::Null);
+            match kind {
+                "text" => session.first_rows(op::TEMPLATES).await,
+                _ => Ok(Value::Null),
             }
-            session
-                .call(op::TEMPLATES, &[])
-                .query("per_page", "100")
-                .json()
-                .await
         };
         let (models, providers, account, templates) = tokio::try_join!(
             session.call(op::MODELS, &[]).query("type", kind).json(),
@@ -163,7 +159,7 @@ pub fn body(
 /// Estimates the cost of a request.
 pub async fn estimate(session: &Session, kind: &str, mut body: Value) -> Result<Value, Problem> {
     body["type"] = json!(kind);
-    session.call(op::ESTIMATE, &[]).body(body).json().await
+    session.send(op::ESTIMATE, &[], body).await
 }
 
 /// The model of a form, else the account's default, else the server's. A retired one is replaced by
