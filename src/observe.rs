@@ -8,7 +8,7 @@ mod live;
 mod metrics;
 mod watch;
 
-pub use live::{AuditNumbers, Connections, Live, MemoryUse};
+pub use live::{AuditNumbers, Connections, Gauges, Live, MemoryUse};
 pub use metrics::{Metrics, Settled};
 pub use watch::{ProviderWatch, RequestWatch};
 

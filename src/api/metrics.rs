@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     domain::clock::SharedClock,
-    observe::{Connections, Live, MemoryUse, Metrics, TRACES},
+    observe::{Connections, Gauges, Live, MemoryUse, Metrics, TRACES},
     service::TokenRefusal,
     store::{Store, audit::Unfinished},
 };
@@ -112,19 +112,13 @@ impl MetricsEndpoint {
 }
 
 fn summed(rows: &[Unfinished]) -> Live {
-    Live {
-        jobs: rows
-            .iter()
-            .map(|row| (row.modality, row.status, row.count))
-            .collect(),
-        held: rows
-            .iter()
-            .fold(0_i64, |sum, row| sum.saturating_add(row.held)),
-        oldest_seconds: rows
-            .iter()
-            .map(|row| row.oldest_seconds)
-            .fold(0.0, f64::max),
+    let mut live = Live::default();
+    for row in rows {
+        live.jobs.push((row.modality, row.status, row.count));
+        live.held = live.held.saturating_add(row.held);
+        live.oldest_seconds = live.oldest_seconds.max(row.oldest_seconds);
     }
+    live
 }
 
 /// A caller who may read the metrics.
@@ -193,27 +187,27 @@ async fn exposition(state: &ApiState, headers: &HeaderMap) -> Result<Response, A
     let pools = store
         .pools()
         .map(|(pool, in_use, idle)| Connections { pool, in_use, idle });
-    let waiting = state.service.waiting();
-    let budget = &state.settings.memory;
-    let (used, total) = budget.usage();
-    let memory = MemoryUse {
-        used,
-        budget: total,
-        refused: budget.refused(),
+    let memory = &state.settings.memory;
+    let (used, budget) = memory.usage();
+    let gauges = Gauges {
+        live: live.as_ref(),
+        pools: &pools,
+        waiting: state.service.waiting(),
+        memory: MemoryUse {
+            used,
+            budget,
+            refused: memory.refused(),
+        },
     };
     let metrics = &endpoint.0.metrics;
     let circuits = state.service.open_circuits();
     metrics.open_circuits(circuits.iter().map(|open| (&*open.provider, &*open.model)));
     let (content_type, text) = if asks_for_open_metrics(headers) {
         let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        let text = metrics.open_metrics(live.as_ref(), &pools, waiting, memory);
-        (content_type, text)
+        (content_type, metrics.open_metrics(gauges))
     } else {
         let content_type = "text/plain; version=0.0.4; charset=utf-8";
-        (
-            content_type,
-            metrics.text(live.as_ref(), &pools, waiting, memory),
-        )
+        (content_type, metrics.text(gauges))
     };
     let text = text.map_err(|error| {
         tracing::error!(%error, "the metrics cannot be written");

@@ -3,6 +3,9 @@
 
 use prometheus_client::encoding::EncodeLabelSet;
 
+/// Names and values.
+pub(super) type Pairs<const N: usize, V = &'static str> = [(&'static str, V); N];
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Request {
     pub method: &'static str,
@@ -32,14 +35,18 @@ pub(super) struct CallEnd {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Provider {
-    pub provider: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Model {
     pub provider: String,
     pub model: String,
+}
+
+impl Model {
+    pub fn new(provider: &str, model: &str) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -64,26 +71,4 @@ pub(super) struct GenerationEnd {
     pub status: &'static str,
     /// Empty unless it failed.
     pub code: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Check {
-    pub check: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Build {
-    pub version: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Jobs {
-    pub r#type: &'static str,
-    pub status: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Pool {
-    pub pool: &'static str,
-    pub state: &'static str,
 }

@@ -11,7 +11,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::labels;
+use super::labels::Pairs;
 use crate::domain::generation::{Modality, Status};
 
 /// Unfinished generations in the database.
@@ -52,22 +52,33 @@ pub struct AuditNumbers {
     pub took: Duration,
 }
 
+/// What is read at a scrape.
+#[derive(Debug, Clone, Copy)]
+pub struct Gauges<'a> {
+    /// `None` if the database did not answer.
+    pub live: Option<&'a Live>,
+    pub pools: &'a [Connections],
+    /// Requests that wait for another generation.
+    pub waiting: usize,
+    pub memory: MemoryUse,
+}
+
 /// All gauges. Those of the database are missing if it did not answer.
-pub(super) fn registry(
-    live: Option<&Live>,
-    pools: &[Connections],
-    waiting: usize,
-    memory: MemoryUse,
-    audit: Option<&AuditNumbers>,
-) -> Registry {
+pub(super) fn registry(gauges: Gauges<'_>, audit: Option<&AuditNumbers>) -> Registry {
+    let Gauges {
+        live,
+        pools,
+        waiting,
+        memory,
+    } = gauges;
     let mut registry = Registry::with_prefix("gensvc");
     if let Some(audit) = audit {
         add_audit(&mut registry, audit);
     }
-    let connections = Family::<labels::Pool, Gauge>::default();
+    let connections = Family::<Pairs<2>, Gauge>::default();
     for &Connections { pool, in_use, idle } in pools {
         for (state, count) in [("in_use", in_use), ("idle", idle)] {
-            let label = labels::Pool { pool, state };
+            let label = [("pool", pool), ("state", state)];
             connections.get_or_create(&label).set(count.into());
         }
     }
@@ -103,16 +114,14 @@ pub(super) fn registry(
     );
     let Some(live) = live else { return registry };
 
-    let jobs = Family::<labels::Jobs, Gauge>::default();
+    let jobs = Family::<Pairs<2>, Gauge>::default();
     for modality in Modality::ALL {
         for status in [Status::Pending, Status::Processing] {
-            let (r#type, status) = (modality.as_str(), status.as_str());
-            jobs.get_or_create(&labels::Jobs { r#type, status }).set(0);
+            jobs.get_or_create(&job_labels(*modality, status)).set(0);
         }
     }
     for (modality, status, count) in &live.jobs {
-        let (r#type, status) = (modality.as_str(), status.as_str());
-        let label = labels::Jobs { r#type, status };
+        let label = job_labels(*modality, *status);
         jobs.get_or_create(&label).inc_by(*count);
     }
     registry.register("jobs", "Unfinished generations, on all servers", jobs);
@@ -134,17 +143,19 @@ pub(super) fn registry(
     registry
 }
 
+fn job_labels(modality: Modality, status: Status) -> Pairs<2> {
+    [("type", modality.as_str()), ("status", status.as_str())]
+}
+
 fn gauge(number: usize) -> ConstGauge {
     ConstGauge::new(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
 fn add_audit(registry: &mut Registry, audit: &AuditNumbers) {
-    let differences = Family::<labels::Check, Gauge>::default();
+    let differences = Family::<Pairs<1>, Gauge>::default();
     for &(check, count) in &audit.differences {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        differences
-            .get_or_create(&labels::Check { check })
-            .set(count);
+        differences.get_or_create(&[("check", check)]).set(count);
     }
     registry.register(
         "audit_differences",

@@ -15,7 +15,7 @@ use prometheus_client::{
 
 use super::{
     labels,
-    live::{self, AuditNumbers, Connections, Live, MemoryUse},
+    live::{self, AuditNumbers, Gauges},
 };
 use crate::domain::{
     credits::Credits,
@@ -47,7 +47,7 @@ pub(super) struct Series {
     pub(super) in_flight: Gauge,
     pub(super) calls: Family<labels::CallEnd, Counter>,
     pub(super) call_seconds: Histograms<labels::Call>,
-    first_token_seconds: Histograms<labels::Provider>,
+    first_token_seconds: Histograms<labels::Pairs<1, String>>,
     finished: Family<labels::GenerationEnd, Counter>,
     charged: Family<labels::Generation, Counter>,
     released: Family<labels::Generation, Counter>,
@@ -72,11 +72,9 @@ pub struct Settled<'a> {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let build = labels::Build {
-            version: env!("CARGO_PKG_VERSION"),
-        };
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         let mut registry = Registry::with_prefix("gensvc");
-        registry.register("build", "The program", Info::new(build));
+        registry.register("build", "The program", build);
         let series = Series::registered(&mut Adder(&mut registry));
         Self(Arc::new(Inner {
             registry,
@@ -151,40 +149,23 @@ impl Adder<'_> {
 
 impl Metrics {
     /// Text format 0.0.4 of Prometheus, with the same content as [`Self::open_metrics`].
-    pub fn text(
-        &self,
-        live: Option<&Live>,
-        pools: &[Connections],
-        waiting: usize,
-        memory: MemoryUse,
-    ) -> Result<String, fmt::Error> {
-        classic(&self.open_metrics(live, pools, waiting, memory)?)
+    pub fn text(&self, gauges: Gauges<'_>) -> Result<String, fmt::Error> {
+        classic(&self.open_metrics(gauges)?)
     }
 
     /// `OpenMetrics` text, with the gauges of the database if it answered.
-    pub fn open_metrics(
-        &self,
-        live: Option<&Live>,
-        pools: &[Connections],
-        waiting: usize,
-        memory: MemoryUse,
-    ) -> Result<String, fmt::Error> {
+    pub fn open_metrics(&self, gauges: Gauges<'_>) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode_registry(&mut out, &self.0.registry)?;
         let audit = self.audit().clone();
-        text::encode_registry(
-            &mut out,
-            &live::registry(live, pools, waiting, memory, audit.as_ref()),
-        )?;
+        text::encode_registry(&mut out, &live::registry(gauges, audit.as_ref()))?;
         text::encode_eof(&mut out)?;
         Ok(out)
     }
 
     /// Records the time to the first piece of a streamed text.
     pub fn first_token(&self, provider: &str, after: Duration) {
-        let label = labels::Provider {
-            provider: provider.to_owned(),
-        };
+        let label = [("provider", provider.to_owned())];
         let series = &self.0.series.first_token_seconds;
         series.get_or_create(&label).observe(after.as_secs_f64());
     }
@@ -217,10 +198,7 @@ impl Metrics {
 
     /// Counts a cost above the hold; the operator bears `excess`.
     pub fn overrun(&self, provider: &str, model: &str, excess: Credits) {
-        let label = labels::Model {
-            provider: provider.to_owned(),
-            model: model.to_owned(),
-        };
+        let label = labels::Model::new(provider, model);
         let series = &self.0.series;
         series.overruns.get_or_create(&label).inc();
         let micros = u64::try_from(excess.micros()).unwrap_or(0);
@@ -242,10 +220,7 @@ impl Metrics {
         let series = &self.0.series.open_circuits;
         series.clear();
         for (provider, model) in open {
-            let label = labels::Model {
-                provider: provider.to_owned(),
-                model: model.to_owned(),
-            };
+            let label = labels::Model::new(provider, model);
             series.get_or_create(&label).set(1);
         }
     }
