@@ -27,6 +27,7 @@ use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use chrono::{DateTime, TimeDelta, Utc};
+use tokio::sync::oneshot;
 
 use crate::{
     domain::{
@@ -39,9 +40,10 @@ use crate::{
         limiter::{Limiter, Permit},
         rate::RateState,
         share::{ShareReached, share},
-        validate::FieldError,
+        validate::{FieldCode, FieldError},
     },
     jobs::{RunError, Runner, webhooks::Sender},
+    memory::{self, Reservation},
     providers::{ProviderError, Registry},
     resource::{Refusals, Resource},
     store::{
@@ -140,6 +142,7 @@ impl Service {
     ) -> Self {
         let per_account = share(settings.account_share_percent, settings.max_requests);
         let catalogue = Arc::new(catalogue.at(clock.now()));
+        let shared = |name, (most, waiting, wait)| Resource::new(name, most, waiting, wait);
         let inner = Inner {
             store,
             clock,
@@ -156,14 +159,9 @@ impl Service {
             synchronous: Limiter::new(usize::MAX, per_account),
             hold_queues: HoldQueues::default(),
             refusals: Refusals::new("provider calls"),
-            reports: Resource::new("usage reports", REPORTS.0, REPORTS.1, REPORTS.2),
-            answers: Resource::new("stored answers", ANSWERS.0, ANSWERS.1, ANSWERS.2),
-            renderings: Resource::new(
-                "template renderings",
-                RENDERINGS.0,
-                RENDERINGS.1,
-                RENDERINGS.2,
-            ),
+            reports: shared("usage reports", REPORTS),
+            answers: shared("stored answers", ANSWERS),
+            renderings: shared("template renderings", RENDERINGS),
         };
         Self(Arc::new(inner), catalogue)
     }
@@ -228,6 +226,20 @@ impl Service {
     /// Whether new work is refused.
     pub fn is_draining(&self) -> bool {
         self.0.runner.is_draining()
+    }
+
+    /// Completes the work also if the caller hangs up.
+    async fn complete<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let (done, result) = oneshot::channel();
+        self.0.runner.spawn(async move {
+            // The caller may have hung up.
+            let _ = done.send(work.await);
+        });
+        let gone = |_| ServiceError::Internal("work ended without a result".to_owned());
+        result.await.map_err(gone)
     }
 
     /// Refuses what starts, ends or removes work while the server is paused.
@@ -401,7 +413,19 @@ impl From<RunError> for ServiceError {
     }
 }
 
+/// Reserves memory for the request of the current task.
+fn reserve(bytes: usize) -> Result<Option<Reservation>, ServiceError> {
+    match memory::reservation() {
+        Some(reserved) if !reserved.try_add(bytes) => Err(ServiceError::Overloaded),
+        reserved => Ok(reserved),
+    }
+}
+
 impl ServiceError {
+    pub fn field(param: impl Into<String>, code: FieldCode, message: impl Into<String>) -> Self {
+        Self::invalid(FieldError::new(param, code, message.into()))
+    }
+
     pub fn invalid(error: FieldError) -> Self {
         Self::Invalid(vec![error])
     }

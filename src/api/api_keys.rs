@@ -115,5 +115,6 @@ pub async fn revoke(
     PathId(id): PathId<ApiKeyId>,
     _query: NoQuery,
 ) -> Result<Json<ApiKeyRecord>, ApiError> {
-    Ok(Json(state.service.revoke_key(&auth.caller, id).await?))
+    let account = auth.caller.account_id;
+    Ok(Json(state.service.revoke_key(account, id).await?))
 }

@@ -7,7 +7,7 @@ use crate::{
     domain::{
         ids::{AccountId, ApiKeyId, UserId},
         request::{AccountRequest, AccountUpdate, KeyRequest, password_violations},
-        validate::{FieldCode, FieldError},
+        validate::FieldCode,
     },
     store::{
         accounts::{AccountRecord, NewAccount, USERS_EMAIL_KEY, UserRow},
@@ -22,7 +22,7 @@ const ERASED_AT_ONCE: i64 = 500;
 
 fn email_is_taken() -> ServiceError {
     let message = "belongs to an account already";
-    ServiceError::invalid(FieldError::new("email", FieldCode::NotAllowed, message))
+    ServiceError::field("email", FieldCode::NotAllowed, message)
 }
 
 impl Service {
@@ -77,8 +77,7 @@ impl Service {
             Closed::NoAccount => Err(ServiceError::NotFound),
             Closed::IsOperators => {
                 let message = "is an operator's account; run `gensvc user operator --revoke` first";
-                let error = FieldError::new("id", FieldCode::NotAllowed, message);
-                Err(ServiceError::invalid(error))
+                Err(ServiceError::field("id", FieldCode::NotAllowed, message))
             }
         }
     }
@@ -126,13 +125,9 @@ impl Service {
         suspended: bool,
         reason: Option<&str>,
     ) -> Result<AccountRecord, ServiceError> {
-        let now = self.0.clock.now();
-        let account = self
-            .0
-            .store
-            .set_suspended(account, suspended, reason, now)
-            .await?;
-        account.ok_or(ServiceError::NotFound)
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let changed = store.set_suspended(account, suspended, reason, now);
+        changed.await?.ok_or(ServiceError::NotFound)
     }
 
     /// Replaces a key's name, abilities and limits.
@@ -145,17 +140,6 @@ impl Service {
         ServiceError::any(self.key_violations(request))?;
         let now = self.now();
         let key = self.0.store.replace_key(account, id, request, now).await?;
-        key.ok_or(ServiceError::NotFound)
-    }
-
-    /// Revokes a key of any account, immediately and permanently.
-    pub async fn revoke_key_of(
-        &self,
-        account: AccountId,
-        id: ApiKeyId,
-    ) -> Result<ApiKeyRecord, ServiceError> {
-        let now = self.0.clock.now();
-        let key = self.0.store.revoke_key(account, id, now).await?;
         key.ok_or(ServiceError::NotFound)
     }
 }

@@ -50,12 +50,8 @@ impl Service {
         name: &str,
     ) -> Result<(AdminTokenRecord, SecretString), ServiceError> {
         let token = token::new_admin_token().map_err(|e| ServiceError::Internal(e.to_string()))?;
-        let now = self.0.clock.now();
-        let record = self
-            .0
-            .store
-            .create_admin_token(name, token.digest, now)
-            .await?;
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let record = store.create_admin_token(name, token.digest, now).await?;
         Ok((record, token.secret))
     }
 

@@ -8,7 +8,6 @@
 use std::{fmt, sync::Arc};
 
 use chrono::{DateTime, Utc};
-use tokio::sync::oneshot;
 
 use super::{Service, ServiceError, TokenRefusal};
 use crate::{
@@ -115,6 +114,14 @@ impl Caller {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The refusal of a credential that has ended since it was read.
+    pub(super) fn ended(&self) -> ServiceError {
+        ServiceError::Token(match self.credential {
+            Credential::ApiKey(_) => TokenRefusal::Revoked,
+            Credential::Session(_) => TokenRefusal::Invalid,
+        })
     }
 
     /// Whether it is a key with a spend limit.
@@ -248,13 +255,8 @@ impl CachedKey {
         let digest = presumed.digest;
         service.0.key_cache.remove(&digest);
         presumed.set_counting(true);
-        let (read, reading) = oneshot::channel();
-        // Completes also if the caller hangs up.
-        self.service.0.runner.spawn(async move {
-            let _ = read.send(service.authenticate_key(digest).await);
-        });
-        let ended = |_| ServiceError::Internal("reading a key ended without a result".to_owned());
-        let reading = reading.await.unwrap_or_else(|error| Err(ended(error)));
+        let reading = async move { service.authenticate_key(digest).await };
+        let reading = self.service.complete(reading).await.flatten();
         presumed.settle(reading.as_ref().ok().and_then(Caller::rate));
         reading
     }

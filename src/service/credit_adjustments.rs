@@ -5,7 +5,7 @@ use crate::{
     domain::{
         ids::{AccountId, GenerationId},
         request::Move,
-        validate::{FieldCode, FieldError},
+        validate::FieldCode,
     },
     store::{
         StoreError,
@@ -20,10 +20,6 @@ pub struct Movement {
     pub entry: LedgerEntry,
     /// Whether this request made it, rather than an earlier one.
     pub moved: bool,
-}
-
-fn invalid(param: &str, code: FieldCode, message: impl Into<String>) -> ServiceError {
-    ServiceError::invalid(FieldError::new(param, code, message))
 }
 
 impl Service {
@@ -46,13 +42,28 @@ impl Service {
         let moved = match self.0.store.move_credits(&new).await {
             Err(StoreError::OutOfRange(_)) => {
                 let message = "makes the balance too large";
-                return Err(invalid("amount", FieldCode::OutOfRange, message));
+                return Err(ServiceError::field(
+                    "amount",
+                    FieldCode::OutOfRange,
+                    message,
+                ));
             }
             other => other?,
         };
-        let out_of_range = |message| Err(invalid("amount", FieldCode::OutOfRange, message));
-        let not_refundable =
-            |message: String| Err(invalid("generation", FieldCode::NotAllowed, message));
+        let out_of_range = |message| {
+            Err(ServiceError::field(
+                "amount",
+                FieldCode::OutOfRange,
+                message,
+            ))
+        };
+        let not_refundable = |message: String| {
+            Err(ServiceError::field(
+                "generation",
+                FieldCode::NotAllowed,
+                message,
+            ))
+        };
         match moved {
             Moved::Done(entry) => Ok(Movement { entry, moved: true }),
             Moved::Repeated(entry) => Ok(Movement {

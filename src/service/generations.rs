@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
-use super::{Service, ServiceError, WaitPlace, auth::Caller, generate::Submitted};
+use super::{Service, ServiceError, WaitPlace, auth::Caller, generate::Submitted, reserve};
 use crate::{
     domain::{
         ability::Ability,
@@ -14,7 +14,6 @@ use crate::{
         ids::GenerationId,
     },
     jobs::Cancel,
-    memory,
 };
 
 /// Maximum interval at which the row of a generation that another process runs is read again.
@@ -59,13 +58,7 @@ impl Service {
     ) -> Result<(), ServiceError> {
         let permit = self.0.answers.acquire(caller.account_id).await;
         let _permit = permit.ok_or(ServiceError::Overloaded)?;
-        let reserved = memory::reservation();
-        let has_room = reserved
-            .as_ref()
-            .is_none_or(|reserved| reserved.try_add(ANSWER_BYTES));
-        if !has_room {
-            return Err(ServiceError::Overloaded);
-        }
+        let _reserved = reserve(ANSWER_BYTES)?;
         let store = &self.0.store;
         Ok(store.each_answer(caller.account_id, ids, read).await?)
     }
@@ -270,13 +263,9 @@ impl Service {
         let found = self.generation(caller, id).await?;
         caller.require(Ability::to_generate(found.modality))?;
         self.require_running()?;
-        let now = self.0.clock.now();
-        if self
-            .0
-            .store
-            .delete_generation(caller.account_id, id, now)
-            .await?
-        {
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let deleting = store.delete_generation(caller.account_id, id, now);
+        if deleting.await? {
             // Links to its files must stop working with this response.
             self.0.runner.remove_files(id).await;
             return Ok(());

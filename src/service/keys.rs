@@ -16,10 +16,7 @@ use crate::{
         token::{self, NewToken},
         validate::{FieldCode, FieldError},
     },
-    store::{
-        generations::Credential,
-        keys::{ApiKeyRecord, NewApiKey},
-    },
+    store::keys::{ApiKeyRecord, NewApiKey},
 };
 
 impl Service {
@@ -96,18 +93,10 @@ impl Service {
             spend_period: request.spend_period,
             now: self.0.clock.now(),
         };
-        match self
-            .0
-            .store
-            .create_key(&new, by.map(|c| c.credential))
-            .await?
-        {
-            Some(key) => Ok(key),
-            None => Err(ServiceError::Token(match by.map(|c| c.credential) {
-                Some(Credential::ApiKey(_)) => TokenRefusal::Revoked,
-                _ => TokenRefusal::Invalid,
-            })),
-        }
+        let store = &self.0.store;
+        let created = store.create_key(&new, by.map(|caller| caller.credential));
+        let ended = || by.map_or(ServiceError::Token(TokenRefusal::Invalid), Caller::ended);
+        created.await?.ok_or_else(ended)
     }
 
     /// The time on the service's clock.
@@ -120,14 +109,14 @@ impl Service {
         key.ok_or(ServiceError::NotFound)
     }
 
-    /// Revokes a key of the caller's account, immediately and permanently.
+    /// Revokes a key of an account, immediately and permanently.
     pub async fn revoke_key(
         &self,
-        caller: &Caller,
+        account: AccountId,
         id: ApiKeyId,
     ) -> Result<ApiKeyRecord, ServiceError> {
         let now = self.0.clock.now();
-        let key = self.0.store.revoke_key(caller.account_id, id, now).await?;
+        let key = self.0.store.revoke_key(account, id, now).await?;
         key.ok_or(ServiceError::NotFound)
     }
 }

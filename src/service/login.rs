@@ -2,7 +2,6 @@
 
 use chrono::{DateTime, Utc};
 use secrecy::SecretString;
-use tokio::sync::oneshot;
 
 use super::{Service, ServiceError, auth::Caller, password::Turn};
 use crate::{
@@ -11,7 +10,7 @@ use crate::{
         party::Address,
         request::{Login, PasswordChange},
         token,
-        validate::{FieldCode, FieldError},
+        validate::FieldCode,
     },
     store::{
         accounts::{Identity, UserRow},
@@ -36,22 +35,9 @@ impl Service {
         let now = self.0.clock.now();
         let turn = self.0.passwords.turn(address, &login.email, now).await?;
         let service = self.clone();
-        self.judged(async move { service.attempt(login, address, turn).await })
-            .await
-    }
-
-    /// Completes also if the caller hangs up, so that each attempt is counted.
-    async fn judged<T: Send + 'static>(
-        &self,
-        attempt: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
-    ) -> Result<T, ServiceError> {
-        let (done, verdict) = oneshot::channel();
-        self.0.runner.spawn(async move {
-            // The caller may have hung up.
-            let _ = done.send(attempt.await);
-        });
-        let gone = |_| ServiceError::Internal("a login ended without a verdict".to_owned());
-        verdict.await.map_err(gone)?
+        // Each attempt is counted, also that of a caller who hangs up.
+        self.complete(async move { service.attempt(login, address, turn).await })
+            .await?
     }
 
     /// Returns the user of these credentials. Failures are counted, and too many are refused.
@@ -129,11 +115,10 @@ impl Service {
         let now = self.0.clock.now();
         let turn = self.0.passwords.turn(address, &email, now).await?;
         let service = self.clone();
-        self.judged(async move {
+        self.complete(async move {
             let wrong = || {
                 let message = "is not the current password";
-                let error = FieldError::new("current_password", FieldCode::NotAllowed, message);
-                ServiceError::invalid(error)
+                ServiceError::field("current_password", FieldCode::NotAllowed, message)
             };
             let verified = service.verified(&email, change.current, address, turn);
             let (user, turn) = verified.await?;
@@ -149,14 +134,11 @@ impl Service {
             let ended = service.0.store.set_password(&new).await?;
             ended.map(|_| ()).ok_or_else(wrong)
         })
-        .await
+        .await?
     }
 
     pub async fn identity(&self, caller: &Caller) -> Result<Identity, ServiceError> {
-        Ok(self
-            .0
-            .store
-            .identity(caller.account_id, caller.user_id)
-            .await?)
+        let store = &self.0.store;
+        Ok(store.identity(caller.account_id, caller.user_id).await?)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::Mutex;
 use utoipa::ToSchema;
 
 use super::{Service, ServiceError};
@@ -101,8 +101,7 @@ impl Service {
             return Ok(last.stats.clone()?);
         }
         let service = self.clone();
-        let (done, answer) = oneshot::channel();
-        self.0.runner.spawn(async move {
+        let reading = self.complete(async move {
             let read = service.read_model_stats().await;
             let has_failed = read.is_err();
             let earlier = cached.take().and_then(|last| last.stats.ok());
@@ -115,11 +114,9 @@ impl Service {
                 has_failed,
                 stats: stats.clone(),
             });
-            // The caller may have hung up.
-            let _ = done.send(stats);
+            stats
         });
-        let gone = |_| ServiceError::Internal("model statistics ended without a result".to_owned());
-        Ok(answer.await.map_err(gone)??)
+        Ok(reading.await??)
     }
 
     async fn read_model_stats(&self) -> Result<Arc<ModelStats>, StoreError> {

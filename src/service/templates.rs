@@ -6,12 +6,7 @@ use super::{
     forms::{Created, create_once},
 };
 use crate::{
-    domain::{
-        form_token::FormToken,
-        ids::TemplateId,
-        request::TemplateText,
-        validate::{FieldCode, FieldError},
-    },
+    domain::{form_token::FormToken, ids::TemplateId, request::TemplateText, validate::FieldCode},
     store::templates::{MAX_TEMPLATES, TemplateRecord},
 };
 
@@ -27,11 +22,9 @@ impl Service {
             let (store, now) = (&self.0.store, self.0.clock.now());
             let made = store.create_template(caller.account_id, text, digest, now);
             made.await?.ok_or_else(|| {
-                ServiceError::invalid(FieldError::new(
-                    "name",
-                    FieldCode::NotAllowed,
-                    format!("would be one more than the {MAX_TEMPLATES} templates of an account"),
-                ))
+                let message =
+                    format!("would be one more than the {MAX_TEMPLATES} templates of an account");
+                ServiceError::field("name", FieldCode::NotAllowed, message)
             })
         })
         .await

@@ -5,10 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Service, ServiceError, auth::Caller};
 use crate::{
-    domain::{
-        ids::UploadId,
-        validate::{FieldCode, FieldError},
-    },
+    domain::{ids::UploadId, validate::FieldCode},
     jobs::{KeepError, check_picture},
     media::{InvalidMedia, MediaInfo, MediaKind},
     store::uploads::{UploadLifetime, UploadRecord},
@@ -42,7 +39,7 @@ impl Service {
                 info.content_type(),
                 claimed.content_type()
             );
-            return Err(invalid(BODY, FieldCode::InvalidFormat, message));
+            return Err(ServiceError::field(BODY, FieldCode::InvalidFormat, message));
         }
         let now = self.0.clock.now();
         let term = UploadLifetime {
@@ -62,10 +59,8 @@ impl Service {
         term: UploadLifetime,
     ) -> Result<UploadRecord, ServiceError> {
         let quota = self.0.settings.uploads.bytes_per_account;
-        let keeping = self
-            .0
-            .runner
-            .keep_picture(caller.account_id, info, bytes, term, quota);
+        let (runner, account) = (&self.0.runner, caller.account_id);
+        let keeping = runner.keep_picture(account, info, bytes, term, quota);
         keeping.await.map_err(|error| match error {
             KeepError::Store(error) => ServiceError::Store(error),
             KeepError::OverQuota(used) => {
@@ -77,7 +72,7 @@ impl Service {
                     "exceeds the quota: the account's uploads use {lasting} of {quota} bytes; \
                      delete some, or wait until they expire"
                 );
-                invalid(param, FieldCode::NotAllowed, message)
+                ServiceError::field(param, FieldCode::NotAllowed, message)
             }
             KeepError::Media(_) | KeepError::TooLate => {
                 let error = &error as &dyn std::error::Error;
@@ -143,10 +138,6 @@ pub(super) async fn check(
             }
             _ => FieldCode::InvalidFormat,
         };
-        invalid(param, code, format!("is not a usable picture: {error}"))
+        ServiceError::field(param, code, format!("is not a usable picture: {error}"))
     })
-}
-
-pub(super) fn invalid(param: &str, code: FieldCode, message: impl Into<String>) -> ServiceError {
-    ServiceError::invalid(FieldError::new(param, code, message.into()))
 }

@@ -7,7 +7,7 @@ use crate::domain::{
     party::Party,
     report::{Span, UsageRow, UsageTotals},
     request::UsageRequest,
-    validate::{FieldCode, FieldError},
+    validate::FieldCode,
 };
 use chrono::TimeDelta;
 use serde::Serialize;
@@ -43,11 +43,9 @@ impl Service {
             .from
             .unwrap_or(request.to.unwrap_or(now) - DEFAULT_DAYS);
         if from >= to {
-            return Err(ServiceError::invalid(FieldError::new(
-                if request.from.is_some() { "from" } else { "to" },
-                FieldCode::OutOfRange,
-                "leaves no time between from and to",
-            )));
+            let param = if request.from.is_some() { "from" } else { "to" };
+            let message = "leaves no time between from and to";
+            return Err(ServiceError::field(param, FieldCode::OutOfRange, message));
         }
         let limit = i64::try_from(MAX_GROUPS + 1).unwrap_or(i64::MAX);
         let span = Span { from, to };
@@ -55,11 +53,10 @@ impl Service {
         let usage = self.0.store.usage(account, span, &request.group_by, limit);
         let rows = usage.await?;
         if rows.len() > MAX_GROUPS {
-            return Err(ServiceError::invalid(FieldError::new(
-                "group_by",
-                FieldCode::OutOfRange,
-                format!("makes more than {MAX_GROUPS} groups; ask for a shorter time or fewer"),
-            )));
+            let message =
+                format!("makes more than {MAX_GROUPS} groups; ask for a shorter time or fewer");
+            let code = FieldCode::OutOfRange;
+            return Err(ServiceError::field("group_by", code, message));
         }
         let mut total = UsageTotals::default();
         for row in &rows {

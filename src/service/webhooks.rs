@@ -3,7 +3,7 @@
 use secrecy::SecretString;
 
 use super::{
-    Service, ServiceError, TokenRefusal,
+    Service, ServiceError,
     auth::Caller,
     forms::{Created, create_once},
 };
@@ -14,19 +14,18 @@ use crate::{
         page::{Page, PageRequest},
         request::WebhookRequest,
         token,
-        validate::{FieldCode, FieldError},
+        validate::FieldCode,
         webhook::{MAX_PER_ACCOUNT, secret_text},
     },
     jobs::webhooks::AddressRefusal,
     store::{
         deliveries::DeliveryRecord,
-        generations::Credential,
         webhooks::{NewWebhook, WebhookMade, WebhookRecord},
     },
 };
 
 fn refused(message: impl Into<String>) -> ServiceError {
-    ServiceError::invalid(FieldError::new("url", FieldCode::NotAllowed, message))
+    ServiceError::field("url", FieldCode::NotAllowed, message)
 }
 
 impl Service {
@@ -91,10 +90,7 @@ impl Service {
                 "would be one webhook too many: an account has at most {MAX_PER_ACCOUNT}; \
                  delete one first"
             ))),
-            WebhookMade::CredentialEnded => Err(ServiceError::Token(match caller.credential {
-                Credential::ApiKey(_) => TokenRefusal::Revoked,
-                Credential::Session(_) => TokenRefusal::Invalid,
-            })),
+            WebhookMade::CredentialEnded => Err(caller.ended()),
         }
     }
 
@@ -109,13 +105,9 @@ impl Service {
 
     /// Deletes a webhook of the caller's account and its pending deliveries.
     pub async fn delete_webhook(&self, caller: &Caller, id: WebhookId) -> Result<(), ServiceError> {
-        let now = self.0.clock.now();
-        let store = &self.0.store;
-        if store.delete_webhook(caller.account_id, id, now).await? {
-            Ok(())
-        } else {
-            Err(ServiceError::NotFound)
-        }
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let there = store.delete_webhook(caller.account_id, id, now).await?;
+        there.then_some(()).ok_or(ServiceError::NotFound)
     }
 
     pub async fn deliveries(

@@ -105,7 +105,7 @@ pub async fn revoke_key(
     _query: NoQuery,
 ) -> Result<Json<ApiKeyRecord>, ApiError> {
     tracing::info!(%operator, account = %id, key = %key, "revoking a key");
-    let record = state.service.revoke_key_of(id, key).await?;
+    let record = state.service.revoke_key(id, key).await?;
     Ok(Json(record))
 }
 

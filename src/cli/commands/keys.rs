@@ -77,7 +77,7 @@ fn limit(key: &ApiKeyRecord) -> String {
 
 async fn revoke(app: &App, email: &str, id: i64, output: Output) -> Result<ExitCode, Failure> {
     let account = user(app, email).await?.account_id;
-    let revoked = app.service.revoke_key_of(account, ApiKeyId(id)).await;
+    let revoked = app.service.revoke_key(account, ApiKeyId(id)).await;
     let record = named(revoked, || format!("{email} has no API key {id}"))?;
     output.result(&format!("Key {id} of {email} is revoked."), &record)
 }

@@ -79,9 +79,7 @@ impl Service {
         surface: Surface,
         ceiling: &Ceiling,
     ) -> Result<(), ServiceError> {
-        let (store, now) = (&self.0.store, self.0.clock.now());
-        let reading = store.spendable_balance(caller.account_id, caller.credential, now);
-        let (balance, cap) = reading.await?;
+        let (balance, cap) = self.spendable_balance(caller).await?;
         let required = ceiling.hold();
         let short = match cap {
             Some(cap) if !cap.has_room_for(required) => {

@@ -22,7 +22,7 @@ use crate::{
     memory,
     providers::{DeltaSink, Released, TextCall},
     service::{Service, ServiceError, auth::Caller},
-    store::generations::SpendLimit,
+    store::{credits::Balance, generations::SpendLimit},
 };
 
 /// Minimum output tokens that a dialogue without a limit must be able to pay for.
@@ -90,14 +90,22 @@ impl Service {
         Ok(plan)
     }
 
+    /// Reads the balance of the caller's account, and the spend limit of its key.
+    pub(super) async fn spendable_balance(
+        &self,
+        caller: &Caller,
+    ) -> Result<(Balance, Option<SpendLimit>), ServiceError> {
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let reading = store.spendable_balance(caller.account_id, caller.credential, now);
+        Ok(reading.await?)
+    }
+
     /// Returns the credits that the caller could hold now, and those that the account holds.
     pub(super) async fn spendable(
         &self,
         caller: &Caller,
     ) -> Result<(Credits, Credits), ServiceError> {
-        let (store, now) = (&self.0.store, self.0.clock.now());
-        let reading = store.spendable_balance(caller.account_id, caller.credential, now);
-        let (balance, cap) = reading.await?;
+        let (balance, cap) = self.spendable_balance(caller).await?;
         let available = balance.available();
         let left = cap.map_or(available, |cap| available.min(SpendLimit::left(cap)));
         Ok((left, balance.held))
@@ -108,9 +116,7 @@ impl Service {
         &self,
         caller: &Caller,
     ) -> Result<Credits, ServiceError> {
-        let (store, now) = (&self.0.store, self.0.clock.now());
-        let reading = store.spendable_balance(caller.account_id, caller.credential, now);
-        let (balance, cap) = reading.await?;
+        let (balance, cap) = self.spendable_balance(caller).await?;
         let left = |cap: SpendLimit| cap.limit.minus_or_zero(cap.spent.minus_or_zero(cap.held));
         Ok(cap.map_or(balance.balance, |cap| balance.balance.min(left(cap))))
     }

@@ -100,11 +100,7 @@ impl Service {
         }
         let ceilings = candidates.iter().map(|candidate| candidate.estimated);
         let hold = ceilings.fold(first.estimated, Credits::max);
-        let now = self.0.clock.now();
-        let store = &self.0.store;
-        let (balance, cap) = store
-            .spendable_balance(caller.account_id, caller.credential, now)
-            .await?;
+        let (balance, cap) = self.spendable_balance(caller).await?;
         let limits = [
             plan.max_cost,
             cap.map(SpendLimit::left),

@@ -20,11 +20,7 @@ use crate::{
     media::{MediaInfo, MediaKey, MediaKind, PICTURE_KINDS, picture_traits, unhex},
     memory::{self, Reservation},
     offload::offload,
-    service::{
-        Service, ServiceError,
-        auth::Caller,
-        uploads::{check, invalid},
-    },
+    service::{Service, ServiceError, auth::Caller, reserve, uploads::check},
     store::uploads::UploadLifetime,
 };
 
@@ -198,7 +194,11 @@ impl Service {
             } else {
                 continue;
             };
-            return Err(invalid(&input.param, FieldCode::NotAllowed, message));
+            return Err(ServiceError::field(
+                &input.param,
+                FieldCode::NotAllowed,
+                message,
+            ));
         }
         Ok(())
     }
@@ -209,21 +209,15 @@ impl Service {
         input: &FoundInput,
         key: &MediaKey,
     ) -> Result<(Bytes, Option<Reservation>), ServiceError> {
-        let reserved = memory::reservation();
-        let length = usize::try_from(input.info.bytes).unwrap_or(usize::MAX);
-        let has_room = reserved
-            .as_ref()
-            .is_none_or(|reserved| reserved.try_add(length));
-        if !has_room {
-            return Err(ServiceError::Overloaded);
-        }
+        let reserved = reserve(usize::try_from(input.info.bytes).unwrap_or(usize::MAX))?;
         let bytes = self.0.runner.stored_bytes(key).await.map_err(|error| {
             let error = &error as &dyn std::error::Error;
             tracing::error!(error, "an input could not be read");
             ServiceError::StorageUnavailable
         })?;
         let message = "names a file that was deleted";
-        let bytes = bytes.ok_or_else(|| invalid(&input.param, FieldCode::NotAllowed, message))?;
+        let bytes = bytes
+            .ok_or_else(|| ServiceError::field(&input.param, FieldCode::NotAllowed, message))?;
         Ok((bytes, reserved))
     }
 
@@ -257,7 +251,8 @@ impl Service {
         (generation, output): (GenerationId, u16),
         kinds: &[MediaKind],
     ) -> Result<(MediaInfo, FoundFile), ServiceError> {
-        let not_allowed = |message: &str| invalid(param, FieldCode::NotAllowed, message);
+        let not_allowed =
+            |message: &str| ServiceError::field(param, FieldCode::NotAllowed, message);
         let found = match self.generation(caller, generation).await {
             Err(ServiceError::NotFound) => {
                 return Err(not_allowed("is not a generation of this account"));
@@ -373,40 +368,37 @@ impl Service {
         let key = upload_key(kept.file_id, &kept.content_type);
         let key = key.ok_or_else(|| ServiceError::Internal(format!("{} has no file", kept.id)))?;
         let (width, height) = input.size();
-        let mut stored = StoredInput {
+        let (from, upload, generation, output) = match &input.file {
+            FoundFile::Upload(id, _) => (InputOrigin::Upload, Some(id.to_string()), None, None),
+            FoundFile::Output {
+                generation, output, ..
+            } => (
+                InputOrigin::Generation,
+                None,
+                Some(generation.0),
+                Some(*output),
+            ),
+            FoundFile::Data(_) => (InputOrigin::Data, None, None, None),
+        };
+        Ok(StoredInput {
             role: input.role,
-            from: InputOrigin::Data,
-            upload: None,
-            generation: None,
-            output: None,
+            from,
+            upload,
+            generation,
+            output,
             key: key.to_string(),
             content_type: kept.content_type,
             bytes: input.info.bytes,
             sha256: input.sha256(),
             width,
             height,
-        };
-        match &input.file {
-            FoundFile::Upload(id, _) => {
-                stored.from = InputOrigin::Upload;
-                stored.upload = Some(id.to_string());
-            }
-            FoundFile::Output {
-                generation, output, ..
-            } => {
-                stored.from = InputOrigin::Generation;
-                stored.generation = Some(generation.0);
-                stored.output = Some(*output);
-            }
-            FoundFile::Data(_) => {}
-        }
-        Ok(stored)
+        })
     }
 }
 
 fn missing_upload(param: &str) -> ServiceError {
     let message = "is not an upload of this account or has expired; upload the picture again";
-    invalid(param, FieldCode::NotAllowed, message)
+    ServiceError::field(param, FieldCode::NotAllowed, message)
 }
 
 /// Returns a file of one of these kinds of a generation; `Err`: why there is none.
@@ -456,7 +448,7 @@ fn check_limits(input: &FoundInput, limits: &InputLimits) -> Result<(), ServiceE
         return Ok(());
     };
     let message = format!("{message} for this model");
-    Err(invalid(&input.param, code, message))
+    Err(ServiceError::field(&input.param, code, message))
 }
 
 /// Checks the inputs together: their total size, and that a mask matches its source.
@@ -469,7 +461,7 @@ fn check_together(
     let most = limits.max_total_bytes.min(quota.unsigned_abs());
     if bytes > most {
         let message = format!("must have at most {most} bytes in total");
-        return Err(invalid("inputs", FieldCode::TooLong, message));
+        return Err(ServiceError::field("inputs", FieldCode::TooLong, message));
     }
     let source = found.iter().find(|input| input.role == InputRole::Source);
     let Some((width, height)) = source.map(FoundInput::size) else {

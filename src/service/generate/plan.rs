@@ -22,7 +22,7 @@ use crate::{
     jobs::{Call, ImageWork, TextWork},
     media::{LONGEST_SIDE, MOST_PIXELS, same_shape},
     providers::{DeltaSink, ImageCall, TextCall},
-    service::{Service, ServiceError, auth::Caller, uploads::invalid},
+    service::{Service, ServiceError, auth::Caller},
 };
 
 /// Size when none is requested.
@@ -51,7 +51,24 @@ pub(super) struct Plan<'a> {
 /// A rendered prompt, or the failing fields.
 pub(super) type Rendered = Result<RenderedPrompt, Vec<FieldError>>;
 
-impl Plan<'_> {
+impl<'a> Plan<'a> {
+    fn new(model: &'a Model, prompt: String, parameters: Value, ceiling: Ceiling) -> Self {
+        Self {
+            model,
+            prompt,
+            system_prompt: None,
+            negative_prompt: None,
+            template: None,
+            parameters,
+            ceiling,
+            max_cost: None,
+            call: None,
+            inputs: Vec::new(),
+            job: false,
+            unlimited: false,
+        }
+    }
+
     pub(super) fn is_streamed(&self) -> bool {
         matches!(&self.call, Some(Call::Text(work)) if work.deltas.is_some())
     }
@@ -243,19 +260,11 @@ pub(super) fn plan_call(
         parameters["n"] = json!(call.choices());
     }
     let prices = Arc::clone(&ceiling.prices);
+    let ceiling = TextCeiling {
+        max_tokens: call.max_tokens,
+        ..ceiling
+    };
     Plan {
-        model,
-        prompt,
-        system_prompt: None,
-        negative_prompt: None,
-        template: None,
-        parameters,
-        ceiling: Ceiling::Text(TextCeiling {
-            max_tokens: call.max_tokens,
-            ..ceiling
-        }),
-        max_cost: None,
-        inputs: Vec::new(),
         call: Some(Call::Text(Box::new(TextWork {
             call,
             prices,
@@ -263,8 +272,7 @@ pub(super) fn plan_call(
             receipt: None,
             input_bytes,
         }))),
-        job: false,
-        unlimited: false,
+        ..Plan::new(model, prompt, parameters, Ceiling::Text(ceiling))
     }
 }
 
@@ -338,13 +346,7 @@ fn plan_image<'a>(
         inputs: Vec::new(),
     };
     Ok(Plan {
-        model,
-        prompt: request.prompt,
-        system_prompt: None,
         negative_prompt: request.negative_prompt,
-        template: None,
-        parameters,
-        ceiling: Ceiling::Image(price),
         max_cost: request.max_cost,
         call: Some(Call::Image(ImageWork {
             call,
@@ -353,8 +355,7 @@ fn plan_image<'a>(
             inputs: Vec::new(),
         })),
         inputs,
-        job: false,
-        unlimited: false,
+        ..Plan::new(model, request.prompt, parameters, Ceiling::Image(price))
     })
 }
 
@@ -377,7 +378,7 @@ fn extended(
          {LONGEST_SIDE} on a side. Add fewer pixels"
     );
     let param = "parameters.outpaint";
-    Err(invalid(param, FieldCode::OutOfRange, message))
+    Err(ServiceError::field(param, FieldCode::OutOfRange, message))
 }
 
 /// Refuses a source whose aspect ratio differs from the result's, if the model keeps it.
@@ -400,7 +401,11 @@ fn check_shape(
         size.1,
         image.limits.sizes.join(", ")
     );
-    Err(invalid("parameters.size", FieldCode::NotSupported, message))
+    Err(ServiceError::field(
+        "parameters.size",
+        FieldCode::NotSupported,
+        message,
+    ))
 }
 
 fn find_source(inputs: &[FoundInput]) -> Option<&FoundInput> {
@@ -423,28 +428,22 @@ fn plan_video<'a>(
         Some(source) => ratio_of(video, request.ratio, source)?,
         None => request.ratio.unwrap_or_else(|| video.default_ratio()),
     };
+    let parameters = json!({"duration": duration, "ratio": ratio.to_string()});
+    let ceiling = Ceiling::Video(VideoCeiling {
+        per_second: video.prices.per_second,
+        seconds: duration,
+        durations: video.limits.durations.clone(),
+        inputs: InputCeiling {
+            images: count(&inputs),
+            per_image: video.prices.per_input_image.unwrap_or_default(),
+            per_million: None,
+        },
+    });
     Ok(Plan {
-        model,
-        prompt: request.prompt,
-        system_prompt: None,
-        negative_prompt: None,
-        template: None,
-        parameters: json!({"duration": duration, "ratio": ratio.to_string()}),
-        ceiling: Ceiling::Video(VideoCeiling {
-            per_second: video.prices.per_second,
-            seconds: duration,
-            durations: video.limits.durations.clone(),
-            inputs: InputCeiling {
-                images: count(&inputs),
-                per_image: video.prices.per_input_image.unwrap_or_default(),
-                per_million: None,
-            },
-        }),
         max_cost: request.max_cost,
-        call: None,
         inputs,
         job: true,
-        unlimited: false,
+        ..Plan::new(model, request.prompt, parameters, ceiling)
     })
 }
 
@@ -468,7 +467,7 @@ fn ratio_of(
         _ => {
             let message =
                 format!("must be that of the source, {width}x{height}, which the model must make");
-            Err(invalid(
+            Err(ServiceError::field(
                 "parameters.ratio",
                 FieldCode::NotSupported,
                 message,
@@ -483,21 +482,14 @@ fn plan_speech<'a>(model: &'a Model, speech: &SpeechModel, request: SpeechReques
         .unwrap_or_else(|| speech.limits.default_voice.clone());
     let format = request.format.unwrap_or_else(|| speech.default_format());
     let speed = request.speed.unwrap_or(1.0);
+    let parameters = json!({"voice": voice, "speed": speed, "format": format});
+    let ceiling = Ceiling::Speech(SpeechCeiling {
+        per_1000_characters: speech.prices.per_1000_characters,
+        characters: request.prompt.chars().count() as u64,
+    });
     Plan {
-        model,
-        ceiling: Ceiling::Speech(SpeechCeiling {
-            per_1000_characters: speech.prices.per_1000_characters,
-            characters: request.prompt.chars().count() as u64,
-        }),
-        prompt: request.prompt,
-        system_prompt: None,
-        negative_prompt: None,
-        template: None,
-        parameters: json!({"voice": voice, "speed": speed, "format": format}),
         max_cost: request.max_cost,
-        call: None,
-        inputs: Vec::new(),
         job: true,
-        unlimited: false,
+        ..Plan::new(model, request.prompt, parameters, ceiling)
     }
 }

@@ -33,11 +33,9 @@ impl Service {
         caller: &Caller,
         plan: &Prepared<'_>,
     ) -> Result<(), ServiceError> {
-        let (store, now) = (&self.0.store, self.0.clock.now());
-        let (_, jobs) = store.balance_and_jobs(caller.account_id).await?;
+        let (_, jobs) = self.0.store.balance_and_jobs(caller.account_id).await?;
         self.check_jobs(plan, jobs)?;
-        let spendable = store.spendable_balance(caller.account_id, caller.credential, now);
-        let (balance, cap) = spendable.await?;
+        let (balance, cap) = self.spendable_balance(caller).await?;
         let (hold, surface) = (plan.work.new.hold, plan.work.new.surface);
         let short = match cap {
             Some(cap) if cap.left() < hold => {
@@ -75,13 +73,10 @@ impl Service {
             HoldOutcome::Short(balance) => explain::above_available(hold, balance, ceiling),
             HoldOutcome::KeyBound => {
                 // A concurrent request with the same key, or another attempt, was first.
-                let before = match self.submitted_before(caller, idempotent).await? {
-                    None => match idempotent {
-                        Some(request) => self.replaced_by(caller, request).await?,
-                        None => None,
-                    },
-                    before => before,
-                };
+                let mut before = self.submitted_before(caller, idempotent).await?;
+                if let (None, Some(request)) = (&before, idempotent) {
+                    before = self.replaced_by(caller, request).await?;
+                }
                 return before.ok_or(ServiceError::IdempotencyInProgress);
             }
             HoldOutcome::NotAsPresumed => return Err(ServiceError::NotAsPresumed),
@@ -90,19 +85,16 @@ impl Service {
                 return Err(ServiceError::RateLimited(rate));
             }
             HoldOutcome::CredentialEnded => {
-                return Err(ServiceError::Token(match caller.user_id {
-                    None if caller.expires_at.is_some_and(|at| at <= self.0.clock.now()) => {
-                        TokenRefusal::Expired
-                    }
-                    None => TokenRefusal::Revoked,
-                    Some(_) => TokenRefusal::Invalid,
-                }));
+                let is_past = caller.expires_at.is_some_and(|at| at <= self.0.clock.now());
+                return Err(match caller.user_id {
+                    None if is_past => ServiceError::Token(TokenRefusal::Expired),
+                    _ => caller.ended(),
+                });
             }
             HoldOutcome::Suspended => return Err(ServiceError::Suspended),
             HoldOutcome::TooManyJobs => {
-                return Err(ServiceError::TooManyJobs(
-                    self.0.settings.max_jobs_per_account,
-                ));
+                let most = self.0.settings.max_jobs_per_account;
+                return Err(ServiceError::TooManyJobs(most));
             }
             HoldOutcome::Held | HoldOutcome::Abandoned => {
                 let message = "a hold was both placed and refused".to_owned();
