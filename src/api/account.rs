@@ -2,8 +2,7 @@
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
@@ -13,12 +12,12 @@ use super::{
     extract::{Authorized, Manage, NoQuery},
 };
 use crate::{
-    domain::{clock::rfc3339, generation::Modality, ids::AccountId, request::AccountChange},
+    domain::{clock::rfc3339, ids::AccountId, request::AccountChange},
     store::account_settings::AccountSettings,
 };
 
 /// A default of an account.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct DefaultBody {
     /// The provider of requests that name none. One that this server has no more is passed
     /// over.
@@ -27,12 +26,12 @@ pub struct DefaultBody {
     #[schema(required, nullable)]
     pub model: Option<String>,
     /// Models that serve if its provider does not start, in order; absent without any.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<DefaultFallback>,
 }
 
 /// A model that serves if the one before does not start.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct DefaultFallback {
     /// Its provider.
     pub provider: String,
@@ -41,7 +40,7 @@ pub struct DefaultFallback {
 }
 
 /// The defaults of an account, one for each modality; null if the server's default is used.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct DefaultsBody {
     /// The default for text.
     #[schema(required, nullable)]
@@ -73,34 +72,14 @@ pub struct AccountBody {
 
 impl From<AccountSettings> for AccountBody {
     fn from(account: AccountSettings) -> Self {
-        let of = |modality: Modality| {
-            let text = |value: &Value| value.as_str().map(str::to_owned);
-            let default = &account.defaults[modality.as_str()];
-            Some(DefaultBody {
-                provider: text(&default["provider"])?,
-                model: text(&default["model"]),
-                fallbacks: default["fallbacks"]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|one| {
-                        Some(DefaultFallback {
-                            provider: text(&one["provider"])?,
-                            model: text(&one["model"])?,
-                        })
-                    })
-                    .collect(),
-            })
-        };
+        let defaults = serde_json::from_value(account.defaults).unwrap_or_else(|error| {
+            tracing::error!(%error, "the defaults of an account cannot be read");
+            DefaultsBody::default()
+        });
         Self {
             id: account.id,
-            defaults: DefaultsBody {
-                text: of(Modality::Text),
-                image: of(Modality::Image),
-                video: of(Modality::Video),
-                audio: of(Modality::Audio),
-            },
             name: account.name,
+            defaults,
             created_at: account.created_at,
         }
     }

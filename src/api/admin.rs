@@ -82,11 +82,8 @@ pub async fn list(
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let AccountsQuery { email, page } = query.read()?;
-    let found = state
-        .service
-        .store()
-        .accounts(email.as_deref(), &page)
-        .await?;
+    let store = state.service.store();
+    let found = store.accounts(email.as_deref(), &page).await?;
     Ok(record::page(found, &uri, |account| account))
 }
 
@@ -112,7 +109,6 @@ pub async fn create(
 /// Look up an account
 #[utoipa::path(
     get, path = "/v1/admin/accounts/{id}", tag = "admin",
-    params(("id" = i64, Path, description = "The account's id")),
     responses((status = 200, description = "The account", body = AccountRecord)),
 )]
 pub async fn get(
@@ -132,7 +128,6 @@ pub async fn get(
 /// of it, once.
 #[utoipa::path(
     post, path = "/v1/admin/accounts/{id}/credits", tag = "admin",
-    params(("id" = i64, Path, description = "The account's id")),
     responses(
         (status = 201, description = "The entry in the ledger", body = LedgerEntry),
         (status = 200, description = "The entry that this reference made before; nothing was moved again", body = LedgerEntry),
@@ -167,7 +162,6 @@ pub async fn move_credits(
 /// answers the same.
 #[utoipa::path(
     post, path = "/v1/admin/accounts/{id}/suspend", tag = "admin",
-    params(("id" = i64, Path, description = "The account's id")),
     responses((status = 200, description = "The suspended account", body = AccountRecord)),
 )]
 pub async fn suspend(
@@ -190,7 +184,6 @@ pub async fn suspend(
 /// A deleted account stays suspended. Repeating it answers the same.
 #[utoipa::path(
     post, path = "/v1/admin/accounts/{id}/resume", tag = "admin",
-    params(("id" = i64, Path, description = "The account's id")),
     responses((status = 200, description = "The account", body = AccountRecord)),
 )]
 pub async fn resume(

@@ -89,7 +89,6 @@ pub async fn list(
 /// Look up an API key
 #[utoipa::path(
     get, path = "/v1/api-keys/{id}", tag = "api-keys",
-    params(("id" = i64, Path, description = "The key's id")),
     responses((status = 200, description = "The key", body = ApiKeyRecord)),
 )]
 pub async fn get(
@@ -106,7 +105,6 @@ pub async fn get(
 /// Takes effect at once and permanently; running requests finish. A repetition returns the same answer.
 #[utoipa::path(
     delete, path = "/v1/api-keys/{id}", tag = "api-keys",
-    params(("id" = i64, Path, description = "The key's id")),
     responses((status = 200, description = "The revoked key", body = ApiKeyRecord)),
 )]
 pub async fn revoke(

@@ -158,11 +158,9 @@ pub async fn change_password(
     ClientAddress(address): ClientAddress,
     body: JsonBody<PasswordChange>,
 ) -> Result<StatusCode, ApiError> {
-    let change = body.read()?;
-    let service = &state.service;
-    service
-        .change_password(&auth.caller, change, address)
-        .await?;
+    let (change, caller) = (body.read()?, &auth.caller);
+    let changing = state.service.change_password(caller, change, address);
+    changing.await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -179,11 +179,7 @@ impl ModelBody {
 
     fn with_route(mut self, route: &Route) -> Self {
         let name = |target: &Target| {
-            Some(format!(
-                "{}/{}",
-                target.provider.as_ref()?,
-                target.model.as_ref()?
-            ))
+            Some([target.provider.as_deref()?, target.model.as_deref()?].join("/"))
         };
         self.candidates = route.candidates.iter().filter_map(name).collect();
         self.order = Some(route.order);
@@ -271,12 +267,8 @@ pub async fn model(
 ) -> Result<Json<ModelBody>, ApiError> {
     let missing = || ApiError::not_found("there is no such model on this server");
     let Path((provider, id)) = path.map_err(|_| missing())?;
-    let model = state
-        .service
-        .catalogue()
-        .find_listed(&provider, &id)
-        .ok_or_else(missing)?;
-    Ok(Json(body(&state, model)))
+    let model = state.service.catalogue().find_listed(&provider, &id);
+    Ok(Json(body(&state, model.ok_or_else(missing)?)))
 }
 
 /// List providers
@@ -308,10 +300,8 @@ pub async fn providers(State(state): State<ApiState>, _query: NoQuery) -> Json<P
             open_circuits: CircuitBody::of(name, &circuits),
         }
     };
-    let data = catalogue
-        .providers(None)
-        .into_iter()
-        .map(provider)
-        .collect();
-    Json(ProvidersBody { data })
+    let providers = catalogue.providers(None).into_iter();
+    Json(ProvidersBody {
+        data: providers.map(provider).collect(),
+    })
 }

@@ -74,23 +74,15 @@ pub struct Network {
 
 impl Network {
     fn contains(&self, address: IpAddr) -> bool {
-        match (self.base, address) {
+        let (difference, bits) = match (self.base, address) {
             (IpAddr::V4(base), IpAddr::V4(address)) => {
-                let shift = 32_u32.saturating_sub(self.prefix.into());
-                (base.to_bits() ^ address.to_bits())
-                    .checked_shr(shift)
-                    .unwrap_or(0)
-                    == 0
+                (u128::from(base.to_bits() ^ address.to_bits()), 32_u32)
             }
-            (IpAddr::V6(base), IpAddr::V6(address)) => {
-                let shift = 128_u32.saturating_sub(self.prefix.into());
-                (base.to_bits() ^ address.to_bits())
-                    .checked_shr(shift)
-                    .unwrap_or(0)
-                    == 0
-            }
-            _ => false,
-        }
+            (IpAddr::V6(base), IpAddr::V6(address)) => (base.to_bits() ^ address.to_bits(), 128),
+            _ => return false,
+        };
+        let shift = bits.saturating_sub(self.prefix.into());
+        difference.checked_shr(shift).unwrap_or(0) == 0
     }
 }
 

@@ -5,9 +5,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use axum::extract::FromRequestParts;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
 
 use crate::{
     domain::{
@@ -48,14 +47,17 @@ impl RequestPermit {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for RequestPermit {
-    type Rejection = StatusCode;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
-        let found = parts.extensions.get::<Self>();
-        found.cloned().ok_or(StatusCode::INTERNAL_SERVER_ERROR)
-    }
-}
+/// Headers of the rate limit: the limit, what remains, and when it is reset.
+const OPENAI_LIMITS: [&str; 3] = [
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
+];
+const ANTHROPIC_LIMITS: [&str; 3] = [
+    "anthropic-ratelimit-requests-limit",
+    "anthropic-ratelimit-requests-remaining",
+    "anthropic-ratelimit-requests-reset",
+];
 
 /// Whose SDK a request comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,32 +89,20 @@ impl Sdk {
     ) {
         headers.insert("request-id", id.clone());
         let Some((rate, now)) = rate else { return };
-        let (limit, remaining, reset) = match self {
-            Self::OpenAi => (
-                "x-ratelimit-limit-requests",
-                "x-ratelimit-remaining-requests",
-                (
-                    "x-ratelimit-reset-requests",
-                    format!("{}s", rate.reset_seconds),
-                ),
-            ),
+        let (names, reset) = match self {
+            Self::OpenAi => (OPENAI_LIMITS, format!("{}s", rate.reset_seconds)),
             Self::Anthropic => {
                 let wait = TimeDelta::try_seconds(rate.reset_seconds.cast_signed());
                 let at = now + wait.unwrap_or_default();
-                (
-                    "anthropic-ratelimit-requests-limit",
-                    "anthropic-ratelimit-requests-remaining",
-                    (
-                        "anthropic-ratelimit-requests-reset",
-                        at.to_rfc3339_opts(SecondsFormat::Secs, true),
-                    ),
-                )
+                let at = at.to_rfc3339_opts(SecondsFormat::Secs, true);
+                (ANTHROPIC_LIMITS, at)
             }
         };
+        let [limit, remaining, reset_at] = names;
         headers.insert(limit, rate.limit.into());
         headers.insert(remaining, rate.remaining.into());
-        if let Ok(value) = HeaderValue::from_str(&reset.1) {
-            headers.insert(reset.0, value);
+        if let Ok(value) = HeaderValue::try_from(reset) {
+            headers.insert(reset_at, value);
         }
     }
 }
@@ -142,6 +132,24 @@ impl CallerSlot {
             caller.confirm().await?;
         }
         Ok(())
+    }
+}
+
+/// Whether the caller of a request is counted: of a page, in its first request only.
+pub fn is_counted(parts: &Parts) -> bool {
+    parts.extensions.get().is_none_or(Page::counts)
+}
+
+/// Keeps the caller of a request, and of the page if the request is the one that is counted.
+pub fn authenticated<'a, T>(parts: &Parts, is_counted: bool, caller: &'a T, now: DateTime<Utc>)
+where
+    Known: From<&'a T>,
+{
+    if let Some(page) = parts.extensions.get::<Page>().filter(|_| is_counted) {
+        page.0.caller.set(caller, now);
+    }
+    if let Some(slot) = parts.extensions.get::<CallerSlot>() {
+        slot.set(caller, now);
     }
 }
 
@@ -223,10 +231,6 @@ impl Page {
     /// Whether a request is counted: the first one only.
     pub fn counts(&self) -> bool {
         !self.0.counted.swap(true, Ordering::Relaxed)
-    }
-
-    pub fn set(&self, known: impl Into<Known>, now: DateTime<Utc>) {
-        self.0.caller.set(known, now);
     }
 
     pub fn caller(&self) -> &CallerSlot {

@@ -73,11 +73,8 @@ pub async fn balance(
     auth: Authorized<ReadCredits>,
     _query: NoQuery,
 ) -> Result<Json<BalanceBody>, ApiError> {
-    let found = state
-        .service
-        .store()
-        .balance(auth.caller.account_id)
-        .await?;
+    let store = state.service.store();
+    let found = store.balance(auth.caller.account_id).await?;
     Ok(Json(BalanceBody {
         balance: found.balance,
         held: found.held,

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 pub use code::{Code, ErrorType};
 pub use sdk::{AnthropicError, GENERATION, OpenAiError, sdk_status};
@@ -48,7 +48,7 @@ struct Content {
     message: String,
     errors: Vec<FieldError>,
     retryable: bool,
-    details: Vec<(&'static str, Value)>,
+    details: Map<String, Value>,
     headers: Vec<(HeaderName, HeaderValue)>,
     generation: Option<Box<GenerationRecord>>,
 }
@@ -70,17 +70,10 @@ struct ErrorBody<'a> {
     param: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [FieldError],
-    #[serde(flatten, serialize_with = "in_order")]
-    details: &'a [(&'static str, Value)],
+    #[serde(flatten)]
+    details: &'a Map<String, Value>,
     retryable: bool,
     request_id: &'a str,
-}
-
-fn in_order<S: Serializer>(
-    details: &&[(&'static str, Value)],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(details.iter().map(|(name, value)| (name, value)))
 }
 
 impl ApiError {
@@ -91,7 +84,7 @@ impl ApiError {
             message: message.into(),
             errors: Vec::new(),
             retryable: false,
-            details: Vec::new(),
+            details: Map::new(),
             headers: Vec::new(),
             generation: None,
         }))
@@ -111,8 +104,8 @@ impl ApiError {
         self.retryable().header(header::RETRY_AFTER, seconds)
     }
 
-    fn detail(mut self, name: &'static str, value: impl Serialize) -> Self {
-        self.0.details.push((name, json!(value)));
+    fn detail(mut self, name: &str, value: impl Serialize) -> Self {
+        self.0.details.insert(name.to_owned(), json!(value));
         self
     }
 

@@ -6,11 +6,13 @@ use std::{convert::Infallible, marker::PhantomData};
 use axum::extract::{FromRequestParts, Path};
 use chrono::{DateTime, Utc};
 use http::{HeaderMap, HeaderName, Method, header, request::Parts};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     ApiState,
-    context::{CallerSlot, IDEMPOTENCY_KEY, Page, RETRY_COUNT, RequestId, RequestPermit, Sdk},
+    context::{
+        IDEMPOTENCY_KEY, RETRY_COUNT, RequestId, RequestPermit, Sdk, authenticated, is_counted,
+    },
     error::ApiError,
 };
 use crate::{
@@ -99,17 +101,11 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
         let token = token(parts).map_err(ApiError::token)?;
         let arrived = state.service.now();
-        let page = parts.extensions.get::<Page>();
-        let counts = page.is_none_or(Page::counts);
+        let counts = is_counted(parts);
         let may_defer = P::HOLDS && is_new(&parts.headers);
         let authenticating = state.service.authenticate(token, counts, may_defer);
         let caller = authenticating.await?;
-        if let Some(page) = page.filter(|_| counts) {
-            page.set(&caller, state.service.now());
-        }
-        if let Some(slot) = parts.extensions.get::<CallerSlot>() {
-            slot.set(&caller, state.service.now());
-        }
+        authenticated(parts, counts, &caller, state.service.now());
         caller.check_rate()?;
         memory::charge_to(caller.account_id);
         let caller = match viewed_account(parts)? {
@@ -337,24 +333,41 @@ pub struct PathId<T>(pub T);
 
 /// Ids that a path can hold.
 pub trait FromPath: Sized {
+    /// Whose id it is, for the document.
+    const ABOUT: &'static str;
+
+    fn schema() -> Value {
+        json!({"type": "string"})
+    }
+
     fn from_path(text: &str) -> Option<Self>;
 }
 
 impl FromPath for GenerationId {
+    const ABOUT: &'static str = "The generation's uuid";
+
     fn from_path(text: &str) -> Option<Self> {
         Self::parse(text)
     }
 }
 
 impl FromPath for UploadId {
+    const ABOUT: &'static str = "The upload's id";
+
     fn from_path(text: &str) -> Option<Self> {
         Self::parse(text)
     }
 }
 
 macro_rules! numeric_ids {
-    ($($id:ident),+) => {$(
+    ($($id:ident = $about:literal,)+) => {$(
         impl FromPath for $id {
+            const ABOUT: &'static str = $about;
+
+            fn schema() -> Value {
+                json!({"type": "integer", "format": "int64"})
+            }
+
             fn from_path(text: &str) -> Option<Self> {
                 number(text).map(Self)
             }
@@ -363,11 +376,11 @@ macro_rules! numeric_ids {
 }
 
 numeric_ids!(
-    AccountId,
-    ApiKeyId,
-    WebhookId,
-    TemplateId,
-    WebhookDeliveryId
+    AccountId = "The account's id",
+    ApiKeyId = "The key's id",
+    WebhookId = "The webhook's id",
+    TemplateId = "The template's id",
+    WebhookDeliveryId = "The delivery's id",
 );
 
 /// A numeric id, as it is written in a path.

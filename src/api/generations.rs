@@ -5,15 +5,16 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use http::{HeaderMap, StatusCode, Uri, header};
+use http::{StatusCode, Uri, header};
 use serde_json::json;
 
 use super::{
     ApiState,
     body::EmptyBody,
-    context::RequestPermit,
     error::ApiError,
-    extract::{Authorized, FromPath as _, NoQuery, OfTheType, PathId, Query, ReadHistory},
+    extract::{
+        Authorized, FromPath as _, Incoming, NoQuery, OfTheType, PathId, Query, ReadHistory,
+    },
     generate::POLL_SECONDS,
     prefer::Prefer,
     record::{self, GenerationRecord, GenerationSummary, PageBody},
@@ -70,28 +71,22 @@ impl Input for HistoryQuery {
 /// With `Prefer: wait=N` the answer comes as soon as it is finished, at latest after N seconds.
 #[utoipa::path(
     get, path = "/v1/generate/{uuid}", tag = "generations",
-    params(
-        ("uuid" = String, Path, description = "The generation's uuid"),
-        ("Prefer" = Option<String>, Header, description = "`wait=N`, 1 to 60 seconds"),
-    ),
+    params(("Prefer" = Option<String>, Header, description = "`wait=N`, 1 to 60 seconds")),
     responses((status = 200, description = "The generation; `Retry-After` while it is unfinished", body = GenerationRecord)),
 )]
 pub async fn lookup(
-    State(state): State<ApiState>,
-    auth: Authorized<ReadHistory>,
+    incoming: Incoming<ReadHistory>,
     PathId(id): PathId<GenerationId>,
     _query: NoQuery,
-    headers: HeaderMap,
-    permit: RequestPermit,
 ) -> Result<Response, ApiError> {
-    let wait = Prefer::read(&headers).wait;
-    let found = state
+    let (state, caller, headers) = incoming.parts();
+    let wait = Prefer::read(headers).wait;
+    let (timeout, waiting) = (wait.unwrap_or_default(), || incoming.permit.release());
+    let finding = state
         .service
-        .generation_within(&auth.caller, id, wait.unwrap_or_default(), || {
-            permit.release();
-        })
-        .await?;
-    let mut response = current(&state, found.generation);
+        .generation_within(caller, id, timeout, waiting);
+    let found = finding.await?;
+    let mut response = current(state, found.generation);
     if let Some(applied) = wait.filter(|_| found.waited).and_then(Prefer::applied_wait) {
         response.headers_mut().insert("preference-applied", applied);
     }
@@ -138,7 +133,6 @@ pub async fn history(
 /// processing and `Retry-After`: look it up later. Needs the ability of the generation's type.
 #[utoipa::path(
     post, path = "/v1/generate/{uuid}/cancel", tag = "generations",
-    params(("uuid" = String, Path, description = "The generation's uuid")),
     responses((status = 200, description = "The cancelled generation; `Retry-After` while it is unfinished", body = GenerationRecord)),
 )]
 pub async fn cancel(
@@ -171,7 +165,6 @@ fn current(state: &ApiState, record: Generation) -> Response {
 /// numbers. Needs the ability of the generation's type.
 #[utoipa::path(
     delete, path = "/v1/generate/{uuid}", tag = "generations",
-    params(("uuid" = String, Path, description = "The generation's uuid")),
     responses((status = 204, description = "Deleted")),
 )]
 pub async fn delete(

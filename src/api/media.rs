@@ -7,13 +7,13 @@ use axum::{
     extract::{Path, State, rejection::PathRejection},
     response::{IntoResponse as _, Redirect, Response},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde_json::Value;
 
 use super::{ApiState, error::ApiError, extract::Query};
 use crate::{
     domain::validate::{Fields, Input},
-    media::{MediaFile, MediaHead, MediaKey, MediaStoreError},
+    media::{MediaHead, MediaKey, MediaStoreError},
 };
 
 pub struct Signature {
@@ -88,21 +88,17 @@ pub async fn file(
         Body::empty()
     } else {
         let found = store.get(&key, range.clone()).await?.ok_or_else(missing)?;
-        let MediaFile { body, .. } = found;
-        Body::from_stream(body)
+        Body::from_stream(found.body)
     };
-    let Some(range) = range else {
-        let mut response = headed(StatusCode::OK, &key, &head, body);
-        response
-            .headers_mut()
-            .insert(header::CONTENT_LENGTH, head.bytes.into());
-        return Ok(response);
+    let (status, length) = match &range {
+        Some(range) => (StatusCode::PARTIAL_CONTENT, range.end - range.start),
+        None => (StatusCode::OK, head.bytes),
     };
-    let mut response = headed(StatusCode::PARTIAL_CONTENT, &key, &head, body);
-    let part = format!("bytes {}-{}/{}", range.start, range.end - 1, head.bytes);
+    let mut response = headed(status, &key, &head, body);
     let out = response.headers_mut();
-    out.insert(header::CONTENT_LENGTH, (range.end - range.start).into());
-    if let Ok(part) = HeaderValue::from_str(&part) {
+    out.insert(header::CONTENT_LENGTH, length.into());
+    let part = range.map(|r| format!("bytes {}-{}/{}", r.start, r.end - 1, head.bytes));
+    if let Some(Ok(part)) = part.map(HeaderValue::try_from) {
         out.insert(header::CONTENT_RANGE, part);
     }
     Ok(response)
@@ -110,25 +106,17 @@ pub async fn file(
 
 /// The headers that every answer about a file has. A browser shows it and runs nothing of it.
 fn headed(status: StatusCode, key: &MediaKey, head: &MediaHead, body: Body) -> Response {
-    let mut response = (status, body).into_response();
-    let fixed: [(HeaderName, &str); 4] = [
+    let policy = "default-src 'none'; media-src 'self'; sandbox";
+    let fixed = [
         (header::CONTENT_TYPE, key.kind().content_type()),
         (header::ACCEPT_RANGES, "bytes"),
         (header::CACHE_CONTROL, "private, max-age=86400, immutable"),
-        (
-            header::CONTENT_SECURITY_POLICY,
-            "default-src 'none'; media-src 'self'; sandbox",
-        ),
+        (header::CONTENT_SECURITY_POLICY, policy),
     ];
-    let headers = response.headers_mut();
-    for (name, value) in fixed {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            headers.insert(name, value);
-        }
-    }
+    let mut response = (status, fixed, body).into_response();
     let etag = head.e_tag.as_deref().map(quoted);
-    if let Some(Ok(etag)) = etag.map(|e| HeaderValue::from_str(&e)) {
-        headers.insert(header::ETAG, etag);
+    if let Some(Ok(etag)) = etag.map(HeaderValue::try_from) {
+        response.headers_mut().insert(header::ETAG, etag);
     }
     response
 }

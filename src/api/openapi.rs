@@ -69,24 +69,20 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     }
     let mut document = router.into_openapi();
     if let Some(components) = &mut document.components {
-        let bearer = HttpBuilder::new()
-            .scheme(HttpAuthScheme::Bearer)
-            .description(Some("An API key (svc_...) or a session token"))
-            .build();
-        components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
-        let admin = HttpBuilder::new()
-            .scheme(HttpAuthScheme::Bearer)
-            .description(Some(
+        let tokens = [
+            ("bearer", "An API key (svc_...) or a session token"),
+            (
+                "admin",
                 "An admin token (adm_...), which only `gensvc admin token create` makes. It is \
                  good for /v1/admin only; other tokens get 403 missing_ability there.",
-            ))
-            .build();
-        components.add_security_scheme("admin", SecurityScheme::Http(admin));
-        let metrics = HttpBuilder::new()
-            .scheme(HttpAuthScheme::Bearer)
-            .description(Some("The setting metrics.token"))
-            .build();
-        components.add_security_scheme("metrics_token", SecurityScheme::Http(metrics));
+            ),
+            ("metrics_token", "The setting metrics.token"),
+        ];
+        for (name, about) in tokens {
+            let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer);
+            let scheme = SecurityScheme::Http(bearer.description(Some(about)).build());
+            components.add_security_scheme(name, scheme);
+        }
         let key = ApiKeyValue::with_description("x-api-key", "The same token, as a key");
         let key = SecurityScheme::ApiKey(ApiKey::Header(key));
         components.add_security_scheme("x_api_key", key);
@@ -96,7 +92,7 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     schemas["Error"] = error_schema();
     for (path, method, sdk, mut facts, mut errors) in described {
         let operation = &mut document["paths"][&path][&method];
-        facts.complete(operation, &mut schemas);
+        facts.complete(&path, operation, &mut schemas);
         if sdk == Some(Sdk::Anthropic) {
             operation["security"] = json!([{"bearer": []}, {"x_api_key": []}]);
         }

@@ -155,9 +155,8 @@ pub struct InputBody {
 impl InputBody {
     /// Takes the inputs out of stored parameters.
     fn taken_from(parameters: &mut Value) -> Vec<Self> {
-        let inputs = parameters
-            .as_object_mut()
-            .and_then(|all| all.remove(INPUTS));
+        let members = parameters.as_object_mut();
+        let inputs = members.and_then(|members| members.remove(INPUTS));
         // Of a `StoredInput`, the response leaves out the key.
         let inputs = inputs.map(serde_json::from_value::<Vec<Self>>);
         let inputs = inputs.transpose().unwrap_or_else(|error| {

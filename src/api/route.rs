@@ -1,6 +1,8 @@
 //! What a route is: a handler, its document, and what holds for it. What the handler's arguments
 //! say, such as its permission and its body, is taken from their types.
 
+use std::mem;
+
 use axum::{
     Extension,
     extract::{Path, State, rejection::PathRejection},
@@ -14,9 +16,11 @@ use super::{
     admin::Operator,
     body::{EmptyBody, JsonBody, OptionalBody, RawBody},
     client_address::ClientAddress,
-    context::{CallerSlot, RequestPermit, Sdk},
+    context::{CallerSlot, Sdk},
     error::Code,
-    extract::{Authorized, Incoming, NoQuery, PathId, PathIds, Permission, Query, SubmittedForm},
+    extract::{
+        Authorized, FromPath, Incoming, NoQuery, PathId, PathIds, Permission, Query, SubmittedForm,
+    },
     metrics::Scraper,
 };
 use crate::domain::validate::{
@@ -84,6 +88,8 @@ pub struct Facts {
     /// The schema of the body.
     pub body: Option<Value>,
     is_body_optional: bool,
+    /// The parameters of the path in its order, without their names.
+    path: Vec<Value>,
     query: Vec<Value>,
     /// The errors of a request whose only field does not exist.
     pub refusal: Vec<FieldError>,
@@ -93,7 +99,7 @@ pub struct Facts {
 
 impl Facts {
     /// Adds the facts to the document of the operation.
-    pub fn complete(&mut self, operation: &mut Value, schemas: &mut Value) {
+    pub fn complete(&mut self, path: &str, operation: &mut Value, schemas: &mut Value) {
         if let Some(security) = &self.security {
             operation["security"] = security.clone();
         }
@@ -103,9 +109,20 @@ impl Facts {
         if let Some(body) = &self.body {
             operation["requestBody"] = json!({"required": !self.is_body_optional, "content": {"application/json": {"schema": body}}});
         }
-        if !self.query.is_empty() {
-            let mut parameters = operation["parameters"].as_array().cloned();
-            parameters.get_or_insert_default().append(&mut self.query);
+        let names = path.split(['{', '}']).skip(1).step_by(2);
+        for (parameter, name) in self.path.iter_mut().zip(names) {
+            parameter["name"] = json!(name);
+        }
+        let mut parameters = mem::take(&mut self.path);
+        parameters.extend(
+            operation["parameters"]
+                .as_array()
+                .cloned()
+                .into_iter()
+                .flatten(),
+        );
+        parameters.append(&mut self.query);
+        if !parameters.is_empty() {
             operation["parameters"] = json!(parameters);
         }
         if let Some(schemas) = schemas.as_object_mut() {
@@ -190,7 +207,6 @@ silent!(
     Uri,
     ClientAddress,
     Extension<CallerSlot>,
-    RequestPermit,
     SubmittedForm,
     EmptyBody,
     RawBody,
@@ -198,8 +214,21 @@ silent!(
     Result<Path<String>, PathRejection>,
 );
 
-impl<T> Argument for PathId<T> {}
-impl<T, U> Argument for PathIds<T, U> {}
+impl<T: FromPath> Argument for PathId<T> {
+    fn describe(facts: &mut Facts) {
+        facts.path.push(
+            json!({"in": "path", "required": true, "description": T::ABOUT,
+            "schema": T::schema()}),
+        );
+    }
+}
+
+impl<T: FromPath, U: FromPath> Argument for PathIds<T, U> {
+    fn describe(facts: &mut Facts) {
+        PathId::<T>::describe(facts);
+        PathId::<U>::describe(facts);
+    }
+}
 
 /// A handler, whose argument types describe its route.
 pub trait Handler<A> {

@@ -151,7 +151,9 @@ impl SdkRequest {
                     let record = self.wait(submitted, persistent).await?;
                     answer_of(&record, self.state.links())
                 });
-                let (response, has_begun) = stream::live(sdk, request, end, deltas, writer).await?;
+                let silence = stream::KEEP_ALIVE;
+                let live = stream::live(sdk, request, end, deltas, writer, silence);
+                let (events, has_begun) = live.await?;
                 // With the first piece it is decided who serves.
                 let is_decided = has_begun && handle.is_some() || record.route.is_none();
                 if let Some(handle) = handle {
@@ -161,7 +163,8 @@ impl SdkRequest {
                 if !is_decided {
                     headers.0[1..].fill(const { (MAX_TOKENS, None) });
                 }
-                return Ok(mark_replay(headers.on(response), is_replay));
+                let response = headers.on(super::stream::response(events));
+                return Ok(mark_replay(response, is_replay));
             }
             record
         } else {

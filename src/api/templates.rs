@@ -88,18 +88,14 @@ pub async fn list(
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
-    let found = state
-        .service
-        .store()
-        .templates(auth.caller.account_id, &page)
-        .await?;
+    let store = state.service.store();
+    let found = store.templates(auth.caller.account_id, &page).await?;
     Ok(record::page(found, &uri, |template| template))
 }
 
 /// Look up a prompt template
 #[utoipa::path(
     get, path = "/v1/templates/{id}", tag = "templates",
-    params(("id" = i64, Path, description = "The template's id")),
     responses((status = 200, description = "The template", body = TemplateRecord)),
 )]
 pub async fn get(
@@ -116,7 +112,6 @@ pub async fn get(
 /// Creates a new version with all fields. Generations keep the version that they used.
 #[utoipa::path(
     put, path = "/v1/templates/{id}", tag = "templates",
-    params(("id" = i64, Path, description = "The template's id")),
     responses((status = 200, description = "The new version", body = TemplateRecord)),
 )]
 pub async fn replace(
@@ -138,7 +133,6 @@ pub async fn replace(
 /// Deletes all its versions. Generations that used it stay.
 #[utoipa::path(
     delete, path = "/v1/templates/{id}", tag = "templates",
-    params(("id" = i64, Path, description = "The template's id")),
     responses((status = 204, description = "Deleted")),
 )]
 pub async fn delete(

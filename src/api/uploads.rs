@@ -121,7 +121,6 @@ pub async fn list(
 /// Look up an upload
 #[utoipa::path(
     get, path = "/v1/uploads/{id}", tag = "uploads",
-    params(("id" = String, Path, description = "The upload's id")),
     responses((status = 200, description = "The upload", body = UploadBody)),
 )]
 pub async fn get(
@@ -140,7 +139,6 @@ pub async fn get(
 /// hour after their deadline. Otherwise it is removed immediately.
 #[utoipa::path(
     delete, path = "/v1/uploads/{id}", tag = "uploads",
-    params(("id" = String, Path, description = "The upload's id")),
     responses((status = 204, description = "Deleted")),
 )]
 pub async fn delete(

@@ -22,9 +22,6 @@ pub async fn usage(
     query: Query<UsageRequest>,
 ) -> Result<Json<UsageReport>, ApiError> {
     let request = query.read()?;
-    let report = state
-        .service
-        .usage(auth.caller.account_id, &request)
-        .await?;
-    Ok(Json(report))
+    let account = auth.caller.account_id;
+    Ok(Json(state.service.usage(account, &request).await?))
 }

@@ -92,18 +92,14 @@ pub async fn list(
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
-    let found = state
-        .service
-        .store()
-        .webhooks(auth.caller.account_id, &page)
-        .await?;
+    let store = state.service.store();
+    let found = store.webhooks(auth.caller.account_id, &page).await?;
     Ok(record::page(found, &uri, |webhook| webhook))
 }
 
 /// Look up a webhook
 #[utoipa::path(
     get, path = "/v1/webhooks/{id}", tag = "webhooks",
-    params(("id" = i64, Path, description = "The webhook's id")),
     responses((status = 200, description = "The webhook", body = WebhookRecord)),
 )]
 pub async fn get(
@@ -120,7 +116,6 @@ pub async fn get(
 /// Deliveries that wait are dropped; one that is being sent may still arrive.
 #[utoipa::path(
     delete, path = "/v1/webhooks/{id}", tag = "webhooks",
-    params(("id" = i64, Path, description = "The webhook's id")),
     responses((status = 204, description = "Deleted")),
 )]
 pub async fn delete(
@@ -138,9 +133,6 @@ pub async fn delete(
 /// Finished ones are kept for 30 days, unless the server is set otherwise.
 #[utoipa::path(
     get, path = "/v1/webhooks/{id}/deliveries", tag = "webhooks",
-    params(
-        ("id" = i64, Path, description = "The webhook's id"),
-    ),
     responses((status = 200, description = "A page of deliveries, newest first", body = PageBody<DeliveryRecord>)),
 )]
 pub async fn deliveries(
@@ -161,10 +153,6 @@ pub async fn deliveries(
 /// tried again for as long as a new one.
 #[utoipa::path(
     post, path = "/v1/webhooks/{id}/deliveries/{delivery}/redeliver", tag = "webhooks",
-    params(
-        ("id" = i64, Path, description = "The webhook's id"),
-        ("delivery" = i64, Path, description = "The delivery's id"),
-    ),
     responses((status = 202, description = "The delivery, pending", body = DeliveryRecord)),
 )]
 pub async fn redeliver(

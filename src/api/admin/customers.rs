@@ -23,7 +23,6 @@ use crate::{
 /// An email that belongs to another user is `not_allowed`. Sessions and keys stay valid.
 #[utoipa::path(
     patch, path = "/v1/admin/accounts/{id}", tag = "admin",
-    params(("id" = i64, Path, description = "The account's id")),
     responses((status = 200, description = "The account", body = AccountRecord)),
 )]
 pub async fn change(
@@ -48,7 +47,6 @@ pub async fn change(
 /// `not_allowed`. Repeating it answers the same.
 #[utoipa::path(
     delete, path = "/v1/admin/accounts/{id}", tag = "admin",
-    params(("id" = i64, Path, description = "The account's id")),
     responses((status = 200, description = "The deleted account", body = AccountRecord)),
 )]
 pub async fn delete(
@@ -68,10 +66,6 @@ pub async fn delete(
 /// the new limit; a key that has already spent more is refused until the next period.
 #[utoipa::path(
     put, path = "/v1/admin/accounts/{id}/api-keys/{key}", tag = "admin",
-    params(
-        ("id" = i64, Path, description = "The account's id"),
-        ("key" = i64, Path, description = "The key's id"),
-    ),
     responses((status = 200, description = "The key", body = ApiKeyRecord)),
 )]
 pub async fn replace_key(
@@ -92,10 +86,6 @@ pub async fn replace_key(
 /// same.
 #[utoipa::path(
     delete, path = "/v1/admin/accounts/{id}/api-keys/{key}", tag = "admin",
-    params(
-        ("id" = i64, Path, description = "The account's id"),
-        ("key" = i64, Path, description = "The key's id"),
-    ),
     responses((status = 200, description = "The revoked key", body = ApiKeyRecord)),
 )]
 pub async fn revoke_key(
@@ -115,10 +105,6 @@ pub async fn revoke_key(
 /// now.
 #[utoipa::path(
     post, path = "/v1/admin/accounts/{id}/deliveries/{delivery}/redeliver", tag = "admin",
-    params(
-        ("id" = i64, Path, description = "The account's id"),
-        ("delivery" = i64, Path, description = "The delivery's id"),
-    ),
     responses((status = 202, description = "The delivery, pending", body = DeliveryRecord)),
 )]
 pub async fn redeliver(

@@ -8,7 +8,7 @@ use http::request::Parts;
 use crate::{
     api::{
         ApiState,
-        context::{CallerSlot, Page},
+        context::{authenticated, is_counted},
         error::ApiError,
         extract::bearer,
     },
@@ -38,19 +38,13 @@ impl FromRequestParts<ApiState> for Operator {
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
         let token = bearer(&parts.headers).map_err(ApiError::token)?;
-        let page = parts.extensions.get::<Page>();
-        let counts = page.is_none_or(Page::counts);
+        let counts = is_counted(parts);
         let presented = state.service.authenticate_operator(token, counts).await?;
-        if let Some(page) = page.filter(|_| counts) {
-            page.set(&presented, state.service.now());
-        }
+        authenticated(parts, counts, &presented, state.service.now());
         let rate = match &presented {
             Presented::Operator(_, rate) => Some(*rate),
             Presented::Customer(caller) => caller.rate(),
         };
-        if let Some(slot) = parts.extensions.get::<CallerSlot>() {
-            slot.set(&presented, state.service.now());
-        }
         if let Some(rate) = rate.filter(|rate| rate.retry_after_seconds.is_some()) {
             return Err(ServiceError::RateLimited(rate).into());
         }

@@ -116,11 +116,11 @@ impl ApiError {
             Code::NotFinished => ServiceError::NotFinished,
             Code::IdempotencyInProgress => ServiceError::IdempotencyInProgress,
             Code::IdempotencyKeyReused => ServiceError::IdempotencyKeyReused,
-            Code::ValidationFailed => ServiceError::invalid(FieldError::new(
+            Code::ValidationFailed => ServiceError::field(
                 "prmpt",
                 FieldCode::UnknownField,
                 "is not a field of this request",
-            )),
+            ),
             Code::RateLimited => ServiceError::RateLimited(RateState {
                 limit: 600,
                 remaining: 0,

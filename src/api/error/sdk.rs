@@ -2,10 +2,10 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{ApiError, Code, Content, in_order};
+use super::{ApiError, Code, Content};
 use crate::{
     api::context::Sdk,
     domain::{ids::GenerationId, validate::FieldCode},
@@ -34,9 +34,9 @@ pub struct OpenAiErrorBody<'a> {
     /// For programs.
     code: String,
     /// Additional members, such as `affordable` and `required` of a 402.
-    #[serde(flatten, serialize_with = "in_order")]
+    #[serde(flatten)]
     #[schema(value_type = Object)]
-    more: &'a [(&'static str, Value)],
+    more: &'a Map<String, Value>,
     /// The uuid of the generation that failed or continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<GenerationId>,
@@ -63,9 +63,9 @@ pub struct AnthropicErrorBody<'a> {
     /// For programs.
     details: AnthropicErrorDetails<'a>,
     /// Additional members, such as `affordable` and `required` of a 402.
-    #[serde(flatten, serialize_with = "in_order")]
+    #[serde(flatten)]
     #[schema(value_type = Object)]
-    more: &'a [(&'static str, Value)],
+    more: &'a Map<String, Value>,
     /// The uuid of the generation that failed or continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<GenerationId>,

@@ -67,35 +67,20 @@ pub(super) fn add_viewed_account(operation: &mut Value) {
     operation["parameters"] = json!(parameters);
 }
 
-/// The shape of a parameter, by its name.
-fn parameter(name: &str) -> Option<Value> {
-    Some(match name {
-        "Idempotency-Key" => json!({"pattern": "^[!-~]{1,255}$"}),
-        "uuid" => json!({"format": "uuid"}),
-        _ => return None,
-    })
-}
-
 fn shape_parameters(operation: &mut Value) {
     let parameters = operation.get_mut("parameters");
-    for parameter_of in parameters
-        .and_then(Value::as_array_mut)
-        .into_iter()
-        .flatten()
-    {
-        let shape = parameter(parameter_of["name"].as_str().unwrap_or_default());
-        let schema = &mut parameter_of["schema"];
+    let parameters = parameters.and_then(Value::as_array_mut);
+    for parameter in parameters.into_iter().flatten() {
+        let name = parameter["name"].take();
+        let schema = &mut parameter["schema"];
         // A parameter that is not sent is absent; none can be null.
         if schema["type"] == json!(["string", "null"]) {
             schema["type"] = json!("string");
         }
-        for (name, value) in shape
-            .as_ref()
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
-            schema[name] = value.clone();
+        match name.as_str() {
+            Some("Idempotency-Key") => schema["pattern"] = json!("^[!-~]{1,255}$"),
+            Some("uuid") => schema["format"] = json!("uuid"),
+            _ => {}
         }
         // No string of a request may contain U+0000.
         let is_shaped = ["enum", "pattern", "format"]
@@ -104,6 +89,7 @@ fn shape_parameters(operation: &mut Value) {
         if schema["type"] == "string" && !is_shaped {
             schema["pattern"] = json!(r"^[^\x00]*$");
         }
+        parameter["name"] = name;
     }
 }
 

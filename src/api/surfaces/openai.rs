@@ -32,7 +32,7 @@ use crate::{
         generation::{Modality, Surface},
         request::DialogueRequest,
         route::{PROVIDER, route_name},
-        validate::{FieldCode, FieldError},
+        validate::FieldCode,
     },
     service::ServiceError,
 };
@@ -80,8 +80,8 @@ pub async fn chat(
             let read = body.apart(read_responses).await?;
             if !read.echo.shown.tools.is_empty() {
                 let message = "has tools whose calls a chat has no form for";
-                let error = FieldError::new("tools", FieldCode::NotSupported, message);
-                return Err(ServiceError::invalid(error).into());
+                let code = FieldCode::NotSupported;
+                return Err(ServiceError::field("tools", code, message).into());
             }
             let dialogue = DialogueRequest {
                 surface: Surface::OpenAiChat,

@@ -14,7 +14,7 @@ use crate::{
     domain::{
         ability::Ability,
         dialect::responses::referenced,
-        validate::{Body, FieldCode, FieldError},
+        validate::{Body, FieldCode},
     },
     memory,
     service::{ServiceError, auth::Caller},
@@ -105,8 +105,8 @@ fn find(members: &mut Map<String, Value>) -> Result<(Vec<Reference>, Places), Ap
                     "must name at most {MAX_ITEMS} items of earlier answers, of at most \
                      {MAX_ANSWERS} answers"
                 );
-                let error = FieldError::new("input", FieldCode::OutOfRange, message);
-                return Err(ServiceError::invalid(error).into());
+                let code = FieldCode::OutOfRange;
+                return Err(ServiceError::field("input", code, message).into());
             }
             places.entry(generation).or_default().insert(place);
         }
@@ -183,8 +183,7 @@ fn replace(
             None => {
                 let message = "refers to no item of an answer of this account";
                 let param = format!("input[{}].id", reference.at);
-                let error = FieldError::new(param, FieldCode::NotAllowed, message);
-                return Err(ServiceError::invalid(error).into());
+                return Err(ServiceError::field(param, FieldCode::NotAllowed, message).into());
             }
         }
     }

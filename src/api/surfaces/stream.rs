@@ -3,7 +3,6 @@
 
 use std::{io, time::Duration};
 
-use axum::response::Response;
 use futures_util::Stream;
 use tokio::time::sleep;
 
@@ -11,7 +10,7 @@ use crate::{
     api::{
         context::{RequestId, Sdk},
         error::ApiError,
-        stream::{Events, events, response},
+        stream::{Events, events},
     },
     domain::{
         conversation::Delta,
@@ -21,22 +20,11 @@ use crate::{
 };
 
 /// Silence after which a keep-alive is sent.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The stream of a generation that runs, and whether a piece or the end has come; an error if it fails
 /// before the first piece. Pieces that `end` sends come before its answer.
-pub async fn live(
-    sdk: Sdk,
-    request: RequestId,
-    end: impl Future<Output = Result<Answer, ApiError>> + Send + 'static,
-    pieces: Deltas,
-    writer: impl Writer,
-) -> Result<(Response, bool), ApiError> {
-    let (events, has_begun) = begun(sdk, request, end, pieces, writer, KEEP_ALIVE).await?;
-    Ok((response(events), has_begun))
-}
-
-async fn begun<W: Writer>(
+pub async fn live<W: Writer>(
     sdk: Sdk,
     request: RequestId,
     end: impl Future<Output = Result<Answer, ApiError>> + Send + 'static,

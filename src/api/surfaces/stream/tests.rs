@@ -113,7 +113,7 @@ async fn what_is_told_only_at_its_end_shows_signs_of_life_until_then() {
         Ok(answer())
     };
     let short = Duration::from_millis(1);
-    let events = begun(Sdk::OpenAi, request(), end, pieces, Letters, short);
+    let events = live(Sdk::OpenAi, request(), end, pieces, Letters, short);
     let (events, has_begun) = events.await.unwrap();
     assert!(!has_begun);
     let mut events = Box::pin(events.map(Result::unwrap));
@@ -125,6 +125,6 @@ async fn what_is_told_only_at_its_end_shows_signs_of_life_until_then() {
     // What fails before that has its own status.
     let (_sender, pieces) = DeltaSink::channel(Visibility::TEXT);
     let end = async { Err(ApiError::cancelled()) };
-    let events = begun(Sdk::OpenAi, request(), end, pieces, Letters, LONG);
+    let events = live(Sdk::OpenAi, request(), end, pieces, Letters, LONG);
     assert!(events.await.is_err());
 }
