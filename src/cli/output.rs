@@ -135,12 +135,12 @@ pub(super) fn table<T>(columns: &Columns<T>, rows: &[T]) -> String {
 }
 
 /// One record, a line for each of its values.
-pub(super) fn record<const N: usize>(title: &'static str, values: [(&str, String); N]) -> String {
+pub(super) fn record(title: &'static str, values: &[(&str, String)]) -> String {
     let columns: &Columns<(&str, String)> = &[
         (title, |value| value.0.to_owned()),
         ("", |value| value.1.clone()),
     ];
-    table(columns, &values)
+    table(columns, values)
 }
 
 /// An amount of credits for people.

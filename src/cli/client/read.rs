@@ -111,7 +111,7 @@ pub(super) async fn show(shown: Shown, env: &Env, output: Output) -> Result<Exit
     let rows = rows.map(|(name, value)| (name, text(value)));
     let people = format!(
         "{}\n\n{}\n\n{}",
-        record("GENERATION", rows),
+        record("GENERATION", &rows),
         text(&found["prompt"]),
         text(&found["result"])
     );

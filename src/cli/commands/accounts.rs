@@ -182,7 +182,7 @@ async fn show(app: &App, who: &Who, output: Output) -> Result<ExitCode, Failure>
         ("deleted", maybe_time(account.deleted_at)),
         ("erased", maybe_time(account.erased_at)),
     ];
-    output.result(&record("ACCOUNT", rows), &account)
+    output.result(&record("ACCOUNT", &rows), &account)
 }
 
 async fn suspend(

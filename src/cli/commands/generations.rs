@@ -57,5 +57,5 @@ async fn show(app: &App, id: GenerationId, output: Output) -> Result<ExitCode, F
     ];
     let mut script = json!(found);
     script["account_id"] = json!(account.id);
-    output.result(&record("GENERATION", rows), &script)
+    output.result(&record("GENERATION", &rows), &script)
 }
