@@ -140,8 +140,8 @@ pub fn is_counted(parts: &Parts) -> bool {
     parts.extensions.get().is_none_or(Page::counts)
 }
 
-/// Keeps the caller of a request, and of the page if the request is the one that is counted.
-pub fn authenticated<'a, T>(parts: &Parts, is_counted: bool, caller: &'a T, now: DateTime<Utc>)
+/// Records the caller of a request, and of the page if the request is the one that is counted.
+pub fn record_caller<'a, T>(parts: &Parts, is_counted: bool, caller: &'a T, now: DateTime<Utc>)
 where
     Known: From<&'a T>,
 {

@@ -8,7 +8,7 @@ use http::request::Parts;
 use crate::{
     api::{
         ApiState,
-        context::{authenticated, is_counted},
+        context::{is_counted, record_caller},
         error::ApiError,
         extract::bearer,
     },
@@ -40,7 +40,7 @@ impl FromRequestParts<ApiState> for Operator {
         let token = bearer(&parts.headers).map_err(ApiError::token)?;
         let counts = is_counted(parts);
         let presented = state.service.authenticate_operator(token, counts).await?;
-        authenticated(parts, counts, &presented, state.service.now());
+        record_caller(parts, counts, &presented, state.service.now());
         let rate = match &presented {
             Presented::Operator(_, rate) => Some(*rate),
             Presented::Customer(caller) => caller.rate(),
