@@ -9,21 +9,16 @@ pub mod errors;
 pub mod request;
 pub mod response;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use reqwest::header::{HeaderMap, HeaderValue};
+use reqwest::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer};
-use url::Url;
 
 use super::{
     DeltaSink, ProviderError, Released, TextAnswer, TextCall, TextProvider,
     exchange::{count, exchange},
-    http::{
-        HttpClient, JsonPost, SetupError,
-        base_url::{VersionPath, endpoint},
-        secret_header,
-    },
+    http::{Models, SetupError, VendorClient, base_url::VersionPath},
     setup::{Adapters, Setup},
 };
 use crate::domain::{
@@ -147,69 +142,38 @@ impl ModelSettings for AnthropicModel {
 /// The text adapter of Anthropic.
 #[derive(Debug)]
 pub struct Anthropic {
-    name: String,
-    http: HttpClient,
-    url: Url,
-    count_url: Url,
-    headers: HeaderMap,
-    timeout: Duration,
-    /// Settings, and the version as a header value.
-    models: BTreeMap<String, (AnthropicModel, HeaderValue)>,
+    client: VendorClient,
+    models: Models<AnthropicModel>,
 }
 
 impl Anthropic {
-    /// A model without settings gets the defaults.
-    ///
     /// The key is sent as `x-api-key`, which the API and every gateway accept; the SDK 2.x sends it
     /// as a bearer token.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let mut headers = HeaderMap::new();
-        headers.insert("x-api-key", secret_header("", &setup.key())?);
-        let url = |path: &[&str]| endpoint(&setup.base_url, VersionPath::Last("v1"), path);
-        let count_url = url(&["messages", "count_tokens"])?;
-        let url = url(&["messages"])?;
-        let models = setup
-            .models::<AnthropicModel>()
-            .into_iter()
-            .map(|(id, settings)| {
-                let version =
-                    HeaderValue::from_str(&settings.version).map_err(|_| SetupError::Header)?;
-                Ok((id, (settings, version)))
-            })
-            .collect::<Result<_, SetupError>>()?;
+        let key = (HeaderName::from_static("x-api-key"), "");
+        let version = VersionPath::Last("v1");
         Ok(Self {
-            name: setup.name.clone(),
-            http: setup.http.clone(),
-            url,
-            count_url,
-            headers,
-            timeout: setup.timeout,
-            models,
+            client: VendorClient::new(setup, version, key, errors::error_info)?,
+            models: setup.models(),
         })
     }
 
-    /// The settings of a call's model, and the headers, with those of the caller.
-    fn settings(&self, call: &TextCall) -> (AnthropicModel, HeaderMap) {
-        let (settings, mut version) = self.models.get(&call.model).cloned().unwrap_or_else(|| {
-            (
-                AnthropicModel::default(),
-                HeaderValue::from_static(CURRENT_VERSION),
-            )
-        });
-        let mut headers = self.headers.clone();
+    /// The client for a call: with the version of its model, and the headers of the caller.
+    fn client(&self, call: &TextCall, settings: &AnthropicModel) -> VendorClient {
+        let mut client = self.client.clone();
         let original = call.original.as_ref().map(Released::get);
-        for (name, value) in original.iter().flat_map(|original| &original.headers) {
-            // They came in a header.
+        let own = original.iter().flat_map(|original| &original.headers);
+        let own = own.map(|(name, value)| (*name, value.as_str()));
+        for (name, value) in [(VERSION, settings.version.as_str())]
+            .into_iter()
+            .chain(own)
+        {
+            // They came in a header, or are words of the settings.
             if let Ok(value) = HeaderValue::from_str(value) {
-                if *name == VERSION {
-                    version = value;
-                } else {
-                    headers.insert(*name, value);
-                }
+                client.headers.insert(name, value);
             }
         }
-        headers.insert(VERSION, version);
-        (settings, headers)
+        client
     }
 }
 
@@ -220,31 +184,23 @@ impl TextProvider for Anthropic {
         call: &TextCall,
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
-        let (settings, headers) = self.settings(call);
-        let post = JsonPost {
-            url: self.url.clone(),
-            headers,
-            body: request::json(call, &settings, deltas.is_some())?,
-            timeout: self.timeout,
-        };
-        exchange::<ResponseParser<'_>>(&self.http, post, &self.name, call, deltas).await
+        let settings = self.models.get(&call.model);
+        let client = self.client(call, &settings);
+        let body = request::json(call, &settings, deltas.is_some())?;
+        let post = (client.url(&["messages"])?, body);
+        exchange::<ResponseParser<'_>>(&client, post, call, deltas).await
     }
 
     async fn count_input(&self, call: &TextCall) -> Result<u64, ProviderError> {
-        let (settings, headers) = self.settings(call);
-        let post = JsonPost {
-            url: self.count_url.clone(),
-            headers,
-            body: request::count_json(call, &settings)?,
-            timeout: self.timeout,
-        };
-        let member = "input_tokens";
-        count(&self.http, post, &self.name, member, errors::error_info).await
+        let settings = self.models.get(&call.model);
+        let client = self.client(call, &settings);
+        let url = client.url(&["messages", "count_tokens"])?;
+        let body = request::count_json(call, &settings)?;
+        count(&client, (url, body), "input_tokens").await
     }
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {
-        let settings = self.models.get(&call.model).map(|(settings, _)| settings);
-        request::may_think(call, settings.unwrap_or(&AnthropicModel::default()))
+        request::may_think(call, &self.models.get(&call.model))
     }
 }
 

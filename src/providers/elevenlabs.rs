@@ -6,21 +6,16 @@
 
 pub mod errors;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
+use reqwest::header::{ACCEPT, HeaderName};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use url::Url;
 
 use super::{
     ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
-    http::{
-        HttpClient, JsonPost, RequestJson, SPEECH_CAP, SetupError,
-        base_url::{BaseUrlError, VersionPath, endpoint},
-        secret_header,
-    },
+    http::{Models, RequestJson, SPEECH_CAP, SetupError, VendorClient, base_url::VersionPath},
     setup::{Adapters, Setup},
 };
 use crate::domain::{
@@ -135,37 +130,18 @@ fn body(call: &SpeechCall) -> Value {
 /// The speech adapter of ElevenLabs.
 #[derive(Debug)]
 pub struct ElevenLabs {
-    name: String,
-    http: HttpClient,
-    base_url: String,
-    headers: HeaderMap,
-    timeout: Duration,
-    models: BTreeMap<String, ElevenLabsModel>,
+    client: VendorClient,
+    models: Models<ElevenLabsModel>,
 }
 
 impl ElevenLabs {
-    /// A model without settings gets the defaults.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let mut headers = HeaderMap::new();
-        headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
-        headers.insert("xi-api-key", secret_header("", &setup.key())?);
-        let elevenlabs = Self {
-            name: setup.name.clone(),
-            http: setup.http.clone(),
-            base_url: setup.base_url.clone(),
-            headers,
-            timeout: setup.timeout,
+        let key = (HeaderName::from_static("xi-api-key"), "");
+        let client = VendorClient::new(setup, VersionPath::Last("v1"), key, errors::error_info)?;
+        Ok(Self {
+            client: client.with(ACCEPT, "*/*"),
             models: setup.models(),
-        };
-        elevenlabs.url("any", "any")?;
-        Ok(elevenlabs)
-    }
-
-    fn url(&self, voice: &str, format: &str) -> Result<Url, BaseUrlError> {
-        let path = ["text-to-speech", voice];
-        let mut url = endpoint(&self.base_url, VersionPath::Last("v1"), &path)?;
-        url.query_pairs_mut().append_pair("output_format", format);
-        Ok(url)
+        })
     }
 }
 
@@ -180,23 +156,14 @@ impl SpeechProvider for ElevenLabs {
         if !is_voice(&call.voice) {
             return Err(ProviderError::rejected("no id of a voice"));
         }
-        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        let settings = self.models.get(&call.model);
         let format = match call.format {
             SpeechFormat::Mp3 => &settings.mp3,
             SpeechFormat::Wav => &settings.wav,
         };
-        let url = self.url(&call.voice, format)?;
-        let body = body(call);
-        let post = JsonPost {
-            url,
-            headers: self.headers.clone(),
-            body: RequestJson::of(&body)?,
-            timeout: self.timeout,
-        };
-        let answer = self.http.post_json(post).await?;
-        let answer = answer
-            .error_for_status(&self.name, errors::error_info)
-            .await?;
+        let mut url = self.client.url(&["text-to-speech", &call.voice])?;
+        url.query_pairs_mut().append_pair("output_format", format);
+        let answer = self.client.post(url, RequestJson::of(&body(call))?).await?;
         let request_id = answer.head().request_id.clone();
         Ok(SpeechAnswer {
             parts: vec![answer.file(SPEECH_CAP).await?],
@@ -205,7 +172,7 @@ impl SpeechProvider for ElevenLabs {
     }
 
     fn has_model(&self, model: &str) -> bool {
-        self.models.contains_key(model)
+        self.models.has(model)
     }
 }
 

@@ -6,13 +6,14 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 use tokio::time::timeout;
+use url::Url;
 
 use super::{
     DeltaSink, ProviderError, ProviderErrorKind, TextAnswer, TextCall,
     answer::{self, PartBuffer, note_model},
     http::{
-        HttpClient, JsonPost, TEXT_BODY_CAP,
-        classify::{self, ErrorInfo, Head, clean_id},
+        RequestJson, TEXT_BODY_CAP, VendorClient,
+        classify::{Head, clean_id},
     },
     sse::{self, Event, Events},
     surrogates,
@@ -35,9 +36,6 @@ pub trait TextParser<'a>: Sized {
 
     fn new(answer: AnswerBuilder<'a>) -> Self;
 
-    /// What the body of an error status says, if it is JSON.
-    fn error_info(root: Option<&Value>) -> ErrorInfo;
-
     /// Parses a body that was not streamed.
     fn whole(&mut self, root: &Value) -> Result<(), ProviderError>;
 
@@ -51,15 +49,14 @@ pub trait TextParser<'a>: Sized {
 /// Sends once and parses the response. With `deltas` a stream is requested; how the response is read
 /// depends on its content type, since some servers do not send what was requested.
 pub async fn exchange<'a, P: TextParser<'a>>(
-    http: &HttpClient,
-    post: JsonPost,
-    provider: &'a str,
+    client: &'a VendorClient,
+    (url, body): (Url, RequestJson),
     call: &'a TextCall,
     deltas: Option<&'a DeltaSink>,
 ) -> Result<TextAnswer, ProviderError> {
     // Before the call releases the conversation.
     let estimate = (call.conversation.get().bytes() / 4 + call.media_tokens) as u64;
-    let answer = send::<P>(http, post, provider, call, deltas).await;
+    let answer = send::<P>(client, (url, body), call, deltas).await;
     answer.map_err(|mut error| {
         let maximum = call.max_input_tokens.map(u64::from);
         error.overflow = error
@@ -71,14 +68,11 @@ pub async fn exchange<'a, P: TextParser<'a>>(
 
 /// Asks a vendor for the token count of an input. `member`: the count's name in the response.
 pub async fn count(
-    http: &HttpClient,
-    post: JsonPost,
-    provider: &str,
+    client: &VendorClient,
+    (url, body): (Url, RequestJson),
     member: &str,
-    error_info: fn(Option<&Value>) -> ErrorInfo,
 ) -> Result<u64, ProviderError> {
-    let answer = http.post_json(post).await?;
-    let answer = answer.error_for_status(provider, error_info).await?;
+    let answer = client.post(url, body).await?;
     let head = answer.head().clone();
     let body = answer.json(COUNT_BODY_CAP).await?;
     let counted = answer::count(body.get(member)).filter(|&count| count > 0);
@@ -86,25 +80,23 @@ pub async fn count(
 }
 
 async fn send<'a, P: TextParser<'a>>(
-    http: &HttpClient,
-    post: JsonPost,
-    provider: &'a str,
+    client: &'a VendorClient,
+    (url, body): (Url, RequestJson),
     call: &'a TextCall,
     deltas: Option<&'a DeltaSink>,
 ) -> Result<TextAnswer, ProviderError> {
-    let bound = post.timeout;
-    let answer = match deltas {
-        None => http.post_json(post).await?,
-        Some(_) => http.open_stream(post).await?,
+    let bound = client.timeout;
+    let mut answer = match deltas {
+        None => client.post(url, body).await?,
+        Some(_) => client.open_stream(url, body).await?,
     };
-    let mut answer = answer.error_for_status(provider, P::error_info).await?;
     let has_one_call = call.conversation.get().tools.one_at_a_time;
     // No other submission follows.
     call.release();
     memory::release();
     let head = answer.head().clone();
     let mut parser = P::new(AnswerBuilder {
-        provider,
+        client,
         call,
         head: head.clone(),
         parts: PartBuffer::new(deltas),
@@ -153,7 +145,7 @@ async fn read_events<'a, P: TextParser<'a>>(
 /// The answer so far, and what its errors carry.
 #[derive(Debug)]
 pub struct AnswerBuilder<'a> {
-    provider: &'a str,
+    client: &'a VendorClient,
     call: &'a TextCall,
     pub head: Head,
     parts: PartBuffer<'a>,
@@ -189,8 +181,13 @@ impl<'a> AnswerBuilder<'a> {
     }
 
     /// An error inside a 200.
-    pub fn error(&self, error_info: &ErrorInfo) -> ProviderError {
-        classify::from_error_in_body(self.provider, &self.head, error_info)
+    pub fn error(&self, root: &Value) -> ProviderError {
+        self.client.error(&self.head, Some(root))
+    }
+
+    /// As [`VendorClient::error_of_code`].
+    pub fn error_of_code(&self, code: &str, kind: ProviderErrorKind) -> ProviderError {
+        self.client.error_of_code(&self.head, code, Some(kind))
     }
 
     /// Keeps the first usable id, and compares the first model with the requested one.
@@ -202,7 +199,7 @@ impl<'a> AnswerBuilder<'a> {
             self.model_noted = true;
             let asked = &self.call.model;
             let asked = asked.strip_prefix("models/").unwrap_or(asked);
-            note_model(self.provider, asked, model);
+            note_model(&self.client.name, asked, model);
         }
     }
 

@@ -12,20 +12,19 @@ pub mod response;
 pub mod speech;
 pub mod vendor;
 
-use std::{collections::BTreeMap, time::Duration};
-
 use async_trait::async_trait;
-use reqwest::header::HeaderMap;
+use reqwest::header::HeaderName;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use url::Url;
 
 use super::{
     DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
     exchange::{count, exchange},
     http::{
-        HttpClient, JsonPost, SetupError,
-        base_url::{BaseUrlError, VersionPath, endpoint},
-        secret_header,
+        Models, SetupError, VendorClient,
+        base_url::{BaseUrlError, VersionPath},
+        classify::ErrorInfo,
     },
     setup::Setup,
 };
@@ -60,50 +59,38 @@ impl ModelSettings for GeminiModel {}
 /// The text adapter of Gemini.
 #[derive(Debug)]
 pub struct Gemini {
-    name: String,
-    http: HttpClient,
-    base_url: String,
-    headers: HeaderMap,
-    timeout: Duration,
-    models: BTreeMap<String, GeminiModel>,
+    client: VendorClient,
+    models: Models<GeminiModel>,
 }
 
 impl Gemini {
-    /// A base URL without a version path gets `/v1beta`; a given one (`/v1`) is kept. The key is
-    /// sent in a header, since query strings end up in logs. A model without settings
-    /// gets the defaults.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let mut headers = HeaderMap::new();
-        headers.insert("x-goog-api-key", secret_header("", &setup.key())?);
-        let gemini = Self {
-            name: setup.name.clone(),
-            http: setup.http.clone(),
-            base_url: setup.base_url.clone(),
-            headers,
-            timeout: setup.timeout,
+        Ok(Self {
+            client: client(setup, errors::error_info)?,
             models: setup.models(),
-        };
-        gemini.url("any", false)?;
-        Ok(gemini)
+        })
     }
+}
 
-    fn url(&self, model: &str, streaming: bool) -> Result<Url, BaseUrlError> {
-        let method = if streaming {
-            "streamGenerateContent"
-        } else {
-            "generateContent"
-        };
-        let mut url = self.url_of(model, method)?;
-        if streaming {
-            url.set_query(Some("alt=sse"));
-        }
-        Ok(url)
-    }
+const KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
-    fn url_of(&self, model: &str, method: &str) -> Result<Url, BaseUrlError> {
-        let path = ["models", &format!("{model}:{method}")];
-        endpoint(&self.base_url, VersionPath::Last("v1beta"), &path)
-    }
+/// The client of a modality. A base URL without a version path gets `/v1beta`; a given one (`/v1`)
+/// is kept.
+fn client(
+    setup: &Setup,
+    error_info: fn(Option<&Value>) -> ErrorInfo,
+) -> Result<VendorClient, SetupError> {
+    VendorClient::new(setup, VersionPath::Last("v1beta"), (KEY, ""), error_info)
+}
+
+/// The name of a model in a path and in answers.
+fn bare_name(model: &str) -> &str {
+    model.strip_prefix("models/").unwrap_or(model)
+}
+
+/// The URL of a method of a model.
+fn method_url(client: &VendorClient, model: &str, method: &str) -> Result<Url, BaseUrlError> {
+    client.url(&["models", &format!("{}:{method}", bare_name(model))])
 }
 
 #[async_trait]
@@ -113,35 +100,25 @@ impl TextProvider for Gemini {
         call: &TextCall,
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
-        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
-        let model = call.model.strip_prefix("models/").unwrap_or(&call.model);
-        let url = self.url(model, deltas.is_some())?;
-        let headers = self.headers.clone();
-        let post = JsonPost {
-            url,
-            headers,
-            body: request::json(call, &settings)?,
-            timeout: self.timeout,
+        let body = request::json(call, &self.models.get(&call.model))?;
+        let url = if deltas.is_some() {
+            let mut url = method_url(&self.client, &call.model, "streamGenerateContent")?;
+            url.set_query(Some("alt=sse"));
+            url
+        } else {
+            method_url(&self.client, &call.model, "generateContent")?
         };
-        exchange::<ResponseParser<'_>>(&self.http, post, &self.name, call, deltas).await
+        exchange::<ResponseParser<'_>>(&self.client, (url, body), call, deltas).await
     }
 
     async fn count_input(&self, call: &TextCall) -> Result<u64, ProviderError> {
-        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
-        let model = call.model.strip_prefix("models/").unwrap_or(&call.model);
-        let post = JsonPost {
-            url: self.url_of(model, "countTokens")?,
-            headers: self.headers.clone(),
-            body: request::count_json(call, &settings)?,
-            timeout: self.timeout,
-        };
-        let member = "totalTokens";
-        count(&self.http, post, &self.name, member, errors::error_info).await
+        let body = request::count_json(call, &self.models.get(&call.model))?;
+        let url = method_url(&self.client, &call.model, "countTokens")?;
+        count(&self.client, (url, body), "totalTokens").await
     }
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {
-        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
-        request::may_think(call.sampling.reasoning, &settings)
+        request::may_think(call.sampling.reasoning, &self.models.get(&call.model))
     }
 }
 

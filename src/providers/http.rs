@@ -1,12 +1,13 @@
 //! The HTTP client of all adapters: timeouts, size limits, secrets, no redirects.
 //!
-//! Submodules: endpoint URLs ([`base_url`]), form bodies ([`form`]), the meaning of failures
+//! Submodules: the client of one API ([`client`]), endpoint URLs ([`base_url`]), form bodies ([`form`]), the meaning of failures
 //! ([`classify`]), their messages ([`vendor_message`]) and the wait after them ([`retry_after`]). Not
 //! here: vendors' fields, and retries, since only the caller knows what a second submission would
 //! cost.
 
 pub mod base_url;
 pub mod classify;
+pub mod client;
 pub mod form;
 mod request_json;
 pub mod retry_after;
@@ -16,24 +17,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
-use reqwest::{
-    Method, RequestBuilder, Response,
-    header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue},
-    redirect::Policy,
-};
-use secrecy::{ExposeSecret, SecretString};
+use reqwest::{Response, header::CONTENT_TYPE, redirect::Policy};
 use serde_json::Value;
-use tokio::time::timeout;
-use url::Url;
 
-use super::{ProviderError, ProviderErrorKind, sse::Events, surrogates};
+use super::{ProviderError, sse::Events, surrogates};
 use crate::{
     memory::{self, Reservation},
     offload::offload,
 };
 use base_url::BaseUrlError;
-use classify::{ErrorInfo, Head};
-use form::Form;
+use classify::Head;
+pub use client::{Models, VendorClient};
 pub use request_json::RequestJson;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -58,9 +52,6 @@ const FIELDS_LENGTH: usize = 6;
 /// think before its first token and a local server may have to load the model.
 const STREAM_IDLE: Duration = Duration::from_mins(2);
 
-/// The longest stream: 128,000 tokens at some 40 a second.
-const STREAM_TOTAL: Duration = Duration::from_hours(1);
-
 /// Why an adapter cannot be built from its settings.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
@@ -68,9 +59,6 @@ pub enum SetupError {
     BaseUrl(#[from] BaseUrlError),
     #[error("the API key holds characters that a header cannot carry")]
     Key,
-    /// Such as an API version.
-    #[error("a configured header value cannot be sent")]
-    Header,
     #[error("the HTTP client cannot be built: {0}")]
     Client(reqwest::Error),
 }
@@ -79,16 +67,6 @@ pub enum SetupError {
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     inner: reqwest::Client,
-}
-
-#[derive(Debug)]
-pub struct JsonPost {
-    pub url: Url,
-    /// Authentication and version headers; secrets are marked sensitive.
-    pub headers: HeaderMap,
-    pub body: RequestJson,
-    /// From connecting to the last byte of the body.
-    pub timeout: Duration,
 }
 
 impl HttpClient {
@@ -106,85 +84,6 @@ impl HttpClient {
             .map_err(SetupError::Client)?;
         Ok(Self { inner })
     }
-
-    /// Sends once and reads the response's head, whatever its status. Accepts JSON unless the
-    /// headers say otherwise.
-    pub async fn post_json(&self, post: JsonPost) -> Result<Answer, ProviderError> {
-        let json = HeaderValue::from_static("application/json");
-        let request = self.inner.post(post.url).header(CONTENT_TYPE, json);
-        let request = request.body(post.body);
-        send(request, post.headers, post.timeout).await
-    }
-
-    /// As [`Self::post_json`], for a stream: the timeout is that of its head and of each gap, which
-    /// are [`STREAM_IDLE`] at most. As long as it flows it may go on for [`STREAM_TOTAL`].
-    pub async fn open_stream(&self, post: JsonPost) -> Result<Answer, ProviderError> {
-        let bound = post.timeout;
-        let post = JsonPost {
-            timeout: bound.max(STREAM_TOTAL),
-            ..post
-        };
-        let late = |_| ProviderError::new(ProviderErrorKind::Timeout, "no answer in time");
-        let answer = timeout(bound, self.post_json(post)).await.map_err(late)??;
-        Ok(Answer {
-            idle: bound.min(STREAM_IDLE),
-            ..answer
-        })
-    }
-
-    /// As [`Self::post_json`], with a form.
-    pub async fn post_form(
-        &self,
-        url: Url,
-        headers: HeaderMap,
-        form: Form,
-        timeout: Duration,
-    ) -> Result<Answer, ProviderError> {
-        let encoded = form.encoded();
-        let (kind, body) =
-            encoded.map_err(|_| ProviderError::failed("no randomness").not_started())?;
-        let request = self.inner.post(url).header(CONTENT_TYPE, kind).body(body);
-        send(request, headers, timeout).await
-    }
-
-    /// As [`Self::post_json`], without a body: a poll (GET) or a cancel (DELETE, POST).
-    pub async fn bare(
-        &self,
-        method: Method,
-        url: Url,
-        headers: HeaderMap,
-        timeout: Duration,
-    ) -> Result<Answer, ProviderError> {
-        let request = match method {
-            // Google's front end answers 411 to a POST without a length.
-            Method::POST => self.inner.post(url).header(CONTENT_LENGTH, 0),
-            other => self.inner.request(other, url),
-        };
-        send(request, headers, timeout).await
-    }
-}
-
-async fn send(
-    request: RequestBuilder,
-    mut headers: HeaderMap,
-    timeout: Duration,
-) -> Result<Answer, ProviderError> {
-    headers
-        .entry(ACCEPT)
-        .or_insert(HeaderValue::from_static("application/json"));
-    let response = request
-        .headers(headers)
-        .timeout(timeout)
-        .send()
-        .await
-        .map_err(|error| classify::transport(&error))?;
-    let head = Head::read(response.status().as_u16(), response.headers());
-    Ok(Answer {
-        head,
-        response,
-        begun: Vec::new(),
-        idle: STREAM_IDLE,
-    })
 }
 
 /// A response whose body has not been read yet.
@@ -237,20 +136,6 @@ impl Answer {
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
         let chunk = self.response.chunk().await;
         chunk.map_err(|error| self.head.with_context(classify::transport(&error)))
-    }
-
-    /// Fails on an error status, refined by what `error_info` reads in the body.
-    pub async fn error_for_status(
-        self,
-        provider: &str,
-        error_info: fn(Option<&Value>) -> ErrorInfo,
-    ) -> Result<Self, ProviderError> {
-        if self.head.is_success() {
-            return Ok(self);
-        }
-        let (head, body) = self.error_json().await;
-        let error_info = error_info(body.as_ref());
-        Err(classify::answered(provider, &head, &error_info))
     }
 
     /// The body as JSON, of at most `cap` bytes after decompression.
@@ -375,15 +260,6 @@ fn chunks(response: Response) -> impl Stream<Item = Result<Bytes, ProviderError>
         })?;
         Ok(chunk.map(|bytes| (bytes, response)))
     })
-}
-
-/// `prefix` + key as a header value, marked sensitive so that `Debug` does not print it.
-/// Whitespace around the key (a file's trailing newline) is trimmed.
-pub fn secret_header(prefix: &str, key: &SecretString) -> Result<HeaderValue, SetupError> {
-    let text = format!("{prefix}{}", key.expose_secret().trim());
-    let mut value = HeaderValue::from_str(&text).map_err(|_| SetupError::Key)?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 /// Does not happen in a call: constructors check the base URL.

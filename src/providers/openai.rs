@@ -18,20 +18,13 @@ pub mod split;
 mod usage;
 pub mod vendor;
 
-use std::{collections::BTreeMap, time::Duration};
-
 use async_trait::async_trait;
-use reqwest::header::{AUTHORIZATION, HeaderMap};
-use url::Url;
+use reqwest::header::AUTHORIZATION;
 
 use super::{
     DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
     exchange::{count, exchange},
-    http::{
-        HttpClient, JsonPost, SetupError,
-        base_url::{VersionPath, endpoint},
-        secret_header,
-    },
+    http::{Models, SetupError, VendorClient, base_url::VersionPath},
     setup::Setup,
 };
 pub use request::{Api, OpenAiModel, SystemRole, TokenField};
@@ -40,40 +33,24 @@ use response::ResponseParser;
 /// The text adapter of `OpenAI` and of compatible servers.
 #[derive(Debug)]
 pub struct OpenAi {
-    name: String,
-    http: HttpClient,
-    chat_url: Url,
-    responses_url: Url,
-    count_url: Url,
-    headers: HeaderMap,
-    timeout: Duration,
-    models: BTreeMap<String, OpenAiModel>,
+    client: VendorClient,
+    models: Models<OpenAiModel>,
 }
 
 impl OpenAi {
-    /// Without a key no `Authorization` is sent. A model without settings gets the
-    /// defaults.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let url = |path: &[&str]| endpoint(&setup.base_url, VersionPath::Anywhere("v1"), path);
         Ok(Self {
-            name: setup.name.clone(),
-            http: setup.http.clone(),
-            chat_url: url(&["chat", "completions"])?,
-            responses_url: url(&["responses"])?,
-            count_url: url(&["responses", "input_tokens"])?,
-            headers: authorization(setup)?,
-            timeout: setup.timeout,
+            client: client(setup)?,
             models: setup.models(),
         })
     }
 }
 
-fn authorization(setup: &Setup) -> Result<HeaderMap, SetupError> {
-    let mut headers = HeaderMap::new();
-    if let Some(key) = &setup.api_key {
-        headers.insert(AUTHORIZATION, secret_header("Bearer ", key)?);
-    }
-    Ok(headers)
+/// The client of all modalities. Without a key no `Authorization` is sent.
+fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
+    let version = VersionPath::Anywhere("v1");
+    let key = (AUTHORIZATION, "Bearer ");
+    VendorClient::new(setup, version, key, errors::error_info)
 }
 
 #[async_trait]
@@ -83,42 +60,35 @@ impl TextProvider for OpenAi {
         call: &TextCall,
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
-        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
-        let streaming = deltas.is_some();
-        let url = match settings.api {
-            Api::Chat => &self.chat_url,
-            Api::Responses => &self.responses_url,
+        let settings = self.models.get(&call.model);
+        let path: &[&str] = match settings.api {
+            Api::Chat => &["chat", "completions"],
+            Api::Responses => &["responses"],
         };
-        let post = JsonPost {
-            url: url.clone(),
-            headers: self.headers.clone(),
-            body: request::json(call, &settings, streaming)?,
-            timeout: self.timeout,
-        };
-        let (http, name) = (&self.http, &self.name);
+        let body = request::json(call, &settings, deltas.is_some())?;
+        let post = (self.client.url(path)?, body);
         match settings.api {
-            Api::Chat => exchange::<ResponseParser<'_>>(http, post, name, call, deltas).await,
+            Api::Chat => exchange::<ResponseParser<'_>>(&self.client, post, call, deltas).await,
             Api::Responses => {
-                exchange::<responses::response::ResponseParser<'_>>(http, post, name, call, deltas)
-                    .await
+                exchange::<responses::response::ResponseParser<'_>>(
+                    &self.client,
+                    post,
+                    call,
+                    deltas,
+                )
+                .await
             }
         }
     }
 
     async fn count_input(&self, call: &TextCall) -> Result<u64, ProviderError> {
-        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
-        let post = JsonPost {
-            url: self.count_url.clone(),
-            headers: self.headers.clone(),
-            body: responses::request::count_json(call, &settings)?,
-            timeout: self.timeout,
-        };
-        let member = "input_tokens";
-        count(&self.http, post, &self.name, member, errors::error_info).await
+        let body = responses::request::count_json(call, &self.models.get(&call.model))?;
+        let url = self.client.url(&["responses", "input_tokens"])?;
+        count(&self.client, (url, body), "input_tokens").await
     }
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {
-        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        let settings = self.models.get(&call.model);
         settings.reasoning && request::sent_effort(call, &settings) != Some("none")
     }
 }

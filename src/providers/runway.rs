@@ -10,24 +10,21 @@ pub mod image;
 pub mod response;
 pub mod settings;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use reqwest::{
     Method,
-    header::{AUTHORIZATION, HeaderMap, HeaderValue},
+    header::{AUTHORIZATION, HeaderName},
 };
 use serde::Serialize;
 use serde_json::Value;
-use url::Url;
 
 use super::{
     InputPicture, ProviderError, VideoCall, VideoProvider, VideoStatus,
     answer::task_id,
     http::{
-        Answer, HttpClient, JsonPost, RequestJson, SetupError, TEXT_BODY_CAP,
-        base_url::{BaseUrlError, VersionPath, endpoint},
-        secret_header,
+        Answer, Models, RequestJson, SetupError, TEXT_BODY_CAP, VendorClient, base_url::VersionPath,
     },
     setup::{Adapters, Setup},
 };
@@ -57,7 +54,7 @@ pub const ADAPTERS: Adapters = Adapters {
 };
 
 /// The implemented API version; the header is required.
-const VERSION: HeaderValue = HeaderValue::from_static("2024-11-06");
+const VERSION: &str = "2024-11-06";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -112,86 +109,59 @@ fn body(call: &VideoCall, settings: &RunwayModel) -> Option<Value> {
 /// The image and video adapter of Runway.
 #[derive(Debug, Clone)]
 pub struct Runway {
-    name: String,
-    http: HttpClient,
-    base_url: String,
-    headers: HeaderMap,
-    timeout: Duration,
+    client: VendorClient,
     /// Between two polls of an image.
     poll_interval: Duration,
-    models: BTreeMap<String, RunwayModel>,
+    models: Models<RunwayModel>,
 }
 
 impl Runway {
-    /// The timeout bounds each call. For images it also bounds the whole generation. A model without
-    /// settings gets the default ones.
+    /// The timeout bounds each call. For images it also bounds the whole generation.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, secret_header("Bearer ", &setup.key())?);
-        headers.insert("x-runway-version", VERSION);
-        let runway = Self {
-            name: setup.name.clone(),
-            http: setup.http.clone(),
-            base_url: setup.base_url.clone(),
-            headers,
-            timeout: setup.timeout,
+        let key = (AUTHORIZATION, "Bearer ");
+        let client = VendorClient::new(setup, VersionPath::Last("v1"), key, response::error_info)?;
+        Ok(Self {
+            client: client.with(HeaderName::from_static("x-runway-version"), VERSION),
             poll_interval: setup.poll_interval,
             models: setup.models(),
-        };
-        runway.url(&[])?;
-        Ok(runway)
+        })
     }
 
-    fn url(&self, path: &[&str]) -> Result<Url, BaseUrlError> {
-        endpoint(&self.base_url, VersionPath::Last("v1"), path)
-    }
-
-    /// A call about a task.
-    async fn bare(&self, method: Method, task: &str) -> Result<Answer, ProviderError> {
-        let url = self.url(&["tasks", task])?;
-        let headers = self.headers.clone();
-        self.http.bare(method, url, headers, self.timeout).await
+    /// A call about a task: its response, or `None` if the task is unknown.
+    async fn task(&self, method: Method, task: &str) -> Result<Option<Answer>, ProviderError> {
+        let url = self.client.url(&["tasks", task])?;
+        let answer = self.client.bare(method, url).await?;
+        if answer.head().status == 404 {
+            return Ok(None);
+        }
+        self.client.check(answer).await.map(Some)
     }
 
     /// Creates a task and returns its id.
     async fn create(&self, path: &str, body: RequestJson) -> Result<String, ProviderError> {
-        let post = JsonPost {
-            url: self.url(&[path])?,
-            headers: self.headers.clone(),
-            body,
-            timeout: self.timeout,
-        };
-        let answer = self.http.post_json(post).await?;
-        let answer = answer
-            .error_for_status(&self.name, response::error_info)
-            .await?;
+        let answer = self.client.post(self.client.url(&[path])?, body).await?;
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
         task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
     }
 
-    /// Polls a task once. A 404 is [`VideoStatus::Gone`]; the caller decides whether that can be lag
-    /// right after the submission.
+    /// Polls a task once. The caller decides whether [`VideoStatus::Gone`] can be lag right after
+    /// the submission.
     async fn status(&self, task: &str) -> Result<VideoStatus, ProviderError> {
-        let answer = self.bare(Method::GET, task).await?;
-        if answer.head().status == 404 {
+        let Some(answer) = self.task(Method::GET, task).await? else {
             return Ok(VideoStatus::Gone);
-        }
-        let answer = answer
-            .error_for_status(&self.name, response::error_info)
-            .await?;
+        };
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
-        response::status(&self.name, &head, &root)
+        response::status(&self.client, &head, &root)
     }
 }
 
 #[async_trait]
 impl VideoProvider for Runway {
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
-        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
-        let body =
-            body(call, &settings).ok_or_else(|| ProviderError::rejected("no such aspect ratio"))?;
+        let body = body(call, &self.models.get(&call.model))
+            .ok_or_else(|| ProviderError::rejected("no such aspect ratio"))?;
         let path = if call.inputs.is_empty() {
             "text_to_video"
         } else {
@@ -206,17 +176,12 @@ impl VideoProvider for Runway {
 
     /// Deletes the output of a finished task. An unknown task counts as cancelled.
     async fn cancel(&self, task: &str) -> Result<(), ProviderError> {
-        let answer = self.bare(Method::DELETE, task).await?;
-        if answer.head().status != 404 {
-            answer
-                .error_for_status(&self.name, response::error_info)
-                .await?;
-        }
+        self.task(Method::DELETE, task).await?;
         Ok(())
     }
 
     fn has_model(&self, model: &str) -> bool {
-        self.models.contains_key(model)
+        self.models.has(model)
     }
 }
 

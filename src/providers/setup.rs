@@ -6,7 +6,7 @@ use secrecy::SecretString;
 
 use super::{
     Registry,
-    http::{HttpClient, SetupError},
+    http::{HttpClient, Models, SetupError},
 };
 use crate::domain::{
     clock::SharedClock,
@@ -33,18 +33,13 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The key of a vendor that requires one.
-    pub(super) fn key(&self) -> SecretString {
-        self.api_key.clone().unwrap_or_default()
-    }
-
     /// The models with settings of type `S`, the one of an adapter.
-    pub(super) fn models<S: Any + Clone>(&self) -> BTreeMap<String, S> {
+    pub(super) fn models<S: Any + Clone>(&self) -> Models<S> {
         let of_type = |(id, settings): (&String, &SharedSettings)| {
             let settings: &dyn Any = &**settings;
             Some((id.clone(), settings.downcast_ref::<S>()?.clone()))
         };
-        self.models.iter().filter_map(of_type).collect()
+        Models(self.models.iter().filter_map(of_type).collect())
     }
 }
 

@@ -11,23 +11,22 @@ pub mod errors;
 mod mask;
 pub mod settings;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::join_all;
-use reqwest::header::{AUTHORIZATION, HeaderMap};
+use reqwest::header::AUTHORIZATION;
 use serde_json::Value;
 use url::Url;
 
 use super::{
     ImageAnswer, ImageCall, ImageProvider, ProviderError, ProviderErrorKind, answer,
     http::{
-        HttpClient, IMAGE_CAP, SetupError,
-        base_url::{BaseUrlError, VersionPath, endpoint},
+        IMAGE_CAP, Models, SetupError, VendorClient,
+        base_url::{BaseUrlError, VersionPath},
         classify::Head,
         form::Form,
-        secret_header,
     },
     picture::inputs_with_role,
     setup::{Adapters, Setup},
@@ -126,29 +125,19 @@ fn form(call: &ImageCall, settings: &StabilityModel, target: &StabilityTarget) -
 /// The image adapter of Stability.
 #[derive(Debug)]
 pub struct Stability {
-    name: String,
-    http: HttpClient,
-    base_url: String,
-    headers: HeaderMap,
-    timeout: Duration,
-    models: BTreeMap<String, StabilityModel>,
+    client: VendorClient,
+    models: Models<StabilityModel>,
 }
 
 impl Stability {
     /// The timeout bounds each of the `n` concurrent requests. A model without settings is rejected.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let mut headers = HeaderMap::new();
-        headers.insert(AUTHORIZATION, secret_header("Bearer ", &setup.key())?);
-        let stability = Self {
-            name: setup.name.clone(),
-            http: setup.http.clone(),
-            base_url: setup.base_url.clone(),
-            headers,
-            timeout: setup.timeout,
+        let key = (AUTHORIZATION, "Bearer ");
+        let version = VersionPath::Last("v2beta");
+        Ok(Self {
+            client: VendorClient::new(setup, version, key, errors::error_info)?,
             models: setup.models(),
-        };
-        stability.url(StabilityEndpoint::Core)?;
-        Ok(stability)
+        })
     }
 
     fn url(&self, target: StabilityEndpoint) -> Result<Url, BaseUrlError> {
@@ -159,20 +148,12 @@ impl Stability {
             StabilityEndpoint::Inpaint => ["edit", "inpaint"],
             StabilityEndpoint::Outpaint => ["edit", "outpaint"],
         };
-        let path = ["stable-image", kind, last];
-        endpoint(&self.base_url, VersionPath::Last("v2beta"), &path)
+        self.client.url(&["stable-image", kind, last])
     }
 
     /// One request; returns the image and the request id.
     async fn one(&self, url: Url, form: Form) -> Result<(Bytes, Option<String>), ProviderError> {
-        let headers = self.headers.clone();
-        let answer = self
-            .http
-            .post_form(url, headers, form, self.timeout)
-            .await?;
-        let answer = answer
-            .error_for_status(&self.name, errors::error_info)
-            .await?;
+        let answer = self.client.post_form(url, form).await?;
         let read = |head: &Head, root| Ok((image(head, &root)?, head.request_id.clone()));
         answer.json_files(ONE_IMAGE_BODY_CAP, read).await
     }
@@ -194,9 +175,7 @@ fn image(head: &Head, root: &Value) -> Result<Bytes, ProviderError> {
 #[async_trait]
 impl ImageProvider for Stability {
     async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError> {
-        let settings = self
-            .models
-            .get(&call.model)
+        let settings = (self.models.0.get(&call.model))
             .ok_or_else(|| ProviderError::rejected("model without settings"))?;
         let target = match call.quality {
             Quality::Standard => &settings.standard,
@@ -219,7 +198,7 @@ impl ImageProvider for Stability {
                 }
                 Err(error) => {
                     if error.kind != ProviderErrorKind::ContentPolicy {
-                        tracing::warn!(provider = self.name, %error, "one of the image requests failed");
+                        tracing::warn!(provider = self.client.name, %error, "one of the image requests failed");
                     }
                     started |= !error.not_started && !error.is_refused;
                     first.get_or_insert(error);

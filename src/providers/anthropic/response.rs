@@ -7,16 +7,12 @@
 
 use serde_json::{Map, Value};
 
-use super::{
-    super::{
-        ProviderError, TextAnswer,
-        answer::{count, count_or_zero, merge_usage, object_arguments},
-        exchange::{AnswerBuilder, TextParser},
-        http::classify::ErrorInfo,
-        sequence::{Blocks, Sequence},
-        sse::Event,
-    },
-    errors,
+use super::super::{
+    ProviderError, TextAnswer,
+    answer::{count, count_or_zero, merge_usage, object_arguments},
+    exchange::{AnswerBuilder, TextParser},
+    sequence::{Blocks, Sequence},
+    sse::Event,
 };
 use crate::domain::{
     conversation::{Delta, Stop, ToolCall},
@@ -65,10 +61,6 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             server_call: None,
             input: None,
         }
-    }
-
-    fn error_info(root: Option<&Value>) -> ErrorInfo {
-        errors::error_info(root)
     }
 
     fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
@@ -156,7 +148,7 @@ impl ResponseParser<'_> {
     fn check_error(&self, root: &Value) -> Result<(), ProviderError> {
         let typed = root.get("type").and_then(Value::as_str) == Some("error");
         if typed || root.get("error").is_some_and(Value::is_object) {
-            return Err(self.answer.error(&errors::error_info(Some(root))));
+            return Err(self.answer.error(root));
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! ElevenLabs against a fake upstream: what is sent, read and failed.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::*;

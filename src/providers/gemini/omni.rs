@@ -8,25 +8,24 @@
 pub mod errors;
 pub mod response;
 
-use std::{collections::BTreeMap, time::Duration};
-
 use async_trait::async_trait;
-use http::{HeaderName, HeaderValue};
-use reqwest::{Method, header::HeaderMap};
+use reqwest::Method;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::super::{
-    InputPicture, ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
-    answer::task_id,
-    http::{
-        Answer, HttpClient, JsonPost, RequestJson, SetupError, TEXT_BODY_CAP,
-        base_url::{BaseUrlError, VersionPath, endpoint},
-        classify, secret_header,
+use super::{
+    super::{
+        InputPicture, ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
+        answer::task_id,
+        http::{
+            Answer, Models, RequestJson, SetupError, TEXT_BODY_CAP, VendorClient,
+            base_url::BaseUrlError,
+        },
+        picture::inputs_with_role,
+        setup::Setup,
     },
-    picture::inputs_with_role,
-    setup::Setup,
+    KEY, client,
 };
 use crate::domain::{
     catalogue::ModelKind,
@@ -34,8 +33,6 @@ use crate::domain::{
     settings::{ConfigError, word},
     vendor::ModelSettings,
 };
-
-const KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// Settings of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -133,55 +130,43 @@ fn input(call: &VideoCall) -> Value {
 /// The video adapter of Gemini.
 #[derive(Debug)]
 pub struct GeminiOmni {
-    name: String,
-    http: HttpClient,
-    base_url: String,
-    key: HeaderValue,
-    timeout: Duration,
-    models: BTreeMap<String, OmniModel>,
+    client: VendorClient,
+    models: Models<OmniModel>,
 }
 
 impl GeminiOmni {
-    /// As [`Gemini::new`](super::Gemini::new). The timeout bounds one call (a submission,
-    /// a poll), not the generation.
+    /// The timeout bounds one call (a submission, a poll), not the generation.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let omni = Self {
-            name: setup.name.clone(),
-            http: setup.http.clone(),
-            base_url: setup.base_url.clone(),
-            key: secret_header("", &setup.key())?,
-            timeout: setup.timeout,
+        Ok(Self {
+            client: client(setup, errors::error_info)?,
             models: setup.models(),
-        };
-        omni.url(&[])?;
-        Ok(omni)
+        })
     }
 
-    fn url(&self, path: &[&str]) -> Result<Url, BaseUrlError> {
-        let path = [&["interactions"], path].concat();
-        endpoint(&self.base_url, VersionPath::Last("v1beta"), &path)
-    }
-
-    fn headers(&self) -> HeaderMap {
-        HeaderMap::from_iter([(KEY, self.key.clone())])
-    }
-
-    /// A call about a task.
-    async fn bare(&self, method: Method, path: &[&str]) -> Result<Answer, ProviderError> {
-        let url = self.url(path)?;
-        let headers = self.headers();
-        self.http.bare(method, url, headers, self.timeout).await
+    /// A call about a task: its response, or `None` if the task is unknown.
+    async fn task(&self, method: Method, path: &[&str]) -> Result<Option<Answer>, ProviderError> {
+        let url = self.client.url(&[&["interactions"], path].concat())?;
+        let answer = self.client.bare(method, url).await?;
+        if answer.head().is_success() {
+            return Ok(Some(answer));
+        }
+        let (head, body) = answer.error_json().await;
+        if errors::is_unknown_task(head.status, body.as_ref()) {
+            return Ok(None);
+        }
+        Err(self.client.error(&head, body.as_ref()))
     }
 
     /// The file is on the API itself and needs the key.
     fn output(&self, mut url: Url) -> Result<VideoOutput, BaseUrlError> {
-        let own = url.origin() == self.url(&[])?.origin();
+        let own = url.origin() == self.client.url(&[])?.origin();
         if own && !url.query_pairs().any(|(name, _)| name == "alt") {
             url.query_pairs_mut().append_pair("alt", "media");
         }
+        let key = self.client.headers.get(KEY).filter(|_| own);
         Ok(VideoOutput::Url {
             url,
-            header: own.then(|| (KEY, self.key.clone())),
+            header: key.map(|key| (KEY, key.clone())),
         })
     }
 }
@@ -189,23 +174,13 @@ impl GeminiOmni {
 #[async_trait]
 impl VideoProvider for GeminiOmni {
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
-        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
-        let body = body(call, &settings);
-        let post = JsonPost {
-            url: self.url(&[])?,
-            headers: self.headers(),
-            body: RequestJson::of(&body)?,
-            timeout: self.timeout,
-        };
-        let answer = self.http.post_json(post).await?;
-        let answer = answer
-            .error_for_status(&self.name, errors::error_info)
-            .await?;
+        let body = RequestJson::of(&body(call, &self.models.get(&call.model)))?;
+        let url = self.client.url(&["interactions"])?;
+        let answer = self.client.post(url, body).await?;
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
         if errors::is_error(&root) {
-            let error_info = errors::error_info(Some(&root));
-            return Err(classify::from_error_in_body(&self.name, &head, &error_info));
+            return Err(self.client.error(&head, Some(&root)));
         }
         task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
     }
@@ -213,18 +188,12 @@ impl VideoProvider for GeminiOmni {
     /// Reports [`VideoStatus::Gone`] as soon as the provider does; the caller decides whether that
     /// can be lag right after the submission.
     async fn poll(&self, task: &str, _call: &VideoCall) -> Result<VideoStatus, ProviderError> {
-        let answer = self.bare(Method::GET, &[task]).await?;
-        if !answer.head().is_success() {
-            let (head, body) = answer.error_json().await;
-            if errors::is_unknown_task(head.status, body.as_ref()) {
-                return Ok(VideoStatus::Gone);
-            }
-            let error_info = errors::error_info(body.as_ref());
-            return Err(classify::answered(&self.name, &head, &error_info));
-        }
+        let Some(answer) = self.task(Method::GET, &[task]).await? else {
+            return Ok(VideoStatus::Gone);
+        };
         let head = answer.head().clone();
         let root = answer.json(TEXT_BODY_CAP).await?;
-        match response::state(&self.name, &head, &root)? {
+        match response::state(&self.client, &head, &root)? {
             response::State::Running => Ok(VideoStatus::Running { progress: None }),
             response::State::Failed(error) => Ok(VideoStatus::Failed(error)),
             response::State::Done(url) => Ok(VideoStatus::Done(self.output(url)?)),
@@ -233,20 +202,12 @@ impl VideoProvider for GeminiOmni {
 
     /// A task that is unknown or finished counts as cancelled.
     async fn cancel(&self, task: &str) -> Result<(), ProviderError> {
-        let answer = self.bare(Method::POST, &[task, "cancel"]).await?;
-        if answer.head().is_success() {
-            return Ok(());
-        }
-        let (head, body) = answer.error_json().await;
-        if errors::is_unknown_task(head.status, body.as_ref()) {
-            return Ok(());
-        }
-        let error_info = errors::error_info(body.as_ref());
-        Err(classify::answered(&self.name, &head, &error_info))
+        self.task(Method::POST, &[task, "cancel"]).await?;
+        Ok(())
     }
 
     fn has_model(&self, model: &str) -> bool {
-        self.models.contains_key(model)
+        self.models.has(model)
     }
 }
 

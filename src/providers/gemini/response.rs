@@ -10,7 +10,6 @@ use super::{
         ProviderError, ProviderErrorKind, TextAnswer,
         answer::{count, count_or_zero, merge_usage, object_arguments},
         exchange::{AnswerBuilder, TextParser},
-        http::classify::ErrorInfo,
         sse::Event,
     },
     errors,
@@ -36,15 +35,11 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         }
     }
 
-    fn error_info(root: Option<&Value>) -> ErrorInfo {
-        errors::error_info(root)
-    }
-
     /// Fails on an error object, and on a blocked prompt or a finish reason that ends the answer
     /// early before any of it was delivered.
     fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
         if errors::error_of(root).is_some() {
-            return Err(self.answer.error(&errors::error_info(Some(root))));
+            return Err(self.answer.error(root));
         }
         if !root.is_object() {
             return Err(self.answer.head.failed("answer is no object"));
@@ -150,12 +145,10 @@ impl ResponseParser<'_> {
             | "MALFORMED_RESPONSE"
             | "MISSING_THOUGHT_SIGNATURE" => (Stop::Other, Some(failed)),
             "PUP_LIMITED_DISABLED" => {
-                let error_info = ErrorInfo {
-                    code: Some(reason.to_owned()),
-                    kind: Some(ProviderErrorKind::Account),
-                    ..ErrorInfo::default()
-                };
-                (Stop::Other, Some(self.answer.error(&error_info)))
+                let error = self
+                    .answer
+                    .error_of_code(reason, ProviderErrorKind::Account);
+                (Stop::Other, Some(error))
             }
             _ => return Err(failed),
         };

@@ -4,27 +4,21 @@
 //! Sources: google-genai 3.4.0 (`PyPI`) `google/genai/types.py` (`SpeechConfig`); checked
 //! against a request recorded from the package. RFC 2586 for `audio/L16`.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use bytes::Bytes;
-use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
-use url::Url;
 
 use super::{
     super::{
         ProviderError, ProviderErrorKind, SpeechAnswer, SpeechCall, SpeechProvider,
         answer::{self, note_model},
         http::{
-            HttpClient, JsonPost, RequestJson, SPEECH_CAP, SetupError,
-            base_url::{BaseUrlError, VersionPath, endpoint},
-            classify::{self, ErrorInfo, Head, clean_id},
-            secret_header,
+            RequestJson, SPEECH_CAP, SetupError, VendorClient,
+            classify::{Head, clean_id},
         },
         setup::Setup,
     },
-    errors, response,
+    bare_name, client, errors, method_url, response,
 };
 use crate::{
     domain::{
@@ -57,48 +51,26 @@ impl ModelSettings for GeminiSpeechModel {
 /// The speech adapter of Gemini.
 #[derive(Debug)]
 pub struct GeminiSpeech {
-    name: String,
-    http: HttpClient,
-    base_url: String,
-    headers: HeaderMap,
-    timeout: Duration,
+    client: VendorClient,
 }
 
 impl GeminiSpeech {
-    /// As [`Gemini::new`](super::Gemini::new).
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let mut headers = HeaderMap::new();
-        headers.insert("x-goog-api-key", secret_header("", &setup.key())?);
-        let speech = Self {
-            name: setup.name.clone(),
-            http: setup.http.clone(),
-            base_url: setup.base_url.clone(),
-            headers,
-            timeout: setup.timeout,
-        };
-        speech.url("any")?;
-        Ok(speech)
-    }
-
-    fn url(&self, model: &str) -> Result<Url, BaseUrlError> {
-        let model = model.strip_prefix("models/").unwrap_or(model);
-        let path = ["models", &format!("{model}:generateContent")];
-        endpoint(&self.base_url, VersionPath::Last("v1beta"), &path)
+        let client = client(setup, errors::error_info)?;
+        Ok(Self { client })
     }
 }
 
 fn read(
-    provider: &str,
+    client: &VendorClient,
     model: &str,
     head: &Head,
     root: &Value,
 ) -> Result<SpeechAnswer, ProviderError> {
     if errors::error_of(root).is_some() {
-        let error_info = errors::error_info(Some(root));
-        return Err(classify::from_error_in_body(provider, head, &error_info));
+        return Err(client.error(head, Some(root)));
     }
-    let asked = model.strip_prefix("models/").unwrap_or(model);
-    note_model(provider, asked, root.get("modelVersion"));
+    note_model(&client.name, bare_name(model), root.get("modelVersion"));
     let text = |path: &str| root.pointer(path).and_then(Value::as_str);
     let blocked = text("/promptFeedback/blockReason");
     if let Some(reason) = blocked.filter(|r| *r != "BLOCKED_REASON_UNSPECIFIED") {
@@ -109,12 +81,9 @@ fn read(
         Some(reason) if response::is_policy(reason) => return Err(head.refused(Some(reason))),
         // MAX_TOKENS too: a truncated recording is a failure.
         Some(reason) => {
-            let error_info = ErrorInfo {
-                code: Some(reason.to_owned()),
-                kind: (reason == "PUP_LIMITED_DISABLED").then_some(ProviderErrorKind::Account),
-                ..ErrorInfo::default()
-            };
-            return Err(classify::from_error_in_body(provider, head, &error_info));
+            let is_account = reason == "PUP_LIMITED_DISABLED";
+            let kind = is_account.then_some(ProviderErrorKind::Account);
+            return Err(client.error_of_code(head, reason, kind));
         }
     }
     let parts = root
@@ -189,20 +158,11 @@ impl SpeechProvider for GeminiSpeech {
         if call.speed.total_cmp(&1.0).is_ne() {
             return Err(ProviderError::rejected("no such field as speed"));
         }
-        let body = body(call);
-        let url = self.url(&call.model)?;
-        let post = JsonPost {
-            url,
-            headers: self.headers.clone(),
-            body: RequestJson::of(&body)?,
-            timeout: self.timeout,
-        };
-        let answer = self.http.post_json(post).await?;
-        let answer = answer
-            .error_for_status(&self.name, errors::error_info)
-            .await?;
-        let (provider, model) = (self.name.clone(), call.model.clone());
-        let read = move |head: &Head, root| read(&provider, &model, head, &root);
+        let url = method_url(&self.client, &call.model, "generateContent")?;
+        let body = RequestJson::of(&body(call))?;
+        let answer = self.client.post(url, body).await?;
+        let (client, model) = (self.client.clone(), call.model.clone());
+        let read = move |head: &Head, root| read(&client, &model, head, &root);
         answer.json_files(BODY_CAP, read).await
     }
 }

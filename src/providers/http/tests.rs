@@ -6,33 +6,36 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use reqwest::header::HeaderMap;
+use reqwest::header::HeaderName;
+use secrecy::SecretString;
 use serde_json::json;
+use url::Url;
 
 use super::{
+    base_url::VersionPath,
     classify::{ErrorInfo, answered, by_status, clean_id, from_error_in_body, machine_code},
+    client::secret_header,
     *,
 };
 use crate::providers::{
-    ProviderErrorKind,
-    fake::{Reply, TIMEOUT, Upstream, client},
+    ProviderErrorKind, Setup,
+    fake::{Reply, TIMEOUT, Upstream, client, setup},
 };
 
+/// Sends once, whatever the status of the response.
 async fn post(base: &str, timeout: Duration) -> Result<Answer, ProviderError> {
-    let mut headers = HeaderMap::new();
-    headers.insert(
-        "x-api-key",
-        secret_header("", &SecretString::from(" test-key\n")).unwrap(),
-    );
-    let body = json!({"prompt": "x"});
-    client()
-        .post_json(JsonPost {
-            url: Url::parse(base).unwrap(),
-            headers,
-            body: RequestJson::of(&body).unwrap(),
-            timeout,
-        })
-        .await
+    let setup = Setup {
+        http: client(),
+        api_key: Some(" test-key\n".into()),
+        ..setup(base, timeout)
+    };
+    let key = (HeaderName::from_static("x-api-key"), "");
+    let client = VendorClient::new(&setup, VersionPath::Last("v1"), key, |_| {
+        ErrorInfo::default()
+    });
+    let body = RequestJson::of(&json!({"prompt": "x"})).unwrap();
+    let url = Url::parse(base).unwrap();
+    client.unwrap().post_within(url, body, timeout).await
 }
 
 #[tokio::test]

@@ -5,28 +5,22 @@
 //! 3.52.0 (`PyPI`) `openai/types/image_generate_params.py`, `image_edit_params.py`,
 //! `images_response.py`; checked against requests recorded from the package.
 
-use std::{collections::BTreeMap, time::Duration};
-
 use async_trait::async_trait;
 use bytes::Bytes;
-use reqwest::header::HeaderMap;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use url::Url;
 
 use super::{
     super::{
         ImageAnswer, ImageCall, ImageProvider, ProviderError, answer,
         http::{
-            HttpClient, IMAGE_CAP, IMAGES_BODY_CAP, JsonPost, RequestJson, SetupError,
-            base_url::{VersionPath, endpoint},
-            classify::{self, Head},
-            form::Form,
+            IMAGE_CAP, IMAGES_BODY_CAP, Models, RequestJson, SetupError, VendorClient,
+            classify::Head, form::Form,
         },
         picture::inputs_with_role,
         setup::Setup,
     },
-    authorization, errors,
+    client, errors,
 };
 use crate::domain::{
     catalogue::{ModelKind, Support},
@@ -174,27 +168,15 @@ fn form(call: &ImageCall, settings: &OpenAiImageModel) -> Form {
 /// The image adapter of `OpenAI`.
 #[derive(Debug)]
 pub struct OpenAiImages {
-    name: String,
-    http: HttpClient,
-    url: Url,
-    edits: Url,
-    headers: HeaderMap,
-    timeout: Duration,
-    models: BTreeMap<String, OpenAiImageModel>,
+    client: VendorClient,
+    models: Models<OpenAiImageModel>,
 }
 
 impl OpenAiImages {
-    /// As [`OpenAi::new`](super::OpenAi::new). The best quality takes minutes: the
-    /// timeout should be at least 180 s.
+    /// The best quality takes minutes: the timeout should be at least 180 s.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let version = VersionPath::Anywhere("v1");
         Ok(Self {
-            name: setup.name.clone(),
-            http: setup.http.clone(),
-            url: endpoint(&setup.base_url, version, &["images", "generations"])?,
-            edits: endpoint(&setup.base_url, version, &["images", "edits"])?,
-            headers: authorization(setup)?,
-            timeout: setup.timeout,
+            client: client(setup)?,
             models: setup.models(),
         })
     }
@@ -202,14 +184,13 @@ impl OpenAiImages {
 
 /// Fewer images than requested, or some unreadable ones, are an answer; none is an error.
 fn read(
-    provider: &str,
+    client: &VendorClient,
     most: usize,
     head: &Head,
     mut root: Value,
 ) -> Result<ImageAnswer, ProviderError> {
     if errors::is_error(&root) {
-        let error_info = errors::error_info(Some(&root));
-        return Err(classify::from_error_in_body(provider, head, &error_info));
+        return Err(client.error(head, Some(&root)));
     }
     let input_image_tokens =
         answer::count(root.pointer("/usage/input_tokens_details/image_tokens"));
@@ -222,7 +203,7 @@ fn read(
         match image(item) {
             Ok(bytes) => images.push(bytes),
             Err(error) => {
-                tracing::warn!(provider, %error, "one of several images is invalid");
+                tracing::warn!(provider = client.name, %error, "one of several images is invalid");
                 first.get_or_insert(error);
             }
         }
@@ -249,26 +230,17 @@ fn image(item: &Value) -> Result<Bytes, ProviderError> {
 #[async_trait]
 impl ImageProvider for OpenAiImages {
     async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError> {
-        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
-        let headers = self.headers.clone();
+        let settings = self.models.get(&call.model);
+        let endpoint = |name| self.client.url(&["images", name]);
         let answer = if call.inputs.is_empty() {
-            let post = JsonPost {
-                url: self.url.clone(),
-                headers,
-                body: RequestJson::of(&body(call, &settings))?,
-                timeout: self.timeout,
-            };
-            self.http.post_json(post).await?
+            let body = RequestJson::of(&body(call, &settings))?;
+            self.client.post(endpoint("generations")?, body).await?
         } else {
-            let (url, form) = (self.edits.clone(), form(call, &settings));
-            let posting = self.http.post_form(url, headers, form, self.timeout);
-            posting.await?
+            let form = form(call, &settings);
+            self.client.post_form(endpoint("edits")?, form).await?
         };
-        let answer = answer
-            .error_for_status(&self.name, errors::error_info)
-            .await?;
-        let (provider, most) = (self.name.clone(), call.n as usize);
-        let read = move |head: &Head, root| read(&provider, most, head, root);
+        let (client, most) = (self.client.clone(), call.n as usize);
+        let read = move |head: &Head, root| read(&client, most, head, root);
         answer.json_files(IMAGES_BODY_CAP, read).await
     }
 }

@@ -14,7 +14,6 @@ use super::{
         ProviderError, TextAnswer,
         answer::merge_usage,
         exchange::{AnswerBuilder, TextParser},
-        http::classify::ErrorInfo,
         sse::Event,
     },
     calls::{self, Calls},
@@ -64,10 +63,6 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         }
     }
 
-    fn error_info(root: Option<&Value>) -> ErrorInfo {
-        errors::error_info(root)
-    }
-
     fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
         self.feed(root, Place::Message)
     }
@@ -79,7 +74,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         }
         let root = self.answer.json(event)?;
         if event.name.as_deref() == Some("error") {
-            return Err(self.answer.error(&errors::error_info(Some(&root))));
+            return Err(self.answer.error(&root));
         }
         self.feed(&root, Place::Delta)?;
         Ok(false)
@@ -150,7 +145,7 @@ impl ResponseParser<'_> {
     /// wrong type.
     fn feed(&mut self, root: &Value, place: Place) -> Result<(), ProviderError> {
         if errors::is_error(root) {
-            return Err(self.answer.error(&errors::error_info(Some(root))));
+            return Err(self.answer.error(root));
         }
         let Some(fields) = root.as_object() else {
             return Err(self.answer.head.failed("answer is no object"));
@@ -206,7 +201,7 @@ impl ResponseParser<'_> {
     fn choice(&mut self, at: usize, choice: &Value, place: Place) -> Result<(), ProviderError> {
         // OpenRouter sends it together with text.
         if errors::is_error(choice) {
-            return Err(self.answer.error(&errors::error_info(Some(choice))));
+            return Err(self.answer.error(choice));
         }
         let member = |name: &str| choice.get(name).filter(|body| !body.is_null());
         let body = match place {

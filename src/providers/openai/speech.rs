@@ -4,25 +4,19 @@
 //! 3.52.0 (`PyPI`) `openai/types/audio/speech_create_params.py`; checked against a request
 //! recorded from the package.
 
-use std::{collections::BTreeMap, time::Duration};
-
 use async_trait::async_trait;
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
+use reqwest::header::ACCEPT;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use url::Url;
 
 use super::{
     super::{
         ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
-        http::{
-            HttpClient, JsonPost, RequestJson, SPEECH_CAP, SetupError,
-            base_url::{VersionPath, endpoint},
-        },
+        http::{Models, RequestJson, SPEECH_CAP, SetupError, VendorClient},
         setup::Setup,
     },
-    authorization, errors,
+    client,
     split::split,
 };
 use crate::domain::{
@@ -81,26 +75,15 @@ fn body(call: &SpeechCall, input: &str, settings: &OpenAiSpeechModel) -> Value {
 /// The speech adapter of `OpenAI` and of compatible servers.
 #[derive(Debug)]
 pub struct OpenAiSpeech {
-    name: String,
-    http: HttpClient,
-    url: Url,
-    headers: HeaderMap,
-    timeout: Duration,
-    models: BTreeMap<String, OpenAiSpeechModel>,
+    client: VendorClient,
+    models: Models<OpenAiSpeechModel>,
 }
 
 impl OpenAiSpeech {
-    /// As [`OpenAi::new`](super::OpenAi::new). The timeout bounds each call of a split text.
+    /// The timeout bounds each call of a split text.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let mut headers = authorization(setup)?;
-        headers.insert(ACCEPT, HeaderValue::from_static("application/octet-stream"));
-        let version = VersionPath::Anywhere("v1");
         Ok(Self {
-            name: setup.name.clone(),
-            http: setup.http.clone(),
-            url: endpoint(&setup.base_url, version, &["audio", "speech"])?,
-            headers,
-            timeout: setup.timeout,
+            client: client(setup)?.with(ACCEPT, "application/octet-stream"),
             models: setup.models(),
         })
     }
@@ -111,16 +94,8 @@ impl OpenAiSpeech {
         body: &Value,
         cap: usize,
     ) -> Result<(Bytes, Option<String>), ProviderError> {
-        let post = JsonPost {
-            url: self.url.clone(),
-            headers: self.headers.clone(),
-            body: RequestJson::of(body)?,
-            timeout: self.timeout,
-        };
-        let answer = self.http.post_json(post).await?;
-        let answer = answer
-            .error_for_status(&self.name, errors::error_info)
-            .await?;
+        let url = self.client.url(&["audio", "speech"])?;
+        let answer = self.client.post(url, RequestJson::of(body)?).await?;
         let request_id = answer.head().request_id.clone();
         Ok((answer.file(cap).await?, request_id))
     }
@@ -129,7 +104,7 @@ impl OpenAiSpeech {
 #[async_trait]
 impl SpeechProvider for OpenAiSpeech {
     async fn generate(&self, call: &SpeechCall) -> Result<SpeechAnswer, ProviderError> {
-        let settings = self.models.get(&call.model).cloned().unwrap_or_default();
+        let settings = self.models.get(&call.model);
         let mut parts = Vec::new();
         let mut request_id = None;
         let mut left = SPEECH_CAP;
@@ -152,7 +127,7 @@ impl SpeechProvider for OpenAiSpeech {
     }
 
     fn has_model(&self, model: &str) -> bool {
-        self.models.contains_key(model)
+        self.models.has(model)
     }
 }
 

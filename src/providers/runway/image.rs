@@ -110,7 +110,7 @@ impl Drop for CancelOnDrop {
         let runway = self.runway.clone();
         runtime.spawn(async move {
             if let Err(error) = runway.cancel(&task).await {
-                tracing::warn!(provider = runway.name, %error, "could not cancel an image task");
+                tracing::warn!(provider = runway.client.name, %error, "could not cancel an image task");
             }
         });
     }
@@ -131,7 +131,7 @@ impl Runway {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(provider = self.name, %error, "polling a task failed");
+                    tracing::warn!(provider = self.client.name, %error, "polling a task failed");
                 }
             }
         }
@@ -143,7 +143,7 @@ impl ImageProvider for Runway {
     /// Polls until the task ends. The task is cancelled when the timeout passes or the caller drops
     /// the call.
     async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError> {
-        let until = Instant::now() + self.timeout;
+        let until = Instant::now() + self.client.timeout;
         let references = call.inputs.iter();
         let body = RequestJson::of(&Body {
             model: &call.model,

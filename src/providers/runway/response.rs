@@ -10,7 +10,8 @@ use url::Url;
 use super::super::{
     ProviderError, ProviderErrorKind, VideoOutput, VideoStatus,
     http::{
-        classify::{self, ErrorInfo, Head},
+        VendorClient,
+        classify::{ErrorInfo, Head},
         vendor_message::VendorMessage,
     },
 };
@@ -31,7 +32,11 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
 }
 
 /// Fails when `root` is not a task.
-pub fn status(provider: &str, head: &Head, root: &Value) -> Result<VideoStatus, ProviderError> {
+pub fn status(
+    client: &VendorClient,
+    head: &Head,
+    root: &Value,
+) -> Result<VideoStatus, ProviderError> {
     let Some(status) = root.get("status").and_then(Value::as_str) else {
         return Err(head.failed("answer without a status"));
     };
@@ -39,12 +44,8 @@ pub fn status(provider: &str, head: &Head, root: &Value) -> Result<VideoStatus, 
         "SUCCEEDED" => succeeded(head, root),
         "FAILED" | "CANCELLED" => {
             let code = root.get("failureCode").and_then(Value::as_str);
-            let error_info = ErrorInfo {
-                code: Some(code.unwrap_or(status).to_owned()),
-                kind: code.and_then(kind),
-                ..ErrorInfo::default()
-            };
-            VideoStatus::Failed(classify::from_error_in_body(provider, head, &error_info))
+            let kind = code.and_then(kind);
+            VideoStatus::Failed(client.error_of_code(head, code.unwrap_or(status), kind))
         }
         // PENDING; THROTTLED, which is our account's limit of running tasks; RUNNING; unknown
         // states.

@@ -2,7 +2,10 @@
 
 mod states;
 
+use std::collections::BTreeMap;
+
 use serde_json::json;
+use url::Url;
 
 use super::*;
 use crate::{

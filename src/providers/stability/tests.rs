@@ -1,5 +1,7 @@
 //! Stability against a fake upstream: what is sent, how several images end, what errors mean.
 
+use std::time::Duration;
+
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::json;
 

@@ -9,7 +9,10 @@ use url::Url;
 use super::{
     super::super::{
         ProviderError, ProviderErrorKind,
-        http::classify::{self, ErrorInfo, Head, machine_code},
+        http::{
+            VendorClient,
+            classify::{Head, machine_code},
+        },
     },
     errors,
 };
@@ -23,10 +26,9 @@ pub enum State {
 }
 
 /// Fails when `root` is not an interaction.
-pub fn state(provider: &str, head: &Head, root: &Value) -> Result<State, ProviderError> {
+pub fn state(client: &VendorClient, head: &Head, root: &Value) -> Result<State, ProviderError> {
     if errors::is_error(root) && root.get("status").is_none() {
-        let error_info = errors::error_info(Some(root));
-        return Err(classify::from_error_in_body(provider, head, &error_info));
+        return Err(client.error(head, Some(root)));
     }
     let Some(status) = root.get("status").and_then(Value::as_str) else {
         return Err(head.failed("answer without a status"));
@@ -39,7 +41,7 @@ pub fn state(provider: &str, head: &Head, root: &Value) -> Result<State, Provide
         | "incomplete"
         | "budget_exceeded"
         | "requires_action"
-        | "requires_continuation" => State::Failed(failure(provider, head, root, status)),
+        | "requires_continuation" => State::Failed(failure(client, head, root, status)),
         _ => State::Running,
     })
 }
@@ -101,7 +103,7 @@ fn has_video_tokens(root: &Value) -> bool {
         })
 }
 
-fn failure(provider: &str, head: &Head, root: &Value, status: &str) -> ProviderError {
+fn failure(client: &VendorClient, head: &Head, root: &Value, status: &str) -> ProviderError {
     let listed = root.get("errors").and_then(Value::as_array);
     let errors: Vec<&Value> = listed
         .into_iter()
@@ -114,10 +116,6 @@ fn failure(provider: &str, head: &Head, root: &Value, status: &str) -> ProviderE
         .iter()
         .filter_map(|error| error.get("code")?.as_str())
         .find_map(machine_code);
-    let error_info = ErrorInfo {
-        code: Some(code.unwrap_or(status).to_owned()),
-        kind: refusal.then_some(ProviderErrorKind::ContentPolicy),
-        ..ErrorInfo::default()
-    };
-    classify::from_error_in_body(provider, head, &error_info)
+    let kind = refusal.then_some(ProviderErrorKind::ContentPolicy);
+    client.error_of_code(head, code.unwrap_or(status), kind)
 }

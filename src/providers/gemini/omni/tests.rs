@@ -2,6 +2,8 @@
 
 mod states;
 
+use std::time::Duration;
+
 use super::*;
 use crate::providers::{
     ProviderErrorKind,

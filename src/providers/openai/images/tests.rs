@@ -1,5 +1,7 @@
 //! Images against a fake upstream: what is sent, read, refused and failed.
 
+use std::time::Duration;
+
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::json;
 

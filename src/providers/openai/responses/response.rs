@@ -14,7 +14,7 @@ use super::{
             ProviderError, TextAnswer,
             answer::{arguments, count},
             exchange::{AnswerBuilder, TextParser},
-            http::{TEXT_BODY_CAP, classify::ErrorInfo},
+            http::TEXT_BODY_CAP,
             sequence::{Blocks, Sequence},
             sse::Event,
         },
@@ -93,10 +93,6 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             known: Known::default(),
             phase: None,
         }
-    }
-
-    fn error_info(root: Option<&Value>) -> ErrorInfo {
-        errors::error_info(root)
     }
 
     fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
@@ -216,10 +212,10 @@ impl ResponseParser<'_> {
                 self.last(root.get("response").unwrap_or(&Value::Null))?;
                 return Ok(true);
             }
-            Some("error") => return Err(self.answer.error(&errors::error_info(Some(root)))),
+            Some("error") => return Err(self.answer.error(root)),
             Some(_) => {}
             None if errors::is_error(root) => {
-                return Err(self.answer.error(&errors::error_info(Some(root))));
+                return Err(self.answer.error(root));
             }
             None => return Err(self.answer.head.failed("event without a type")),
         }
@@ -234,7 +230,7 @@ impl ResponseParser<'_> {
     /// The response at its end, with the items that no event had.
     fn last(&mut self, response: &Value) -> Result<(), ProviderError> {
         if errors::is_error(response) {
-            return Err(self.answer.error(&errors::error_info(Some(response))));
+            return Err(self.answer.error(response));
         }
         let output = match response.get("output").and_then(Value::as_array) {
             Some(output) => output.as_slice(),

@@ -1,5 +1,7 @@
 //! Speech against a fake upstream: what is sent, split, read and failed.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::*;

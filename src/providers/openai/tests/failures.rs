@@ -1,5 +1,7 @@
 //! Answers of status 200 that are none.
 
+use std::time::Duration;
+
 use super::*;
 
 #[tokio::test]

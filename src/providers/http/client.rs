@@ -1,0 +1,210 @@
+//! The client of a provider's API: its address, credentials and time-out, as all adapters use them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use reqwest::{
+    Method, RequestBuilder,
+    header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+use tokio::time::timeout;
+use url::Url;
+
+use super::{
+    Answer, HttpClient, RequestJson, STREAM_IDLE, SetupError,
+    base_url::{BaseUrlError, VersionPath, endpoint},
+    classify::{self, ErrorInfo, Head},
+    form::Form,
+};
+use crate::providers::{ProviderError, ProviderErrorKind, Setup};
+
+/// The longest stream: 128,000 tokens at some 40 a second.
+const STREAM_TOTAL: Duration = Duration::from_hours(1);
+
+/// The settings of an adapter's models, by id.
+#[derive(Debug, Clone)]
+pub struct Models<S>(pub BTreeMap<String, S>);
+
+impl<S> Models<S> {
+    /// Whether the model has settings.
+    pub fn has(&self, model: &str) -> bool {
+        self.0.contains_key(model)
+    }
+
+    /// The settings of a model; the default ones if it has none.
+    pub fn get(&self, model: &str) -> S
+    where
+        S: Clone + Default,
+    {
+        self.0.get(model).cloned().unwrap_or_default()
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct VendorClient {
+    /// The provider's name, for the log.
+    pub name: String,
+    /// Credentials, which are marked sensitive, and what else each request has. Requests accept
+    /// JSON unless there is an `Accept`.
+    pub headers: HeaderMap,
+    /// Bounds one call from connecting to the last byte of the body, and the head and each gap of a
+    /// stream.
+    pub timeout: Duration,
+    /// Reads the body of an error.
+    pub error_info: fn(Option<&Value>) -> ErrorInfo,
+    http: HttpClient,
+    base_url: String,
+    version: VersionPath,
+}
+
+impl VendorClient {
+    /// The key is sent in a header, since query strings end up in logs. `key`: the header's name,
+    /// and what precedes the key in it. Without a key there is no such header.
+    pub fn new(
+        setup: &Setup,
+        version: VersionPath,
+        key: (HeaderName, &str),
+        error_info: fn(Option<&Value>) -> ErrorInfo,
+    ) -> Result<Self, SetupError> {
+        let mut headers = HeaderMap::new();
+        if let Some(secret) = &setup.api_key {
+            headers.insert(key.0, secret_header(key.1, secret)?);
+        }
+        let client = Self {
+            name: setup.name.clone(),
+            headers,
+            timeout: setup.timeout,
+            error_info,
+            http: setup.http.clone(),
+            base_url: setup.base_url.clone(),
+            version,
+        };
+        client.url(&[])?;
+        Ok(client)
+    }
+
+    /// The client with another header in each request.
+    #[must_use]
+    pub fn with(mut self, name: HeaderName, value: &'static str) -> Self {
+        self.headers.insert(name, HeaderValue::from_static(value));
+        self
+    }
+
+    /// The URL of an endpoint.
+    pub fn url(&self, path: &[&str]) -> Result<Url, BaseUrlError> {
+        endpoint(&self.base_url, self.version, path)
+    }
+
+    /// Sends JSON once. Fails on an error status.
+    pub async fn post(&self, url: Url, body: RequestJson) -> Result<Answer, ProviderError> {
+        self.check(self.post_within(url, body, self.timeout).await?)
+            .await
+    }
+
+    /// As [`Self::post`], for a stream: the time-out is that of its head and of each gap, which are
+    /// [`STREAM_IDLE`] at most. As long as it flows it may go on for [`STREAM_TOTAL`].
+    pub async fn open_stream(&self, url: Url, body: RequestJson) -> Result<Answer, ProviderError> {
+        let posting = self.post_within(url, body, self.timeout.max(STREAM_TOTAL));
+        let late = |_| ProviderError::new(ProviderErrorKind::Timeout, "no answer in time");
+        let answer = timeout(self.timeout, posting).await.map_err(late)??;
+        let idle = self.timeout.min(STREAM_IDLE);
+        self.check(Answer { idle, ..answer }).await
+    }
+
+    /// As [`Self::post`], with a form.
+    pub async fn post_form(&self, url: Url, form: Form) -> Result<Answer, ProviderError> {
+        let encoded = form.encoded();
+        let (kind, body) =
+            encoded.map_err(|_| ProviderError::failed("no randomness").not_started())?;
+        let request = self.http.inner.post(url).header(CONTENT_TYPE, kind);
+        let answer = self.send(request.body(body), self.timeout).await?;
+        self.check(answer).await
+    }
+
+    /// Sends once without a body, a poll (GET) or a cancel (DELETE, POST), and reads the response's
+    /// head, whatever its status.
+    pub async fn bare(&self, method: Method, url: Url) -> Result<Answer, ProviderError> {
+        let request = match method {
+            // Google's front end answers 411 to a POST without a length.
+            Method::POST => self.http.inner.post(url).header(CONTENT_LENGTH, 0),
+            other => self.http.inner.request(other, url),
+        };
+        self.send(request, self.timeout).await
+    }
+
+    /// Fails on an error status, refined by what the body says.
+    pub async fn check(&self, answer: Answer) -> Result<Answer, ProviderError> {
+        if answer.head.is_success() {
+            return Ok(answer);
+        }
+        let (head, body) = answer.error_json().await;
+        Err(self.error(&head, body.as_ref()))
+    }
+
+    /// The error that a response of this status and body is.
+    pub fn error(&self, head: &Head, root: Option<&Value>) -> ProviderError {
+        let error_info = (self.error_info)(root);
+        if head.is_success() {
+            classify::from_error_in_body(&self.name, head, &error_info)
+        } else {
+            classify::answered(&self.name, head, &error_info)
+        }
+    }
+
+    /// The error of a successful response whose work ended for the reason `code`. `kind`: where the
+    /// code says it.
+    pub fn error_of_code(
+        &self,
+        head: &Head,
+        code: &str,
+        kind: Option<ProviderErrorKind>,
+    ) -> ProviderError {
+        let error_info = ErrorInfo {
+            code: Some(code.to_owned()),
+            kind,
+            ..ErrorInfo::default()
+        };
+        classify::from_error_in_body(&self.name, head, &error_info)
+    }
+
+    /// Sends once and reads the response's head, whatever its status.
+    pub(super) async fn post_within(
+        &self,
+        url: Url,
+        body: RequestJson,
+        timeout: Duration,
+    ) -> Result<Answer, ProviderError> {
+        let json = HeaderValue::from_static("application/json");
+        let request = self.http.inner.post(url).header(CONTENT_TYPE, json);
+        self.send(request.body(body), timeout).await
+    }
+
+    async fn send(
+        &self,
+        request: RequestBuilder,
+        timeout: Duration,
+    ) -> Result<Answer, ProviderError> {
+        let mut headers = self.headers.clone();
+        headers
+            .entry(ACCEPT)
+            .or_insert(HeaderValue::from_static("application/json"));
+        let sending = request.headers(headers).timeout(timeout).send();
+        let response = sending.await.map_err(|error| classify::transport(&error))?;
+        Ok(Answer {
+            head: Head::read(response.status().as_u16(), response.headers()),
+            response,
+            begun: Vec::new(),
+            idle: STREAM_IDLE,
+        })
+    }
+}
+
+/// `prefix` + key as a header value, marked sensitive so that `Debug` does not print it.
+/// Whitespace around the key (a file's trailing newline) is trimmed.
+pub(super) fn secret_header(prefix: &str, key: &SecretString) -> Result<HeaderValue, SetupError> {
+    let text = format!("{prefix}{}", key.expose_secret().trim());
+    let mut value = HeaderValue::from_str(&text).map_err(|_| SetupError::Key)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
