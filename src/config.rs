@@ -6,6 +6,7 @@
 
 mod access;
 mod changes;
+mod environment;
 mod lifecycle;
 pub mod load;
 pub mod media;

@@ -1,5 +1,7 @@
 //! What can be typed.
 
+pub(super) mod client;
+
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use chrono::{DateTime, Utc};
@@ -7,7 +9,6 @@ use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use secrecy::SecretString;
 
-use super::client;
 use crate::domain::{
     ability::{Abilities, AbilitiesError},
     credits::Credits,
@@ -39,7 +40,7 @@ pub(super) enum Any {
     #[command(flatten)]
     Server(Command),
     #[command(flatten)]
-    Client(client::args::Command),
+    Client(client::Command),
     /// Print completions for a shell.
     Completions {
         /// Which shell.

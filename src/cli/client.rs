@@ -1,6 +1,5 @@
 //! A client of a running server, over HTTP: what an account does, not what its operator does.
 
-pub(super) mod args;
 mod connection;
 mod files;
 mod generate;
@@ -15,11 +14,16 @@ use std::{
 
 use serde_json::{Value, json};
 
-use self::{
-    args::Command,
-    connection::{Connection, Credentials, NoKey, Refused},
+use self::connection::{Connection, Credentials, NoKey, Refused};
+use super::{
+    Failure,
+    args::{
+        Usage,
+        client::{self as args, Command},
+    },
+    output::Output,
+    password,
 };
-use super::{Failure, args::Usage, output::Output, password};
 
 pub(super) async fn run(
     command: Command,

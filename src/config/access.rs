@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use secrecy::SecretString;
 use url::Url;
 
-use super::{ConfigError, load::Overrides, net::http_url};
+use super::{ConfigError, environment::Overrides, net::http_url};
 
 /// Checks that these are names of variables, not their values: names are shown, keys never. A blank
 /// name is allowed.

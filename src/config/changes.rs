@@ -3,7 +3,7 @@
 use serde::Serialize;
 use toml::{Table, Value};
 
-use super::load::Overrides;
+use super::environment::Overrides;
 
 /// Settings whose values are never shown.
 const SECRETS: [&str; 2] = ["database.url", "metrics.token"];

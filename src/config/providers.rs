@@ -12,7 +12,7 @@ use url::Url;
 
 use super::{
     ConfigError, ModelConfig, access,
-    load::Overrides,
+    environment::Overrides,
     models::{self, RawModel, markup::check_margin},
 };
 use crate::domain::{

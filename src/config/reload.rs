@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, Provider, load::Overrides, origin::Origin};
+use super::{Config, ConfigError, Provider, environment::Overrides, origin::Origin};
 use crate::domain::{catalogue::Catalogue, settings};
 
 /// The catalogue of a changed file.

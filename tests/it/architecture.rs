@@ -139,43 +139,15 @@ fn imports_go_one_way() {
 }
 
 /// Import cycles that are accepted: their files, and the reason.
-const CYCLES: &[(&[&str], &str)] = &[
-    (
-        &[
-            "store/generations/hold",
-            "store/generations/refusal",
-            "store/generations/settle",
-            "store/generations/writer",
-        ],
-        "holds and settlements are items of the writer, which decides about refused ones",
-    ),
-    // To be removed.
-    (
-        &[
-            "config/access",
-            "config/changes",
-            "config/load",
-            "config/providers",
-        ],
-        "settings and their loader",
-    ),
-    (&["cli/args", "cli/client"], "the client's own arguments"),
-    (
-        &[
-            "domain/dialect/responses/answer",
-            "domain/dialect/responses/mapping",
-            "domain/dialect/responses/writer",
-        ],
-        "encrypted reasoning within answers",
-    ),
-    (
-        &[
-            "domain/dialect/responses/item",
-            "domain/dialect/responses/tools",
-        ],
-        "calls are items",
-    ),
-];
+const CYCLES: &[(&[&str], &str)] = &[(
+    &[
+        "store/generations/hold",
+        "store/generations/refusal",
+        "store/generations/settle",
+        "store/generations/writer",
+    ],
+    "holds and settlements are items of the writer, which decides about refused ones",
+)];
 
 #[test]
 fn files_do_not_import_each_other_in_circles() {

@@ -25,7 +25,6 @@ use crate::domain::{
     },
 };
 
-pub use answer::referenced;
 use item::Item;
 pub use mapping::is_encrypted_by_openai;
 pub use writer::{Echo, ResponsesWriter};
@@ -244,6 +243,29 @@ fn is_item(part: &Part) -> bool {
         Part::Image(_) | Part::Document(_) | Part::ToolResult(_)
     );
     !is_input && part.phase().is_none()
+}
+
+/// The id of an item of an answer. [`referenced`] reads it.
+fn id(generation: &str, at: usize, part: &Part) -> String {
+    let kind = match part {
+        Part::Opaque { block } => {
+            let id = block["id"].as_str().unwrap_or_default();
+            id.split_once('_').map_or("item", |(kind, _)| kind)
+        }
+        Part::ToolCall(_) => "fc",
+        Part::Thinking { .. } | Part::Redacted { .. } => "rs",
+        _ => "msg",
+    };
+    format!("{kind}_{generation}_{at}")
+}
+
+/// The generation and the place in its output, if an id is of an item of our answers.
+pub fn referenced(id: &str) -> Option<(&str, usize)> {
+    let (rest, at) = id.rsplit_once('_')?;
+    let (_kind, generation) = rest.rsplit_once('_')?;
+    let is_uuid = generation.len() == 32 && generation.bytes().all(|b| b.is_ascii_hexdigit());
+    let is_number = at.bytes().all(|b| b.is_ascii_digit());
+    (is_uuid && is_number).then_some((generation, at.parse().ok()?))
 }
 
 #[cfg(test)]

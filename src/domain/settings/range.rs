@@ -11,13 +11,12 @@ use super::error::shown;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounded<T, const MIN: usize, const MAX: usize>(T);
 
-/// Seconds, `MIN` to `MAX`.
+/// A time of `MIN` to `MAX` units of `UNIT` milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seconds<const MIN: usize, const MAX: usize>(Duration);
+pub struct Time<const UNIT: u64, const MIN: usize, const MAX: usize>(Duration);
 
-/// Milliseconds, `MIN` to `MAX`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Millis<const MIN: usize, const MAX: usize>(Duration);
+pub type Seconds<const MIN: usize, const MAX: usize> = Time<1_000, MIN, MAX>;
+pub type Millis<const MIN: usize, const MAX: usize> = Time<1, MIN, MAX>;
 
 /// Reads a whole number from `MIN` to `MAX` into a primitive; 3.7 is refused, not rounded.
 pub fn bounded<'de, T: TryFrom<usize>, const MIN: usize, const MAX: usize, D: Deserializer<'de>>(
@@ -73,19 +72,12 @@ pub fn span<'de, D: Deserializer<'de>>(source: D) -> Result<Option<[f64; 2]>, D:
     }
 }
 
-impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Seconds<MIN, MAX> {
+impl<'de, const UNIT: u64, const MIN: usize, const MAX: usize> Deserialize<'de>
+    for Time<UNIT, MIN, MAX>
+{
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        bounded::<_, MIN, MAX, _>(source)
-            .map(Duration::from_secs)
-            .map(Self)
-    }
-}
-
-impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for Millis<MIN, MAX> {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        bounded::<_, MIN, MAX, _>(source)
-            .map(Duration::from_millis)
-            .map(Self)
+        let units: u64 = bounded::<_, MIN, MAX, _>(source)?;
+        Ok(Self(Duration::from_millis(units * UNIT)))
     }
 }
 
@@ -97,15 +89,7 @@ impl<T, const MIN: usize, const MAX: usize> Deref for Bounded<T, MIN, MAX> {
     }
 }
 
-impl<const MIN: usize, const MAX: usize> Deref for Seconds<MIN, MAX> {
-    type Target = Duration;
-
-    fn deref(&self) -> &Duration {
-        &self.0
-    }
-}
-
-impl<const MIN: usize, const MAX: usize> Deref for Millis<MIN, MAX> {
+impl<const UNIT: u64, const MIN: usize, const MAX: usize> Deref for Time<UNIT, MIN, MAX> {
     type Target = Duration;
 
     fn deref(&self) -> &Duration {

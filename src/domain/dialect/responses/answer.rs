@@ -6,9 +6,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    Echo, is_item,
-    mapping::{OwnTool, custom_input, encrypted_content, signature_before},
-    writer::Shown,
+    Echo, id, is_item,
+    mapping::{OwnTool, Shown, custom_input, encrypted_content, signature_before},
 };
 use crate::domain::{
     conversation::{Part, Stop, ToolCall},
@@ -247,27 +246,4 @@ pub(super) fn begun(generation: &str, at: usize, part: &Part, shown: &Shown) -> 
         item["content"] = json!([]);
     }
     Some(item)
-}
-
-/// The id of an item of an answer. [`referenced`] reads it.
-pub(super) fn id(generation: &str, at: usize, part: &Part) -> String {
-    let kind = match part {
-        Part::Opaque { block } => {
-            let id = block["id"].as_str().unwrap_or_default();
-            id.split_once('_').map_or("item", |(kind, _)| kind)
-        }
-        Part::ToolCall(_) => "fc",
-        Part::Thinking { .. } | Part::Redacted { .. } => "rs",
-        _ => "msg",
-    };
-    format!("{kind}_{generation}_{at}")
-}
-
-/// The generation and the place in its output, if an id is of an item of our answers.
-pub fn referenced(id: &str) -> Option<(&str, usize)> {
-    let (rest, at) = id.rsplit_once('_')?;
-    let (_kind, generation) = rest.rsplit_once('_')?;
-    let is_uuid = generation.len() == 32 && generation.bytes().all(|b| b.is_ascii_hexdigit());
-    let is_number = at.bytes().all(|b| b.is_ascii_digit());
-    (is_uuid && is_number).then_some((generation, at.parse().ok()?))
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     mapping::{Tool, custom_arguments, decrypted, function_name, give_to_calls},
-    tools::{self, PASSED as PASSED_TOOLS},
+    tools::{self, PASSED as PASSED_TOOLS, passes},
 };
 use crate::domain::{
     conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
@@ -184,17 +184,6 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
             one(Role::Assistant, part)
         }
     }))
-}
-
-/// Whether an object is of one of these types, whose members only `OpenAI` reads: they pass to it
-/// and are refused by name for others.
-pub(super) fn passes(fields: &Fields<'_>, types: &[&str]) -> bool {
-    let kind = fields.value("type").and_then(Value::as_str);
-    let passes = kind.is_some_and(|kind| types.contains(&kind));
-    if passes {
-        fields.neutral("type", Vec::new());
-    }
-    passes
 }
 
 /// A text, or parts.

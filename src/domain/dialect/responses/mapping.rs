@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::answer::referenced;
+use super::referenced;
 use crate::domain::{
     conversation::{EncryptedReasoning, Function, Part, ToolCall},
     dialect::{GEMINI, give_signatures, json as text_of, schema_of},
@@ -31,6 +31,20 @@ pub struct OwnTool {
 
 /// The tools that are no plain functions, by the names of the functions that represent them.
 pub type OwnTools = BTreeMap<String, OwnTool>;
+
+/// How items are shown.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Shown {
+    /// Whether reasoning has `encrypted_content`.
+    pub encrypted: bool,
+    pub tools: OwnTools,
+}
+
+impl Shown {
+    pub(super) fn is_custom(&self, call: &ToolCall) -> bool {
+        self.tools.get(&call.name).is_some_and(|own| own.is_custom)
+    }
+}
 
 /// The name of the function that represents a tool.
 pub(super) fn function_name(namespace: Option<&str>, name: &str) -> String {

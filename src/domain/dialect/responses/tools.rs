@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::{
     Item,
-    item::passes,
     mapping::{OwnTools, Tool, custom_tool, with_namespace},
 };
 use crate::domain::{
@@ -118,6 +117,17 @@ pub(super) fn is_known(tool: &Value) -> bool {
     let within = tool["tools"].as_array().into_iter().flatten();
     (PASSED.contains(&kind) || ResponseToolType::parse(kind).is_some())
         && within.into_iter().all(is_known)
+}
+
+/// Whether an object is of one of these types, whose members only `OpenAI` reads: they pass to it
+/// and are refused by name for others.
+pub(super) fn passes(fields: &Fields<'_>, types: &[&str]) -> bool {
+    let kind = fields.value("type").and_then(Value::as_str);
+    let passes = kind.is_some_and(|kind| types.contains(&kind));
+    if passes {
+        fields.neutral("type", Vec::new());
+    }
+    passes
 }
 
 fn tool(fields: &Fields<'_>, passed: &[&str]) -> Option<Vec<Tool>> {

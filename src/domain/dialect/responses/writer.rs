@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::{
     answer::{
-        Progress, ResponseBody, begun, id, incomplete, item, output_text, set_phase, summary_text,
+        Progress, ResponseBody, begun, incomplete, item, output_text, set_phase, summary_text,
     },
-    is_item,
-    mapping::{OwnTools, custom_input, signature_before},
+    id, is_item,
+    mapping::{Shown, custom_input, signature_before},
     text_of,
 };
 use crate::domain::{
-    conversation::{Delta, Part, ToolCall},
+    conversation::{Delta, Part},
     dialect::{Answer, Head, Writer},
     validate::Fields,
 };
@@ -35,14 +35,6 @@ pub struct Echo {
     pub shown: Shown,
 }
 
-/// How items are shown.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Shown {
-    /// Whether reasoning has `encrypted_content`.
-    pub encrypted: bool,
-    pub tools: OwnTools,
-}
-
 impl Echo {
     pub(super) fn of(fields: &Fields<'_>, instructions: Option<String>) -> Self {
         let given = |name| fields.value(name).cloned();
@@ -60,12 +52,6 @@ impl Echo {
             metadata: or("metadata", json!({})),
             shown: Shown::default(),
         }
-    }
-}
-
-impl Shown {
-    fn is_custom(&self, call: &ToolCall) -> bool {
-        self.tools.get(&call.name).is_some_and(|own| own.is_custom)
     }
 }
 

@@ -48,39 +48,39 @@ pub(in crate::cli) enum Kind {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Common {
+pub(in crate::cli) struct Common {
     /// What is asked for; read from stdin where it is left out, or `-`.
-    pub(super) prompt: Option<String>,
+    pub(in crate::cli) prompt: Option<String>,
     /// The provider; the account's default otherwise.
     #[arg(long)]
-    pub(super) provider: Option<String>,
+    pub(in crate::cli) provider: Option<String>,
     /// The model; the provider's default otherwise.
     #[arg(long)]
-    pub(super) model: Option<String>,
+    pub(in crate::cli) model: Option<String>,
     /// Refuse it where it may cost more than this many credits.
     #[arg(long, value_name = "CREDITS")]
-    pub(super) max_cost: Option<Credits>,
+    pub(in crate::cli) max_cost: Option<Credits>,
 }
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Text {
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(in crate::cli) common: Common,
     /// The system prompt.
     #[arg(long)]
-    pub(super) system: Option<String>,
+    pub(in crate::cli) system: Option<String>,
     /// The most tokens of the answer.
     #[arg(long)]
-    pub(super) max_tokens: Option<u32>,
+    pub(in crate::cli) max_tokens: Option<u32>,
     /// 0.0 to 2.0.
     #[arg(long)]
-    pub(super) temperature: Option<f64>,
+    pub(in crate::cli) temperature: Option<f64>,
     /// The id of a template.
     #[arg(long, value_name = "ID")]
-    pub(super) template: Option<i64>,
+    pub(in crate::cli) template: Option<i64>,
     /// A value for the template, as often as needed.
     #[arg(long = "var", value_name = "NAME=VALUE", requires = "template", value_parser = pair)]
-    pub(super) variables: Vec<(String, String)>,
+    pub(in crate::cli) variables: Vec<(String, String)>,
 }
 
 fn pair(text: &str) -> Result<(String, String), &'static str> {
@@ -90,112 +90,112 @@ fn pair(text: &str) -> Result<(String, String), &'static str> {
 
 /// Where files go.
 #[derive(Debug, Args)]
-pub(super) struct Files {
+pub(in crate::cli) struct Files {
     /// The file to write, `-` for stdout; several images get numbers. An image is converted to the
     /// format of its extension: png, jpg or webp. Without it the links are printed.
     #[arg(short, long, value_name = "FILE")]
-    pub(super) output: Option<PathBuf>,
+    pub(in crate::cli) output: Option<PathBuf>,
     /// Replace files that exist.
     #[arg(long, requires = "output")]
-    pub(super) force: bool,
+    pub(in crate::cli) force: bool,
 }
 
 /// Input pictures.
 #[derive(Debug, Args)]
-pub(super) struct Inputs {
+pub(in crate::cli) struct Inputs {
     /// An input picture: a file, an id of `gensvc upload`, or the uuid of an image generation, with
     /// `/1` for its second image. Repeatable.
     #[arg(long = "input", value_name = "FILE|UPLOAD|UUID")]
-    pub(super) inputs: Vec<String>,
+    pub(in crate::cli) inputs: Vec<String>,
     /// The role of the input at the same position: source, mask, reference, `first_frame` or
     /// `last_frame`. Default: source for images, `first_frame` for videos.
     #[arg(long = "role", value_name = "ROLE", requires = "inputs")]
-    pub(super) roles: Vec<String>,
+    pub(in crate::cli) roles: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Image {
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(in crate::cli) common: Common,
     #[command(flatten)]
-    pub(super) inputs: Inputs,
+    pub(in crate::cli) inputs: Inputs,
     #[command(flatten)]
-    pub(super) files: Files,
+    pub(in crate::cli) files: Files,
     /// Such as 1024x1024.
     #[arg(long)]
-    pub(super) size: Option<String>,
+    pub(in crate::cli) size: Option<String>,
     /// standard or hd.
     #[arg(long)]
-    pub(super) quality: Option<String>,
+    pub(in crate::cli) quality: Option<String>,
     /// vivid or natural.
     #[arg(long)]
-    pub(super) style: Option<String>,
+    pub(in crate::cli) style: Option<String>,
     /// How many; billed each.
     #[arg(short)]
-    pub(super) n: Option<u32>,
+    pub(in crate::cli) n: Option<u32>,
     /// What to avoid.
     #[arg(long)]
-    pub(super) negative_prompt: Option<String>,
+    pub(in crate::cli) negative_prompt: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Video {
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(in crate::cli) common: Common,
     #[command(flatten)]
-    pub(super) inputs: Inputs,
+    pub(in crate::cli) inputs: Inputs,
     #[command(flatten)]
-    pub(super) files: Files,
+    pub(in crate::cli) files: Files,
     /// Seconds.
     #[arg(long)]
-    pub(super) duration: Option<u32>,
+    pub(in crate::cli) duration: Option<u32>,
     /// Such as 16:9.
     #[arg(long)]
-    pub(super) ratio: Option<String>,
+    pub(in crate::cli) ratio: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Audio {
     #[command(flatten)]
-    pub(super) common: Common,
+    pub(in crate::cli) common: Common,
     #[command(flatten)]
-    pub(super) files: Files,
+    pub(in crate::cli) files: Files,
     /// A voice of the model.
     #[arg(long)]
-    pub(super) voice: Option<String>,
+    pub(in crate::cli) voice: Option<String>,
     /// 0.25 to 4.0.
     #[arg(long)]
-    pub(super) speed: Option<f64>,
+    pub(in crate::cli) speed: Option<f64>,
     /// mp3 or wav; by default as the file's name says, else mp3.
     #[arg(long)]
-    pub(super) format: Option<String>,
+    pub(in crate::cli) format: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct History {
     /// text, image, video or audio.
     #[arg(long = "type", value_name = "TYPE")]
-    pub(super) kind: Option<String>,
+    pub(in crate::cli) kind: Option<String>,
     /// pending, processing, completed or failed.
     #[arg(long)]
-    pub(super) status: Option<String>,
+    pub(in crate::cli) status: Option<String>,
     /// Only those of this provider.
     #[arg(long)]
-    pub(super) provider: Option<String>,
+    pub(in crate::cli) provider: Option<String>,
     /// Only those of this model.
     #[arg(long)]
-    pub(super) model: Option<String>,
+    pub(in crate::cli) model: Option<String>,
     /// Only those with this text in the prompt, in upper or lower case. Searches the last 10,000.
     #[arg(long)]
-    pub(super) prompt: Option<String>,
+    pub(in crate::cli) prompt: Option<String>,
     /// How many, 1 to 100.
     #[arg(long, default_value = "20")]
-    pub(super) limit: u32,
+    pub(in crate::cli) limit: u32,
 }
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(in crate::cli) struct Shown {
     /// The generation's uuid.
-    #[arg(value_name = "UUID", value_parser = super::super::args::generation)]
-    pub(super) id: GenerationId,
+    #[arg(value_name = "UUID", value_parser = super::generation)]
+    pub(in crate::cli) id: GenerationId,
 }
