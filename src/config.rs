@@ -102,9 +102,7 @@ impl Config {
     /// Every enabled model of the providers that are served.
     fn catalogue_of(&self, is_served: impl Fn(&Provider) -> bool) -> Catalogue {
         let served = self.providers.iter().filter(|provider| is_served(provider));
-        let models = served
-            .flat_map(|provider| provider.models.iter().map(|m| m.to_model(&provider.name)))
-            .collect();
+        let models = served.flat_map(|provider| provider.models.iter().map(|m| m.model.clone()));
         let preference = self
             .defaults
             .lists()
@@ -116,7 +114,7 @@ impl Config {
             _ => provider.reason(),
         };
         let disabled = disabled.map(|provider| (provider.name.clone(), reason(provider)));
-        Catalogue::new(models, BTreeMap::from(preference))
+        Catalogue::new(models.collect(), BTreeMap::from(preference))
             .with_disabled(disabled.collect())
             .with_routes(self.routes.clone())
     }

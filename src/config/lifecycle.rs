@@ -13,7 +13,7 @@ pub(super) fn resolve(
     let is_served = |provider: &Provider| provider.status == Status::Enabled;
     let served: BTreeSet<String> = models(providers)
         .filter(|(provider, _)| is_served(provider))
-        .map(|(provider, model)| name(provider, model))
+        .map(|(_, model)| name(model))
         .collect();
     let mut replacements = BTreeMap::new();
     for (provider, model) in models(providers) {
@@ -28,11 +28,11 @@ pub(super) fn resolve(
                     model.id
                 ));
             }
-            replacements.insert(name(provider, model), found);
+            replacements.insert(name(model), found);
         }
     }
-    for (provider, model) in models(providers) {
-        let own = name(provider, model);
+    for (_, model) in models(providers) {
+        let own = name(model);
         let mut next = replacements.get(&own);
         // A loop that does not contain this model is reported for the models in it.
         for _ in 0..replacements.len() {
@@ -49,8 +49,7 @@ pub(super) fn resolve(
     check_aliases(providers)?;
     for provider in providers {
         for model in &mut provider.models {
-            let own = format!("{}/{}", provider.name, model.id);
-            model.replacement = replacements.remove(&own);
+            model.model.replacement = replacements.remove(&name(model));
         }
     }
     Ok(())
@@ -61,8 +60,8 @@ fn models(providers: &[Provider]) -> impl Iterator<Item = (&Provider, &ModelConf
     all.flat_map(|provider| provider.models.iter().map(move |model| (provider, model)))
 }
 
-fn name(provider: &Provider, model: &ModelConfig) -> String {
-    format!("{}/{}", provider.name, model.id)
+fn name(model: &ModelConfig) -> String {
+    format!("{}/{}", model.provider, model.id)
 }
 
 /// `provider/id` of a replacement; the error text follows the key.
@@ -116,13 +115,13 @@ fn replacement_of(
             quoted(wanted)
         ));
     }
-    Ok(name(provider, found))
+    Ok(name(found))
 }
 
 /// Checks that each alias names one model only.
 fn check_aliases(providers: &[Provider]) -> Result<(), ConfigError> {
     let mut known: BTreeMap<&str, String> = BTreeMap::new();
-    for (provider, model) in models(providers) {
+    for (_, model) in models(providers) {
         for (index, alias) in model.aliases.iter().enumerate() {
             let is_id = |provider: &&Provider| {
                 let rest = alias.strip_prefix(provider.name.as_str());
@@ -132,7 +131,7 @@ fn check_aliases(providers: &[Provider]) -> Result<(), ConfigError> {
             let taken = match providers.iter().find(is_id) {
                 Some(provider) => Some(format!("a model of {}", provider.name)),
                 None => known
-                    .insert(alias, name(provider, model))
+                    .insert(alias, name(model))
                     .map(|other| format!("an alias of {other}")),
             };
             if let Some(taken) = taken {

@@ -13,6 +13,8 @@ mod text;
 mod video;
 mod vision;
 
+use std::ops::Deref;
+
 use chrono::NaiveDate;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::Value;
@@ -29,53 +31,22 @@ use crate::domain::{
 /// Characters of a model id.
 const MAX_ID_CHARS: usize = 200;
 
+/// A model of a provider. Its replacement is as configured until `lifecycle::resolve`.
 #[derive(Debug, Clone)]
 pub struct ModelConfig {
     /// Path of its key, for error messages.
     pub(super) path: String,
-    /// The provider's own model id.
-    pub id: String,
-    /// Whether it serves requests that name no model.
-    pub default: bool,
-    /// The day from which the provider may have retired it.
-    pub retiring: Option<NaiveDate>,
-    /// Model to use after retirement: as configured, then `provider/id` after `lifecycle::resolve`.
-    pub replacement: Option<String>,
-    /// Other names for it.
-    pub aliases: Vec<String>,
-    /// Day on which its first prices take effect.
-    pub valid_from: Option<NaiveDate>,
-    /// Prices, with the margin, and limits.
-    pub kind: ModelKind,
-    /// Prices and limits that take effect on later days.
-    pub later: Vec<(NaiveDate, ModelKind)>,
+    /// With prices that include the margin.
+    pub model: Model,
     /// Settings of its adapter.
     pub settings: SharedSettings,
 }
 
-impl ModelConfig {
-    pub fn to_model(&self, provider: &str) -> Model {
-        Model {
-            provider: provider.to_owned(),
-            id: self.id.clone(),
-            default: self.default,
-            retiring: self.retiring,
-            replacement: self.replacement.clone(),
-            aliases: self.aliases.clone(),
-            retired: false,
-            valid_from: self.valid_from,
-            kind: self.kind.clone(),
-            later: self.later.clone(),
-        }
-    }
+impl Deref for ModelConfig {
+    type Target = Model;
 
-    pub const fn modality(&self) -> Modality {
-        match self.kind {
-            ModelKind::Text(_) => Modality::Text,
-            ModelKind::Image(_) => Modality::Image,
-            ModelKind::Video(_) => Modality::Video,
-            ModelKind::Speech(_) => Modality::Audio,
-        }
+    fn deref(&self) -> &Model {
+        &self.model
     }
 }
 
@@ -101,18 +72,19 @@ pub(super) struct RawModel {
     wire: Option<Value>,
 }
 
-/// The enabled models of the provider at `path`, and the ids of all. `markup` applies to models
-/// without their own.
+/// The enabled models of a provider, and the ids of all. `markup` applies to models without their
+/// own.
 pub(super) fn resolve(
-    path: &str,
+    provider: &str,
     vendor: &Vendor,
     markup: Markup,
     raw: Vec<RawModel>,
 ) -> Result<(Vec<ModelConfig>, Vec<String>), ConfigError> {
+    let key = format!("providers.{provider}.models");
     let mut models: Vec<ModelConfig> = Vec::new();
     let mut ids: Vec<String> = Vec::new();
     for (index, raw) in raw.into_iter().enumerate() {
-        let path = format!("{path}.models[{index}]");
+        let path = format!("{key}[{index}]");
         let id = id(raw.id.clone()).map_err(|error| error.under(&path))?;
         for (index, alias) in raw.aliases.iter().enumerate() {
             if !is_id(alias) {
@@ -129,15 +101,19 @@ pub(super) fn resolve(
             continue;
         }
         let markup = raw.markup.unwrap_or(markup);
-        let mut model = model(vendor, id, raw).map_err(|error| error.under(&path))?;
-        model.path = path;
+        let read = model(provider, vendor, id, raw).map_err(|error| error.under(&path));
+        let (mut model, settings) = read?;
         model.kind.mark_up(markup);
         for (_, kind) in &mut model.later {
             kind.mark_up(markup);
         }
-        models.push(model);
+        models.push(ModelConfig {
+            path,
+            model,
+            settings,
+        });
     }
-    check_default(path, &models)?;
+    check_default(&key, &models)?;
     Ok((models, ids))
 }
 
@@ -162,8 +138,7 @@ fn not_an_id(name: &str) -> String {
 }
 
 /// Checks that several models of a type have exactly one default, and that it is always served.
-fn check_default(path: &str, models: &[ModelConfig]) -> Result<(), ConfigError> {
-    let key = format!("{path}.models");
+fn check_default(key: &str, models: &[ModelConfig]) -> Result<(), ConfigError> {
     for modality in Modality::ALL {
         let of_it = || models.iter().filter(|m| m.modality() == *modality);
         let defaults: Vec<&str> = of_it()
@@ -198,7 +173,12 @@ fn check_default(path: &str, models: &[ModelConfig]) -> Result<(), ConfigError> 
     Ok(())
 }
 
-fn model(vendor: &Vendor, id: String, raw: RawModel) -> Result<ModelConfig, ConfigError> {
+fn model(
+    provider: &str,
+    vendor: &Vendor,
+    id: String,
+    raw: RawModel,
+) -> Result<(Model, SharedSettings), ConfigError> {
     let modality = modality(vendor, raw.modality)?;
     if modality != Modality::Text && raw.overhead_tokens.is_some() {
         let problem = format!("is not used by a model of type {modality}: remove it");
@@ -227,18 +207,19 @@ fn model(vendor: &Vendor, id: String, raw: RawModel) -> Result<ModelConfig, Conf
         Some(Value::Array(list)) => dated::read(list, read)?,
         prices => (None, read(prices)?, Vec::new()),
     };
-    Ok(ModelConfig {
-        path: String::new(),
+    let model = Model {
+        provider: provider.to_owned(),
         id,
         default: raw.default.unwrap_or(false),
         retiring: raw.retiring,
         replacement: raw.replacement,
         aliases: raw.aliases,
+        retired: false,
         valid_from,
         kind,
         later,
-        settings,
-    })
+    };
+    Ok((model, settings))
 }
 
 fn modality(vendor: &Vendor, raw: Option<Modality>) -> Result<Modality, ConfigError> {

@@ -190,7 +190,7 @@ fn provider(
         return Err(missing("models", &advice));
     };
     let (models, model_ids) =
-        models::resolve(&path, vendor, raw.markup.unwrap_or(markup), raw_models)?;
+        models::resolve(&name, vendor, raw.markup.unwrap_or(markup), raw_models)?;
     let status = if raw.enabled == Some(false) {
         Status::SwitchedOff
     } else if api_key.is_none() && !api_key_env.is_empty() {

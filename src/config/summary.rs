@@ -133,12 +133,11 @@ fn provider(provider: &Provider) -> ProviderSummary {
 }
 
 fn model(model: &ModelConfig) -> ModelSummary {
-    let entry = model.to_model("");
     ModelSummary {
         id: model.id.clone(),
         r#type: model.modality(),
         valid_from: model.valid_from,
-        prices: entry.prices(),
+        prices: model.prices(),
         later_prices: model
             .later
             .iter()

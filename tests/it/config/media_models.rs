@@ -128,7 +128,7 @@ fn video_and_speech() {
         ("openai", &[SpeechFormat::Mp3, SpeechFormat::Wav]),
     ] {
         let model = the_model(provider, "audio", price);
-        let ModelKind::Speech(speech) = model.kind else {
+        let ModelKind::Speech(speech) = model.model.kind else {
             panic!()
         };
         assert_eq!(speech.limits.formats, formats);
