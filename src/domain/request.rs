@@ -190,14 +190,10 @@ impl GenerationRequest {
 
     /// The model that it names.
     pub fn model(&self) -> Option<&str> {
-        let target = match self {
-            Self::Text(request) => &request.target,
-            Self::Dialogue(request) => return Some(&request.model),
-            Self::Image(request) => &request.target,
-            Self::Video(request) => &request.target,
-            Self::Audio(request) => &request.target,
-        };
-        target.model.as_deref()
+        match self {
+            Self::Dialogue(request) => Some(&request.model),
+            _ => self.target()?.model.as_deref(),
+        }
     }
 
     /// By which way it came in.
@@ -300,17 +296,15 @@ impl Target {
 }
 
 /// What serves instead of the provider and model of a request.
-const FALLBACKS: List<Target> = List {
-    about: "At most 3 models, in order. The next one is called only if the provider of the one \
-            before is known not to have started. The hold is the maximum of their costs; the one that \
-            serves is charged at its own price.",
-    schema: (
+const FALLBACKS: List<Target> = List::new(
+    "At most 3 models, in order. The next one is called only if the provider of the one \
+     before is known not to have started. The hold is the maximum of their costs; the one that \
+     serves is charged at its own price.",
+    (
         "Fallback",
         "A model that serves if the one before does not start.",
     ),
-    required: false,
-    short: None,
-};
+);
 
 fn max_cost(fields: &Fields<'_>) -> Option<Credits> {
     let about = "Credits: the request is refused when the hold would be above them.";

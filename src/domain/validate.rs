@@ -28,6 +28,9 @@ pub trait Input: Sized {
     fn read(fields: &Fields<'_>) -> Option<Self>;
 }
 
+/// The name and the description of a schema.
+pub type SchemaName = (&'static str, &'static str);
+
 /// A JSON body, which describes itself.
 pub trait Body: Sized {
     const NAME: &'static str;
@@ -45,8 +48,7 @@ pub trait Body: Sized {
 
 /// A JSON body that is one list of fields.
 pub trait Object: Input {
-    /// The schema's name and description.
-    const SCHEMA: (&'static str, &'static str);
+    const SCHEMA: SchemaName;
     /// As [`Body::HAS_PICTURES`].
     const HAS_PICTURES: bool = false;
     /// As [`Body::TAKES_FORMS`].

@@ -17,7 +17,8 @@ use crate::domain::{
     generation::Surface,
     request::{DialogueRequest, MODEL_NAME},
     validate::{
-        FieldCode, Fields, Input, List, Object, boolean, integer, number, only, sequences, words,
+        FieldCode, Fields, Input, List, Object, SchemaName, boolean, integer, number, only,
+        sequences, words,
     },
 };
 pub use writer::ChatWriter;
@@ -51,12 +52,11 @@ impl Input for ChatRequest {
         fields.keep_others();
         let about = "`provider/model` of GET /openai/v1/models, or just `model`.";
         let model = fields.required("model", about, MODEL_NAME);
-        let messages = List {
-            about: "The dialogue so far, the oldest message first.",
-            schema: ("ChatMessage", "A message."),
-            required: true,
-            short: None,
-        };
+        let messages = List::new(
+            "The dialogue so far, the oldest message first.",
+            ("ChatMessage", "A message."),
+        )
+        .required();
         let messages = messages.read(fields, "messages", message::read);
         let max_tokens = limit(fields);
         let effort = "How much is thought before the answer. Default: the provider's.";
@@ -138,7 +138,7 @@ fn limit(fields: &Fields<'_>) -> Option<u32> {
 }
 
 impl Object for ChatRequest {
-    const SCHEMA: (&'static str, &'static str) = (
+    const SCHEMA: SchemaName = (
         "ChatCompletionRequest",
         "A dialogue. Other fields pass to providers that speak Chat Completions, and are refused \
          by name for others.",

@@ -16,7 +16,8 @@ use crate::domain::{
         Target, size,
     },
     validate::{
-        FieldCode, Fields, Input, List, Object, Parsed, integer, only, parsed, text, words,
+        FieldCode, Fields, Input, List, Object, Parsed, SchemaName, integer, only, parsed, text,
+        words,
     },
 };
 
@@ -90,12 +91,11 @@ fn picture(fields: &Fields<'_>) -> Option<Bytes> {
 
 impl Input for EditsRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let images = List {
-            about: "The pictures to edit, in the form `image` or `image[]`.",
-            schema: ("EditImage", "A picture to edit."),
-            required: true,
-            short: None,
-        };
+        let images = List::new(
+            "The pictures to edit, in the form `image` or `image[]`.",
+            ("EditImage", "A picture to edit."),
+        )
+        .required();
         let images = images.read(fields, "images", picture);
         if images
             .as_ref()
@@ -126,7 +126,7 @@ impl Input for EditsRequest {
 }
 
 impl Object for EditsRequest {
-    const SCHEMA: (&'static str, &'static str) = (
+    const SCHEMA: SchemaName = (
         "EditsRequest",
         "Images to edit, with a prompt. Other OpenAI fields are refused by name.",
     );
@@ -192,7 +192,7 @@ impl Input for ImagesRequest {
 }
 
 impl Object for ImagesRequest {
-    const SCHEMA: (&'static str, &'static str) = (
+    const SCHEMA: SchemaName = (
         "ImagesRequest",
         "Images from a prompt. Other fields of OpenAI's are refused by name.",
     );

@@ -18,7 +18,8 @@ use crate::domain::{
     generation::Surface,
     request::{DialogueRequest, MODEL_NAME, Search},
     validate::{
-        FieldCode, Fields, Input, List, Object, Others, boolean, integer, number, only, sequences,
+        FieldCode, Fields, Input, List, Object, Others, SchemaName, boolean, integer, number, only,
+        sequences,
     },
 };
 pub use tools::SEARCH;
@@ -62,12 +63,11 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
     fields.keep_others();
     let about = "`provider/model` of GET /anthropic/v1/models, or just `model`.";
     let model = fields.required("model", about, MODEL_NAME);
-    let messages = List {
-        about: "The dialogue so far, the oldest message first.",
-        schema: ("MessageParam", "A message."),
-        required: true,
-        short: None,
-    };
+    let messages = List::new(
+        "The dialogue so far, the oldest message first.",
+        ("MessageParam", "A message."),
+    )
+    .required();
     let messages = messages.read(fields, "messages", |message| {
         block::message(message, &noted)
     });
@@ -171,7 +171,7 @@ impl Input for MessagesRequest {
 }
 
 impl Object for MessagesRequest {
-    const SCHEMA: (&'static str, &'static str) = (
+    const SCHEMA: SchemaName = (
         "MessagesRequest",
         "A dialogue. Other fields pass to Anthropic, and are refused by name for other providers.",
     );
@@ -190,7 +190,7 @@ impl Input for CountRequest {
 }
 
 impl Object for CountRequest {
-    const SCHEMA: (&'static str, &'static str) = (
+    const SCHEMA: SchemaName = (
         "CountTokensRequest",
         "A dialogue, of which the input tokens are to be counted.",
     );

@@ -21,7 +21,8 @@ use crate::domain::{
     named::named_enum,
     request::{DialogueRequest, MODEL_NAME},
     validate::{
-        FieldCode, Fields, Input, List, Object, boolean, integer, number, only, text, words,
+        FieldCode, Fields, Input, List, Object, SchemaName, boolean, integer, number, only, text,
+        words,
     },
 };
 
@@ -76,12 +77,12 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
     let model = fields.required("model", about, MODEL_NAME);
     let about = "Instructions above the input.";
     let instructions = fields.optional("instructions", about, text(usize::MAX));
-    let input = List {
-        about: "A text, or the items so far, the oldest first.",
-        schema: ("ResponseInputItem", "An item of the input."),
-        required: true,
-        short: Some(|said: &str| Item::Message(Message::text(Role::User, said))),
-    };
+    let input = List::new(
+        "A text, or the items so far, the oldest first.",
+        ("ResponseInputItem", "An item of the input."),
+    )
+    .required()
+    .or_text(|said: &str| Item::Message(Message::text(Role::User, said)));
     let input = input.read(fields, "input", item::read);
     let options = fields.value("prompt_cache_options");
     if options.is_some_and(|options| options["prewarm"] == true) {
@@ -203,7 +204,7 @@ impl Input for ResponsesRequest {
 }
 
 impl Object for ResponsesRequest {
-    const SCHEMA: (&'static str, &'static str) = (
+    const SCHEMA: SchemaName = (
         "ResponsesRequest",
         "A dialogue. Other fields pass to providers that are called by the Responses API, and are \
          refused by name for others.",
@@ -226,7 +227,7 @@ impl Input for InputTokensRequest {
 }
 
 impl Object for InputTokensRequest {
-    const SCHEMA: (&'static str, &'static str) = (
+    const SCHEMA: SchemaName = (
         "ResponseInputTokensRequest",
         "A dialogue whose input tokens are to be counted.",
     );

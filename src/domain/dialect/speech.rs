@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::domain::{
     generation::Surface,
     request::{MODEL_NAME, SPEED, SpeechFormat, SpeechRequest, Target, VOICE},
-    validate::{Fields, Input, Object, number, only, text, words},
+    validate::{Fields, Input, Object, SchemaName, number, only, text, words},
 };
 
 #[derive(Debug, Clone, PartialEq)]
@@ -44,7 +44,7 @@ impl Input for SpokenRequest {
 }
 
 impl Object for SpokenRequest {
-    const SCHEMA: (&'static str, &'static str) = (
+    const SCHEMA: SchemaName = (
         "SpeechRequest",
         "A text to be spoken. Other fields of OpenAI's are refused by name.",
     );

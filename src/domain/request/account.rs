@@ -20,8 +20,8 @@ use crate::domain::{
     spend::SpendPeriod,
     template::{PROMPT_SOURCE_CHARS, SYSTEM_PROMPT_SOURCE_CHARS, Template},
     validate::{
-        self, FieldCode, Fields, Input, Object, Parsed, Refusal, Text, any_object, credits,
-        integer, parsed, set, text, timestamp, words,
+        self, FieldCode, Fields, Input, Object, Parsed, Refusal, SchemaName, Text, any_object,
+        credits, integer, parsed, set, text, timestamp, words,
     },
     webhook::WebhookEvent,
 };
@@ -47,7 +47,7 @@ impl Input for Login {
 }
 
 impl Object for Login {
-    const SCHEMA: (&'static str, &'static str) = ("LoginRequest", "Credentials.");
+    const SCHEMA: SchemaName = ("LoginRequest", "Credentials.");
 
     fn example() -> Value {
         json!({"email": "ada@example.com", "password": "correct horse"})
@@ -74,7 +74,7 @@ impl Input for PasswordChange {
 }
 
 impl Object for PasswordChange {
-    const SCHEMA: (&'static str, &'static str) = (
+    const SCHEMA: SchemaName = (
         "PasswordChangeRequest",
         "Another password for who is logged in.",
     );
@@ -137,7 +137,7 @@ impl Input for KeyRequest {
 }
 
 impl Object for KeyRequest {
-    const SCHEMA: (&'static str, &'static str) = ("KeyCreationRequest", "The API key to create.");
+    const SCHEMA: SchemaName = ("KeyCreationRequest", "The API key to create.");
 
     fn example() -> Value {
         json!({"name": "backend", "abilities": ["generate:text", "read:history"]})
@@ -205,8 +205,7 @@ impl Input for WebhookRequest {
 }
 
 impl Object for WebhookRequest {
-    const SCHEMA: (&'static str, &'static str) =
-        ("WebhookCreationRequest", "The webhook to create.");
+    const SCHEMA: SchemaName = ("WebhookCreationRequest", "The webhook to create.");
 
     fn example() -> Value {
         json!({"url": "https://example.com/hooks/gensvc", "events": ["generation.completed"]})
@@ -292,7 +291,7 @@ impl TemplateText {
 }
 
 impl Object for TemplateText {
-    const SCHEMA: (&'static str, &'static str) = (
+    const SCHEMA: SchemaName = (
         "TemplateRequest",
         "A prompt template to be kept, in a part of [Jinja](https://docs.rs/minijinja/latest/minijinja/syntax/index.html):\n\
          variables with their members and items, `if`/`elif`/`else`, `for` over given values (with\n\
@@ -331,8 +330,7 @@ impl Input for TemplatePreview {
 }
 
 impl Object for TemplatePreview {
-    const SCHEMA: (&'static str, &'static str) =
-        ("TemplatePreviewRequest", "A prompt template to be tried.");
+    const SCHEMA: SchemaName = ("TemplatePreviewRequest", "A prompt template to be tried.");
 
     fn example() -> Value {
         json!({"prompt": "Translate into {{ language }}: {{ prompt }}",
@@ -401,8 +399,7 @@ fn read_default(
 }
 
 impl Object for AccountChange {
-    const SCHEMA: (&'static str, &'static str) =
-        ("AccountChange", "What is to be changed of an account.");
+    const SCHEMA: SchemaName = ("AccountChange", "What is to be changed of an account.");
 
     fn example() -> Value {
         json!({"defaults": {"text": {"provider": "sandbox"}, "video": null}})

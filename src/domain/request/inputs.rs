@@ -101,16 +101,14 @@ const DATA: Parsed<Bytes> = parsed(
 
 /// Reads `inputs`; empty if absent.
 pub fn read_inputs(fields: &Fields<'_>) -> Vec<InputRequest> {
-    let list = List {
-        about: "Input pictures, at most 16. `limits.inputs` of GET /v1/models lists the roles that \
+    let list = List::new(
+        "Input pictures, at most 16. `limits.inputs` of GET /v1/models lists the roles that \
                 a model accepts. URLs are not fetched.",
-        schema: (
+        (
             "Input",
             "A picture and its role; has exactly one of `upload`, `generation` and `data`.",
         ),
-        required: false,
-        short: None,
-    };
+    );
     let inputs = list.read_any(fields, "inputs", read_input);
     let inputs = inputs.unwrap_or_default();
     if inputs.len() > MAX_INPUTS {

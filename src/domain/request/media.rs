@@ -12,8 +12,8 @@ use crate::domain::{
     generation::Surface,
     named::named_enum,
     validate::{
-        FieldCode, Fields, Input, Object, Parsed, Refusal, integer, number, parsed, text, too_long,
-        words,
+        FieldCode, Fields, Input, Object, Parsed, Refusal, SchemaName, integer, number, parsed,
+        text, too_long, words,
     },
 };
 
@@ -283,7 +283,7 @@ impl Input for ImageRequest {
 }
 
 impl Object for ImageRequest {
-    const SCHEMA: (&'static str, &'static str) = ("ImageGenerationRequest", "An image generation.");
+    const SCHEMA: SchemaName = ("ImageGenerationRequest", "An image generation.");
     const HAS_PICTURES: bool = true;
 
     fn example() -> Value {
@@ -319,7 +319,7 @@ impl Input for VideoRequest {
 }
 
 impl Object for VideoRequest {
-    const SCHEMA: (&'static str, &'static str) = ("VideoGenerationRequest", "A video generation.");
+    const SCHEMA: SchemaName = ("VideoGenerationRequest", "A video generation.");
     const HAS_PICTURES: bool = true;
 
     fn example() -> Value {
@@ -358,8 +358,7 @@ impl Input for SpeechRequest {
 }
 
 impl Object for SpeechRequest {
-    const SCHEMA: (&'static str, &'static str) =
-        ("SpeechGenerationRequest", "A speech generation.");
+    const SCHEMA: SchemaName = ("SpeechGenerationRequest", "A speech generation.");
 
     fn example() -> Value {
         json!({"prompt": "Good morning.", "parameters": {"format": "mp3"}})

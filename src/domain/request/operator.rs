@@ -9,7 +9,7 @@ use crate::domain::{
     ids::GenerationId,
     named::named_enum,
     validate::{
-        FieldCode, FieldError, Fields, Input, Object, Parsed, Refusal, Text, credits,
+        FieldCode, FieldError, Fields, Input, Object, Parsed, Refusal, SchemaName, Text, credits,
         generation_id, parsed, signed_credits, text, words,
     },
 };
@@ -118,7 +118,7 @@ impl Input for AccountRequest {
 }
 
 impl Object for AccountRequest {
-    const SCHEMA: (&'static str, &'static str) = (
+    const SCHEMA: SchemaName = (
         "AccountCreationRequest",
         "The account to create, with its first user.",
     );
@@ -162,8 +162,7 @@ impl Input for AccountUpdate {
 }
 
 impl Object for AccountUpdate {
-    const SCHEMA: (&'static str, &'static str) =
-        ("AccountUpdateRequest", "The change of an account.");
+    const SCHEMA: SchemaName = ("AccountUpdateRequest", "The change of an account.");
 
     fn example() -> Value {
         json!({"name": "Ann's other shop"})
@@ -286,7 +285,7 @@ impl Input for MoveRequest {
 }
 
 impl Object for MoveRequest {
-    const SCHEMA: (&'static str, &'static str) = ("CreditMovementRequest", "Credits to be moved.");
+    const SCHEMA: SchemaName = ("CreditMovementRequest", "Credits to be moved.");
 
     fn example() -> Value {
         json!({"amount": "250", "kind": "grant", "reference": "invoice-17"})
@@ -309,8 +308,7 @@ impl Input for SuspensionRequest {
 }
 
 impl Object for SuspensionRequest {
-    const SCHEMA: (&'static str, &'static str) =
-        ("SuspensionRequest", "An account to be suspended.");
+    const SCHEMA: SchemaName = ("SuspensionRequest", "An account to be suspended.");
 
     fn example() -> Value {
         json!({"reason": "invoice 17 is unpaid"})

@@ -8,7 +8,9 @@ use super::{
 use crate::domain::{
     credits::Credits,
     route::FallbackOn,
-    validate::{Fields, Input, Object, any_object, boolean, integer, number, text, words},
+    validate::{
+        Fields, Input, Object, SchemaName, any_object, boolean, integer, number, text, words,
+    },
 };
 
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +82,7 @@ impl Input for TextRequest {
 }
 
 impl Object for TextRequest {
-    const SCHEMA: (&'static str, &'static str) = ("TextGenerationRequest", "A text generation.");
+    const SCHEMA: SchemaName = ("TextGenerationRequest", "A text generation.");
 
     fn example() -> Value {
         json!({"prompt": "A haiku about exactness", "parameters": {"max_tokens": 64}})

@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    Errors, FieldCode, Kind, MAX_ERRORS, Schemas, component,
+    Errors, FieldCode, Kind, MAX_ERRORS, SchemaName, Schemas, component,
     describe::{Description, Property},
     only,
 };
@@ -157,7 +157,7 @@ impl<'a> Fields<'a> {
         &self,
         name: &'static str,
         about: &'static str,
-        schema: (&'static str, &'static str),
+        schema: SchemaName,
         read: impl FnOnce(&Fields<'_>) -> T,
     ) -> T {
         let value = self.value(name);

@@ -2,20 +2,46 @@
 
 use serde_json::{Value, json};
 
-use super::{Field, FieldCode, Fields, Kind, Schemas, component};
+use super::{Field, FieldCode, Fields, Kind, SchemaName, Schemas, component};
 
 /// A field that is an array of objects, at least one.
+#[must_use]
 #[derive(Debug, Clone, Copy)]
 pub struct List<T> {
-    pub about: &'static str,
-    /// Name and description of an object's schema.
-    pub schema: (&'static str, &'static str),
-    pub required: bool,
+    about: &'static str,
+    /// That of an object.
+    schema: SchemaName,
+    required: bool,
     /// Converts a string that is allowed instead of the array.
-    pub short: Option<fn(&str) -> T>,
+    short: Option<fn(&str) -> T>,
 }
 
 impl<T> List<T> {
+    /// An optional field.
+    pub const fn new(about: &'static str, schema: SchemaName) -> Self {
+        Self {
+            about,
+            schema,
+            required: false,
+            short: None,
+        }
+    }
+
+    pub const fn required(self) -> Self {
+        Self {
+            required: true,
+            ..self
+        }
+    }
+
+    /// Also takes a string, as `short` converts it.
+    pub const fn or_text(self, short: fn(&str) -> T) -> Self {
+        Self {
+            short: Some(short),
+            ..self
+        }
+    }
+
     /// Like [`Self::read`], but an empty array counts as absent.
     pub fn read_any(
         &self,
@@ -206,12 +232,9 @@ mod tests {
 
     impl Input for Sample {
         fn read(fields: &Fields<'_>) -> Option<Self> {
-            let list = List {
-                about: "",
-                schema: ("Part", ""),
-                required: true,
-                short: Some(str::to_owned),
-            };
+            let list = List::new("", ("Part", ""))
+                .required()
+                .or_text(str::to_owned);
             fields.optional("store", "", only([json!(false)]));
             fields.optional("penalty", "", only([json!(0)]));
             fields.unsupported(&["tools"]);

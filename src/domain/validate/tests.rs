@@ -126,7 +126,7 @@ fn what_is_read_is_described() {
         }
     }
     impl Object for Limit {
-        const SCHEMA: (&'static str, &'static str) = ("Limit", "A limit.");
+        const SCHEMA: SchemaName = ("Limit", "A limit.");
 
         fn example() -> Value {
             json!({"name": "x"})

@@ -38,12 +38,10 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     let parts = content(fields);
     let about = "Of an assistant: that it declined, and why.";
     let refusal = fields.optional("refusal", about, text(usize::MAX));
-    let calls = List {
-        about: "Of an assistant: the calls that it wants.",
-        schema: ("ChatToolCall", "A call of a function."),
-        required: false,
-        short: None,
-    };
+    let calls = List::new(
+        "Of an assistant: the calls that it wants.",
+        ("ChatToolCall", "A call of a function."),
+    );
     let calls = calls.read_any(fields, "tool_calls", call);
     let about = "Of a tool: the call that it answers.";
     let call_id = fields.optional("tool_call_id", about, text(usize::MAX));
@@ -128,12 +126,8 @@ fn thinking(fields: &Fields<'_>) -> Vec<Part> {
 }
 
 fn content(fields: &Fields<'_>) -> Option<Vec<Part>> {
-    let list = List {
-        about: "What is said.",
-        schema: ("ChatPart", "A part of a message."),
-        required: false,
-        short: Some(|text| Part::text(text)),
-    };
+    let list = List::new("What is said.", ("ChatPart", "A part of a message."))
+        .or_text(|text| Part::text(text));
     if is_empty_list(fields, "content") {
         return Some(Vec::new());
     }

@@ -11,12 +11,10 @@ use crate::domain::{
 };
 
 pub(super) fn read(fields: &Fields<'_>) -> Tools {
-    let tools = List {
-        about: "Functions that the model may call.",
-        schema: ("ChatTool", "A function."),
-        required: false,
-        short: None,
-    };
+    let tools = List::new(
+        "Functions that the model may call.",
+        ("ChatTool", "A function."),
+    );
     let functions = tools.read_any(fields, "tools", |tool| {
         tool.required("type", "What it is.", words::<ToolType>());
         let schema = ("ChatFunction", "A function.");

@@ -79,12 +79,9 @@ named_enum!(
 
 pub(super) fn message(fields: &Fields<'_>, noted: &Noted) -> Option<Message> {
     let role = fields.required("role", "Who says it.", words::<MessageRole>());
-    let list = List {
-        about: "What is said.",
-        schema: ("MessageBlock", "A block of a message."),
-        required: true,
-        short: Some(|text| Part::text(text)),
-    };
+    let list = List::new("What is said.", ("MessageBlock", "A block of a message."))
+        .required()
+        .or_text(|text| Part::text(text));
     let parts = if is_empty_list(fields, "content") {
         Some(Vec::new())
     } else {
@@ -103,12 +100,11 @@ pub(super) fn message(fields: &Fields<'_>, noted: &Noted) -> Option<Message> {
 }
 
 pub(super) fn texts(fields: &Fields<'_>, name: &'static str) -> Option<Vec<Part>> {
-    let list = List {
-        about: "Instructions above the messages.",
-        schema: ("SystemBlock", "A block of instructions."),
-        required: false,
-        short: Some(|text| Part::text(text)),
-    };
+    let list = List::new(
+        "Instructions above the messages.",
+        ("SystemBlock", "A block of instructions."),
+    )
+    .or_text(|text| Part::text(text));
     list.read_any(fields, name, |block| {
         block.required("type", "What it is.", words::<SystemBlockType>());
         let text = block.required("text", "The text.", text(usize::MAX));
@@ -294,12 +290,11 @@ fn source(fields: &Fields<'_>, is_document: bool) -> Option<Source> {
 
 /// The content of a tool's result.
 fn result(fields: &Fields<'_>, noted: &Noted) -> Option<Vec<Part>> {
-    let list = List {
-        about: "Of a tool's result.",
-        schema: ("ToolResultBlock", "A block of a tool's result."),
-        required: false,
-        short: Some(|text| Part::text(text)),
-    };
+    let list = List::new(
+        "Of a tool's result.",
+        ("ToolResultBlock", "A block of a tool's result."),
+    )
+    .or_text(|text| Part::text(text));
     list.read_any(fields, "content", |block| {
         let kind = block.required("type", "What it is.", words::<ResultBlockType>());
         let said = block.optional("text", "The text.", text(usize::MAX));

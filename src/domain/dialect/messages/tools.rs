@@ -77,12 +77,7 @@ named_enum!(
 );
 
 pub(super) fn read(fields: &Fields<'_>, noted: &Noted) -> Tools {
-    let tools = List {
-        about: "What the model may use.",
-        schema: ("MessageTool", "A tool."),
-        required: false,
-        short: None,
-    };
+    let tools = List::new("What the model may use.", ("MessageTool", "A tool."));
     let functions = tools.read_any(fields, "tools", |tool| function(tool, noted));
     let functions: Vec<Function> = functions.into_iter().flatten().flatten().collect();
     if functions.len() > MAX_TOOLS {

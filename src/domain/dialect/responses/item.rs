@@ -188,12 +188,8 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
 
 /// A text, or parts.
 fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Option<Vec<Part>> {
-    let list = List {
-        about,
-        schema: ("ResponseContentPart", "A part of a message."),
-        required: false,
-        short: Some(|said: &str| Part::text(said)),
-    };
+    let list = List::new(about, ("ResponseContentPart", "A part of a message."))
+        .or_text(|said: &str| Part::text(said));
     if is_empty_list(fields, name) {
         return Some(Vec::new());
     }
@@ -248,12 +244,10 @@ fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Opti
 
 /// The thoughts of a reasoning item.
 fn summary(fields: &Fields<'_>) -> String {
-    let list = List {
-        about: "Of reasoning.",
-        schema: ("ResponseSummaryPart", "A part of what was thought."),
-        required: false,
-        short: None,
-    };
+    let list = List::new(
+        "Of reasoning.",
+        ("ResponseSummaryPart", "A part of what was thought."),
+    );
     let parts = list.read_any(fields, "summary", |part| {
         part.required("type", "`summary_text`", only([json!("summary_text")]));
         part.required("text", "The text.", text(usize::MAX))

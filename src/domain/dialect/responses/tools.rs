@@ -85,12 +85,10 @@ pub(super) fn list(
     about: &'static str,
     passed: &[&str],
 ) -> Option<Vec<Tool>> {
-    let tools = List {
+    let tools = List::new(
         about,
-        schema: ("ResponseTool", "A tool, or several of one namespace."),
-        required: false,
-        short: None,
-    };
+        ("ResponseTool", "A tool, or several of one namespace."),
+    );
     let tools = tools.read_any(fields, name, |fields| tool(fields, passed))?;
     Some(tools.into_iter().flatten().collect())
 }
@@ -135,12 +133,10 @@ fn tool(fields: &Fields<'_>, passed: &[&str]) -> Option<Vec<Tool>> {
         return Some(Vec::new());
     }
     let kind = fields.required("type", "What it is.", words::<ResponseToolType>());
-    let within = List {
-        about: "Of a namespace.",
-        schema: ("ResponseNamespacedTool", "A tool of a namespace."),
-        required: false,
-        short: None,
-    };
+    let within = List::new(
+        "Of a namespace.",
+        ("ResponseNamespacedTool", "A tool of a namespace."),
+    );
     let within = within.read_any(fields, "tools", |fields| {
         let kind = fields.required("type", "What it is.", words::<NamespacedToolType>());
         one(fields, kind? == NamespacedToolType::Custom)
