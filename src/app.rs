@@ -145,41 +145,29 @@ impl App {
         public_url: &str,
         storage: MediaStore,
     ) -> Result<Self, AppError> {
-        let http = HttpClient::new().map_err(AppError::HttpClient)?;
-        let share = *config.server.account_share_percent;
-        let providers = providers::registry(
-            &config.enabled_providers(),
-            share,
-            &http,
-            &clock,
-            *config.jobs.poll_interval,
-        )?;
-        Self::assemble(config, store, clock, public_url, storage, providers, http).await
+        Self::build_with(config, store, clock, public_url, storage, None).await
     }
 
-    /// As [`Self::build_over`], with other adapters than the configured ones.
+    /// As [`Self::build_over`], with `adapters` instead of the configured ones.
     pub async fn build_with(
         config: &Config,
         store: Store,
         clock: SharedClock,
         public_url: &str,
         storage: MediaStore,
-        providers: Registry,
+        adapters: Option<Registry>,
     ) -> Result<Self, AppError> {
         let http = HttpClient::new().map_err(AppError::HttpClient)?;
-        Self::assemble(config, store, clock, public_url, storage, providers, http).await
-    }
-
-    /// `http`: the client of the adapters.
-    async fn assemble(
-        config: &Config,
-        store: Store,
-        clock: SharedClock,
-        public_url: &str,
-        storage: MediaStore,
-        providers: Registry,
-        http: HttpClient,
-    ) -> Result<Self, AppError> {
+        let providers = match adapters {
+            Some(adapters) => adapters,
+            None => providers::registry(
+                &config.enabled_providers(),
+                *config.server.account_share_percent,
+                &http,
+                &clock,
+                *config.jobs.poll_interval,
+            )?,
+        };
         let metrics = Metrics::default();
         let (providers, adapters) = jobs::observed(providers, &metrics);
         let links = media::links(config, &store, &clock, public_url).await?;
@@ -210,13 +198,12 @@ impl App {
         })
         .map_err(AppError::Sender)?;
         let dispatcher = Dispatcher::new(&runner, sender.clone(), api::renderer(links.clone()));
-        let delta = |time| TimeDelta::from_std(time).unwrap_or(TimeDelta::MAX);
         let auditor = Auditor::new(
             store.clone(),
             Arc::clone(&clock),
             metrics.clone(),
             AuditSettings {
-                deadline: delta(*config.jobs.deadline),
+                deadline: job_deadline(config),
                 lease: *config.jobs.lease,
             },
         );
@@ -230,23 +217,7 @@ impl App {
             providers,
             runner.clone(),
             sender,
-            ServiceSettings {
-                max_jobs_per_account: *config.jobs.max_per_account,
-                idempotency_period: TimeDelta::hours(*config.idempotency.hours),
-                idempotency_wait: *config.idempotency.wait,
-                hold_wait: *config.credits.hold_wait,
-                join_period: TimeDelta::minutes(*config.idempotency.join_minutes),
-                job_deadline: delta(*config.jobs.deadline),
-                session_period: TimeDelta::days(*config.sessions.days),
-                max_waiting_logins: *config.server.max_waiting_logins,
-                max_requests: *config.server.max_requests,
-                account_share_percent: *config.server.account_share_percent,
-                uploads: UploadSettings {
-                    lifetime: TimeDelta::hours(*config.media.upload_hours),
-                    bytes_per_account: *config.media.upload_bytes_per_account,
-                },
-                paused: config.jobs.paused,
-            },
+            service_settings(config),
         );
         let bucket = storage.origin().cloned();
         let settings = ApiSettings {
@@ -290,6 +261,31 @@ impl App {
         let (store, clock) = (database.store.clone(), Arc::clone(&database.clock));
         let (url, storage) = (config.public_url(), MediaStore::nowhere());
         Self::build_over(config, store, clock, &url, storage).await
+    }
+}
+
+/// The age at which a job expires.
+fn job_deadline(config: &Config) -> TimeDelta {
+    TimeDelta::from_std(*config.jobs.deadline).unwrap_or(TimeDelta::MAX)
+}
+
+fn service_settings(config: &Config) -> ServiceSettings {
+    ServiceSettings {
+        max_jobs_per_account: *config.jobs.max_per_account,
+        idempotency_period: TimeDelta::hours(*config.idempotency.hours),
+        idempotency_wait: *config.idempotency.wait,
+        hold_wait: *config.credits.hold_wait,
+        join_period: TimeDelta::minutes(*config.idempotency.join_minutes),
+        job_deadline: job_deadline(config),
+        session_period: TimeDelta::days(*config.sessions.days),
+        max_waiting_logins: *config.server.max_waiting_logins,
+        max_requests: *config.server.max_requests,
+        account_share_percent: *config.server.account_share_percent,
+        uploads: UploadSettings {
+            lifetime: TimeDelta::hours(*config.media.upload_hours),
+            bytes_per_account: *config.media.upload_bytes_per_account,
+        },
+        paused: config.jobs.paused,
     }
 }
 

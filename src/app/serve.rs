@@ -295,17 +295,43 @@ async fn run(
 
 /// Starts the tasks that run, end or delete generations.
 fn take_work(config: &Config, app: &App, beat: Duration, background: &mut JoinSet<()>) {
-    let (runner, dispatcher) = (&app.runner, app.dispatcher.clone());
-    background.spawn(sweeps(runner.clone(), beat));
-    let working = runner.clone();
+    let (runner, dispatcher) = (|| app.runner.clone(), app.dispatcher.clone());
+    let step = |runner: Runner| async move { runner.sweep_step().await.map(|_| false) };
+    background.spawn(repeat("the sweep", beat, runner(), step));
+    let working = runner();
     background.spawn(async move { working.work().await });
     background.spawn(async move { dispatcher.run().await });
-    background.spawn(purges(runner.clone(), *config.webhooks.log_days));
-    background.spawn(file_sweeps(runner.clone()));
-    background.spawn(removals(runner.clone()));
-    background.spawn(erasures(runner.clone()));
+    // Expired rows.
+    let log_age = TimeDelta::days((*config.webhooks.log_days).into());
+    let step = move |runner: Runner| async move { runner.purge(log_age, PURGE_BATCH).await };
+    background.spawn(repeat("the purge", PURGE_EVERY, runner(), step));
+    let step = |runner: Runner| async move { runner.sweep_files().await.map(|()| false) };
+    background.spawn(repeat(
+        "the sweep of files",
+        SWEEP_FILES_EVERY,
+        runner(),
+        step,
+    ));
+    // The files of deleted and failed generations.
+    let step = |runner: Runner| async move { runner.empty_trash(REMOVAL_BATCH).await };
+    background.spawn(repeat("the removal of files", REMOVE_EVERY, runner(), step));
+    // Content and files of deleted accounts.
+    let step = |runner: Runner| async move { runner.erase_deleted(REMOVAL_BATCH).await };
+    background.spawn(repeat(
+        "the erasure of accounts",
+        REMOVE_EVERY,
+        runner(),
+        step,
+    ));
     if *config.retention.days > 0 {
-        background.spawn(retention(runner.clone(), *config.retention.days));
+        let age = TimeDelta::days((*config.retention.days).into());
+        let step = move |runner: Runner| async move { runner.delete_old(age, REMOVAL_BATCH).await };
+        background.spawn(repeat(
+            "the removal of old generations",
+            REMOVE_EVERY,
+            runner(),
+            step,
+        ));
     }
 }
 
@@ -402,46 +428,10 @@ async fn heartbeats(runner: Runner, every: Duration) {
     .await;
 }
 
-async fn sweeps(runner: Runner, every: Duration) {
-    let step = |runner: Runner| async move { runner.sweep_step().await.map(|_| false) };
-    repeat("the sweep", every, runner, step).await;
-}
-
 /// Updates the sums of usage.
 async fn settlements(runner: Runner) {
     let step = |runner: Runner| async move { runner.follow_settlements().await.map(|()| false) };
     repeat("the count of usage", COUNT_USAGE_EVERY, runner, step).await;
-}
-
-/// Deletes the files of deleted and failed generations.
-async fn removals(runner: Runner) {
-    let step = |runner: Runner| async move { runner.empty_trash(REMOVAL_BATCH).await };
-    repeat("the removal of files", REMOVE_EVERY, runner, step).await;
-}
-
-/// Removes content and files of deleted accounts.
-async fn erasures(runner: Runner) {
-    let step = |runner: Runner| async move { runner.erase_deleted(REMOVAL_BATCH).await };
-    repeat("the erasure of accounts", REMOVE_EVERY, runner, step).await;
-}
-
-/// Deletes generations that are older than the retention.
-async fn retention(runner: Runner, days: u32) {
-    let age = TimeDelta::days(days.into());
-    let step = |runner: Runner| async move { runner.delete_old(age, REMOVAL_BATCH).await };
-    repeat("the removal of old generations", REMOVE_EVERY, runner, step).await;
-}
-
-async fn file_sweeps(runner: Runner) {
-    let step = |runner: Runner| async move { runner.sweep_files().await.map(|()| false) };
-    repeat("the sweep of files", SWEEP_FILES_EVERY, runner, step).await;
-}
-
-/// Deletes expired rows.
-async fn purges(runner: Runner, log_days: u32) {
-    let log_age = TimeDelta::days(log_days.into());
-    let step = |runner: Runner| async move { runner.purge(log_age, PURGE_BATCH).await };
-    repeat("the purge", PURGE_EVERY, runner, step).await;
 }
 
 async fn audits(auditor: Auditor, every: Duration) {

@@ -228,7 +228,15 @@ impl TestApp {
         let config = config(None, &self.env);
         let storage = MediaStore::open(self.media_folder()).await.unwrap();
         let (store, clock) = (self.store.clone(), self.clock.clone());
-        let app = App::build_with(&config, store, clock, "http://test", storage, adapters).await;
+        let app = App::build_with(
+            &config,
+            store,
+            clock,
+            "http://test",
+            storage,
+            Some(adapters),
+        )
+        .await;
         self.app = app.unwrap();
         self.app.runner.sweep_step().await.unwrap();
         self
