@@ -103,6 +103,9 @@ pub struct UnfinishedJob {
     /// When it was made.
     #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
+    /// How many there are.
+    #[serde(skip)]
+    pub total: i64,
 }
 
 /// The charges and list costs of a model, or of an account.
@@ -253,7 +256,8 @@ impl Store {
         &self,
         most: i64,
     ) -> Result<(Vec<UnfinishedJob>, i64), StoreError> {
-        let rows = sqlx::query!(
+        let jobs = sqlx::query_as!(
+            UnfinishedJob,
             r#"
             select g.id as "id: GenerationId", g.account_id as "account: AccountId",
                    m.type as "modality: Modality", m.provider, m.name as model,
@@ -266,20 +270,8 @@ impl Store {
         )
         .fetch_all(self.requests.named("list unfinished work").long())
         .await?;
-        let total = rows.first().map_or(0, |row| row.total);
-        let jobs = rows.into_iter().map(|row| UnfinishedJob {
-            id: row.id,
-            account: row.account,
-            modality: row.modality,
-            provider: row.provider,
-            model: row.model,
-            status: row.status,
-            attempts: row.attempts,
-            progress: row.progress,
-            held: row.held,
-            created_at: row.created_at,
-        });
-        Ok((jobs.collect(), total))
+        let total = jobs.first().map_or(0, |job| job.total);
+        Ok((jobs, total))
     }
 
     /// Spending on whole days (UTC) by creation, without running work but for its lost calls: the
