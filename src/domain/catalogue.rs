@@ -267,14 +267,9 @@ impl Catalogue {
         if let Some(name) = request.route() {
             return self.first_of(modality, name);
         }
-        let target = match request {
-            GenerationRequest::Text(request) => &request.target,
-            GenerationRequest::Dialogue(request) => {
-                return self.named(modality, &request.model, account);
-            }
-            GenerationRequest::Image(request) => &request.target,
-            GenerationRequest::Video(request) => &request.target,
-            GenerationRequest::Audio(request) => &request.target,
+        let Some(target) = request.target() else {
+            let name = request.model().unwrap_or_default();
+            return self.named(modality, name, account);
         };
         match &target.model {
             // SDKs have one name for both.

@@ -66,20 +66,20 @@ impl Comparison {
             }
         };
         let prices = &text.prices;
-        for (name, here, field) in named(&prices.base) {
-            let published = price(&entry[field]);
-            differ(format!("prices.{name}"), here.map(shown), published);
+        for (name, of, field) in PRICES {
+            let here = Some(shown(of(&prices.base)));
+            differ(format!("prices.{name}"), here, price(&entry[field]));
         }
         for above in thresholds(entry, text) {
             let tier = prices
                 .tiers
                 .iter()
                 .find(|tier| tier.above_input_tokens == above);
-            let here = tier.map_or_else(absent, |tier| named(&tier.prices));
-            for (name, here, field) in here {
+            for (name, of, field) in PRICES {
+                let here = tier.map(|tier| shown(of(&tier.prices)));
                 let published = &entry[format!("{field}_above_{}k_tokens", above / 1_000)];
                 let setting = format!("prices.tiers.above_input_tokens={above}.{name}");
-                differ(setting, here.map(shown), price(published));
+                differ(setting, here, price(published));
             }
         }
         let limits = &text.limits;
@@ -107,45 +107,37 @@ fn entry<'a>(model: &Model, list: &'a Map<String, Value>) -> Option<&'a Value> {
         .or_else(|| list.get(&model.id).filter(own))
 }
 
-/// Each price with its name here and the list's field.
-fn named(prices: &TokenPrices) -> [(&'static str, Option<Credits>, &'static str); 5] {
-    let input = Some(prices.input_per_million);
-    // Without their own prices, cache reads and writes cost as much as input.
-    let values = [
-        input,
-        prices.cached_input_per_million.or(input),
-        prices.cache_write_per_million.or(input),
-        prices.cache_write_long_per_million.or(input),
-        Some(prices.output_per_million),
-    ];
-    let mut named = absent();
-    for (named, value) in named.iter_mut().zip(values) {
-        named.1 = value;
-    }
-    named
-}
+/// The name of a price here, its value, and the list's field.
+type Price = (&'static str, fn(&TokenPrices) -> Credits, &'static str);
 
-const fn absent() -> [(&'static str, Option<Credits>, &'static str); 5] {
-    [
-        ("input_per_million", None, "input_cost_per_token"),
-        (
-            "cached_input_per_million",
-            None,
-            "cache_read_input_token_cost",
-        ),
-        (
-            "cache_write_per_million",
-            None,
-            "cache_creation_input_token_cost",
-        ),
-        (
-            "cache_write_long_per_million",
-            None,
-            "cache_creation_input_token_cost_above_1hr",
-        ),
-        ("output_per_million", None, "output_cost_per_token"),
-    ]
-}
+/// Without their own prices, cache reads and writes cost as much as input.
+const PRICES: [Price; 5] = [
+    (
+        "input_per_million",
+        |prices| prices.input_per_million,
+        "input_cost_per_token",
+    ),
+    (
+        "cached_input_per_million",
+        |prices| (prices.cached_input_per_million).unwrap_or(prices.input_per_million),
+        "cache_read_input_token_cost",
+    ),
+    (
+        "cache_write_per_million",
+        |prices| (prices.cache_write_per_million).unwrap_or(prices.input_per_million),
+        "cache_creation_input_token_cost",
+    ),
+    (
+        "cache_write_long_per_million",
+        |prices| (prices.cache_write_long_per_million).unwrap_or(prices.input_per_million),
+        "cache_creation_input_token_cost_above_1hr",
+    ),
+    (
+        "output_per_million",
+        |prices| prices.output_per_million,
+        "output_cost_per_token",
+    ),
+];
 
 /// The input tokens above which other prices apply, here or in the list.
 fn thresholds(entry: &Value, text: &TextModel) -> Vec<u64> {
