@@ -28,13 +28,13 @@ pub fn read_table<T: DeserializeOwned>(value: Option<Value>) -> Result<T, Config
 }
 
 /// A string that must be one of `names`; the error is that of an enum with these variants.
-pub fn word<'de, D: Deserializer<'de>>(
+pub fn word<'de, T: From<String>, D: Deserializer<'de>>(
     source: D,
     names: &'static [&'static str],
-) -> Result<String, D::Error> {
+) -> Result<T, D::Error> {
     let text = String::deserialize(source)?;
     if names.contains(&text.as_str()) {
-        return Ok(text);
+        return Ok(text.into());
     }
     Err(de::Error::unknown_variant(&text, names))
 }
@@ -56,3 +56,15 @@ pub fn word_or_blank<'de, D: Deserializer<'de>>(
         text => Ok(text),
     }
 }
+
+/// Defines deserializers of settings that must be one of a few words, by [`word`] or
+/// [`word_or_blank`].
+macro_rules! words {
+    ($($name:ident -> $type:ty = $read:ident($($word:expr),+);)+) => {$(
+        fn $name<'de, D: serde::Deserializer<'de>>(source: D) -> Result<$type, D::Error> {
+            crate::domain::settings::$read(source, &[$($word),+])
+        }
+    )+};
+}
+
+pub(crate) use words;

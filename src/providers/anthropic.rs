@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use reqwest::header::{HeaderName, HeaderValue};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::{
     DeltaSink, ProviderError, Released, TextAnswer, TextCall, TextProvider,
@@ -25,7 +25,7 @@ use crate::domain::{
     catalogue::{Dialogue, ModelKind},
     conversation::Spelling,
     generation::{Modality, Surface},
-    settings::{ConfigError, word},
+    settings::{ConfigError, words},
     vendor::{ModelSettings, Vendor, read_settings},
 };
 use response::ResponseParser;
@@ -105,16 +105,10 @@ impl Default for AnthropicModel {
     }
 }
 
-fn version<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
-    word(source, &[CURRENT_VERSION, SAMPLING_VERSION])
-}
-
-fn effort<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
-    word(source, &["low", "medium", "high", "xhigh", "max"]).map(Some)
-}
-
-fn thinking<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
-    word(source, &["disabled", BETWEEN_TOOLS, "adaptive", ALWAYS]).map(Some)
+words! {
+    version -> String = word(CURRENT_VERSION, SAMPLING_VERSION);
+    effort -> Option<String> = word("low", "medium", "high", "xhigh", "max");
+    thinking -> Option<String> = word("disabled", BETWEEN_TOOLS, "adaptive", ALWAYS);
 }
 
 impl ModelSettings for AnthropicModel {

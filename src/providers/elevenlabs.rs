@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use reqwest::header::{ACCEPT, HeaderName};
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 
 use super::{
     ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
@@ -21,7 +20,7 @@ use super::{
 use crate::domain::{
     generation::Modality,
     request::SpeechFormat,
-    settings::word,
+    settings::words,
     vendor::{ModelSettings, SpeechRange, Vendor, read_settings},
 };
 
@@ -70,34 +69,14 @@ impl Default for ElevenLabsModel {
     }
 }
 
-fn mp3<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
-    word(
-        source,
-        &[
-            "mp3_22050_32",
-            "mp3_24000_48",
-            "mp3_44100_32",
-            "mp3_44100_64",
-            "mp3_44100_96",
-            "mp3_44100_128",
-            "mp3_44100_192",
-        ],
-    )
-}
-
-fn wav<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
-    word(
-        source,
-        &[
-            "wav_8000",
-            "wav_16000",
-            "wav_22050",
-            "wav_24000",
-            "wav_32000",
-            "wav_44100",
-            "wav_48000",
-        ],
-    )
+words! {
+    mp3 -> String = word(
+        "mp3_22050_32", "mp3_24000_48", "mp3_44100_32", "mp3_44100_64", "mp3_44100_96",
+        "mp3_44100_128", "mp3_44100_192"
+    );
+    wav -> String = word(
+        "wav_8000", "wav_16000", "wav_22050", "wav_24000", "wav_32000", "wav_44100", "wav_48000"
+    );
 }
 
 impl ModelSettings for ElevenLabsModel {}
@@ -116,15 +95,13 @@ struct VoiceSettings {
     speed: f64,
 }
 
-fn body(call: &SpeechCall) -> Value {
+fn body(call: &SpeechCall) -> Body<'_> {
     let speed = call.speed.total_cmp(&1.0).is_ne().then_some(call.speed);
-    let body = Body {
+    Body {
         text: &call.text,
         model_id: &call.model,
         voice_settings: speed.map(|speed| VoiceSettings { speed }),
-    };
-    // Strings and numbers only: this cannot fail.
-    serde_json::to_value(body).unwrap_or_default()
+    }
 }
 
 /// The speech adapter of ElevenLabs.

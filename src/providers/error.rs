@@ -6,41 +6,27 @@
 
 use std::{fmt, time::Duration};
 
-use crate::domain::{context::ContextOverflow, generation::ACCOUNT_REFUSED};
+use crate::domain::{context::ContextOverflow, generation::ACCOUNT_REFUSED, named::named_enum};
 
-/// What an upstream failure means to a generation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProviderErrorKind {
-    /// The provider refused this request (400, 404, 413, 422): repeating it cannot help.
-    Rejected,
-    /// The request does not fit the model's context.
-    ContextLength,
-    /// A content policy refusal, in any form.
-    ContentPolicy,
-    /// 408, 504, or our own timeout.
-    Timeout,
-    /// 429 (rate), 503, 529.
-    Overloaded,
-    /// Our account with the provider: an invalid key, no funds, no permission.
-    Account,
-    /// Any other 5xx, a cut connection, an unreadable, empty or wrong-typed answer.
-    Failed,
-}
-
-impl ProviderErrorKind {
-    /// The name in metrics and traces.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Rejected => "rejected",
-            Self::ContextLength => "context_length",
-            Self::ContentPolicy => "content_policy",
-            Self::Timeout => "timeout",
-            Self::Overloaded => "overloaded",
-            Self::Account => "account",
-            Self::Failed => "failed",
-        }
+named_enum!(
+    /// What an upstream failure means to a generation. The names are those in metrics and traces.
+    ProviderErrorKind {
+        /// The provider refused this request (400, 404, 413, 422): repeating it cannot help.
+        Rejected = "rejected",
+        /// The request does not fit the model's context.
+        ContextLength = "context_length",
+        /// A content policy refusal, in any form.
+        ContentPolicy = "content_policy",
+        /// 408, 504, or our own timeout.
+        Timeout = "timeout",
+        /// 429 (rate), 503, 529.
+        Overloaded = "overloaded",
+        /// Our account with the provider: an invalid key, no funds, no permission.
+        Account = "account",
+        /// Any other 5xx, a cut connection, an unreadable, empty or wrong-typed answer.
+        Failed = "failed",
     }
-}
+);
 
 #[derive(Debug, Clone)]
 pub struct ProviderError {

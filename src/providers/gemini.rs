@@ -29,7 +29,7 @@ use super::{
     setup::Setup,
 };
 use crate::domain::{
-    settings::{range::bounded, word},
+    settings::{range::bounded, words},
     vendor::ModelSettings,
 };
 use response::ResponseParser;
@@ -46,8 +46,8 @@ pub struct GeminiModel {
     pub thinking_budget: Option<i64>,
 }
 
-fn thinking_level<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
-    word(source, &["MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH"]).map(Some)
+words! {
+    thinking_level -> Option<String> = word("MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH");
 }
 
 fn thinking_budget<'de, D: Deserializer<'de>>(source: D) -> Result<Option<i64>, D::Error> {

@@ -18,7 +18,6 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderName},
 };
 use serde::Serialize;
-use serde_json::Value;
 
 use super::{
     InputPicture, ProviderError, VideoCall, VideoProvider, VideoStatus,
@@ -92,9 +91,9 @@ impl From<&InputPicture> for PromptImage {
     }
 }
 
-fn body(call: &VideoCall, settings: &RunwayModel) -> Option<Value> {
+fn body<'a>(call: &'a VideoCall, settings: &'a RunwayModel) -> Option<Body<'a>> {
     let (width, height) = call.ratio;
-    let body = Body {
+    Some(Body {
         model: &call.model,
         prompt_text: &call.prompt,
         ratio: settings.ratios.get(&format!("{width}:{height}"))?,
@@ -102,8 +101,7 @@ fn body(call: &VideoCall, settings: &RunwayModel) -> Option<Value> {
         resolution: settings.resolution.as_deref(),
         audio: settings.audio,
         prompt_image: call.inputs.iter().map(PromptImage::from).collect(),
-    };
-    serde_json::to_value(body).ok()
+    })
 }
 
 /// The image and video adapter of Runway.
@@ -160,8 +158,9 @@ impl Runway {
 #[async_trait]
 impl VideoProvider for Runway {
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
-        let body = body(call, &self.models.get(&call.model))
-            .ok_or_else(|| ProviderError::rejected("no such aspect ratio"))?;
+        let settings = self.models.get(&call.model);
+        let body =
+            body(call, &settings).ok_or_else(|| ProviderError::rejected("no such aspect ratio"))?;
         let path = if call.inputs.is_empty() {
             "text_to_video"
         } else {

@@ -92,7 +92,7 @@ impl Sequence {
     /// Adds an event, whose parsed data is `root`, and returns the events that come next. Fails if a
     /// piece may belong to several blocks.
     pub fn push(&mut self, event: &Event, root: Value) -> Result<Vec<Value>, ProviderError> {
-        let kind = root.get("type").and_then(Value::as_str).unwrap_or_default();
+        let kind = root["type"].as_str().unwrap_or_default();
         if self.blocks.after.contains(&kind) {
             let mut ready = self.pass_on(self.begun.len());
             ready.push(root);

@@ -161,12 +161,12 @@ impl Stability {
 
 /// A filtered image is included, but blurred.
 fn image(head: &Head, root: &Value) -> Result<Bytes, ProviderError> {
-    match root.get("finish_reason").and_then(Value::as_str) {
+    match root["finish_reason"].as_str() {
         None | Some("SUCCESS") => {}
         Some(reason @ "CONTENT_FILTERED") => return Err(head.refused(Some(reason))),
         Some(_) => return Err(head.failed("generation ended in an error")),
     }
-    match root.get("image").and_then(Value::as_str) {
+    match root["image"].as_str() {
         Some(base64) => answer::file(base64, IMAGE_CAP).map_err(|error| head.with_context(error)),
         None => Err(head.failed("answer without an image")),
     }

@@ -7,7 +7,7 @@ use super::{
     Part, Stop, ToolCall,
     choices::{Choice, enter},
 };
-use crate::domain::generation::Surface;
+use crate::domain::{generation::Surface, named::named_enum};
 
 /// A piece of an answer, in order: each belongs to the part that the last one began, or begins the
 /// next.
@@ -89,25 +89,18 @@ impl Visibility {
     }
 }
 
-/// The field in which a chat server reports its thinking. Chat callers are sent the same field, so
-/// that the next turn brings it back unchanged. Source: vendors' SDKs (`reasoning_content`: `DeepSeek`,
-/// Kimi, Qwen, GLM, `SGLang`; `reasoning`: `OpenRouter`, Groq, Together, Cerebras, Ollama, `vLLM`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReasoningField {
-    ReasoningContent,
-    Reasoning,
-}
+named_enum!(
+    /// The field in which a chat server reports its thinking. Chat callers are sent the same field, so
+    /// that the next turn brings it back unchanged. Source: vendors' SDKs (`reasoning_content`:
+    /// `DeepSeek`, Kimi, Qwen, GLM, `SGLang`; `reasoning`: `OpenRouter`, Groq, Together, Cerebras,
+    /// Ollama, `vLLM`).
+    ReasoningField {
+        ReasoningContent = "reasoning_content",
+        Reasoning = "reasoning",
+    }
+);
 
 impl ReasoningField {
-    pub const ALL: [Self; 2] = [Self::ReasoningContent, Self::Reasoning];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ReasoningContent => "reasoning_content",
-            Self::Reasoning => "reasoning",
-        }
-    }
-
     /// The signature of such thinking. It keeps the field and marks the thinking as a chat server's:
     /// no other vendor accepts it.
     pub const fn signature(self) -> &'static str {
@@ -118,7 +111,7 @@ impl ReasoningField {
     }
 
     pub fn from_signature(signature: &str) -> Option<Self> {
-        let mut all = Self::ALL.into_iter();
+        let mut all = Self::ALL.iter().copied();
         all.find(|field| field.signature() == signature)
     }
 }

@@ -67,7 +67,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         self.check_error(root)?;
         self.start(root);
         self.stop(root)?;
-        let Some(blocks) = root.get("content").and_then(Value::as_array) else {
+        let Some(blocks) = root["content"].as_array() else {
             return Err(self.answer.head.failed("content is no array"));
         };
         blocks.iter().try_for_each(|block| self.block(block))?;
@@ -98,18 +98,18 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
 
 impl ResponseParser<'_> {
     fn read(&mut self, root: &Value) -> Result<(), ProviderError> {
-        match root.get("type").and_then(Value::as_str) {
+        match root["type"].as_str() {
             Some("message_start") => {
-                self.start(root.get("message").unwrap_or(&Value::Null));
+                self.start(&root["message"]);
                 // About 1 at the start: only the last delta has the real count.
                 self.usage.remove("output_tokens");
                 self.answer.note(Some(reported(&self.usage)));
             }
             Some("content_block_start") => {
-                self.block(root.get("content_block").unwrap_or(&Value::Null))?;
+                self.block(&root["content_block"])?;
             }
             Some("content_block_delta") => {
-                let delta = root.get("delta").unwrap_or(&Value::Null);
+                let delta = &root["delta"];
                 if let Some((_, input)) = &mut self.server_call
                     && let Some(piece) = delta["partial_json"].as_str()
                 {
@@ -121,9 +121,9 @@ impl ResponseParser<'_> {
                 }
             }
             Some("message_delta") => {
-                let usage = root.get("usage").and_then(Value::as_object);
+                let usage = root["usage"].as_object();
                 self.merge_usage(usage);
-                self.stop(root.get("delta").unwrap_or(&Value::Null))?;
+                self.stop(&root["delta"])?;
                 let all = reported(&self.usage);
                 let own = usage.and_then(|usage| reported(usage).output);
                 self.answer.note(Some(TokenCounts {
@@ -146,7 +146,7 @@ impl ResponseParser<'_> {
     }
 
     fn check_error(&self, root: &Value) -> Result<(), ProviderError> {
-        let typed = root.get("type").and_then(Value::as_str) == Some("error");
+        let typed = root["type"].as_str() == Some("error");
         if typed || root.get("error").is_some_and(Value::is_object) {
             return Err(self.answer.error(root));
         }
@@ -156,7 +156,7 @@ impl ResponseParser<'_> {
     fn start(&mut self, message: &Value) {
         self.answer
             .identify(message.get("id"), message.get("model"));
-        self.merge_usage(message.get("usage").and_then(Value::as_object));
+        self.merge_usage(message["usage"].as_object());
     }
 
     /// Reads the reason of the end. A refusal may follow text. A reason that is not listed here is a
@@ -190,7 +190,7 @@ impl ResponseParser<'_> {
     fn block(&mut self, block: &Value) -> Result<(), ProviderError> {
         self.close()?;
         self.is_opaque = false;
-        match block.get("type").and_then(Value::as_str) {
+        match block["type"].as_str() {
             Some("text") => {
                 let text = self.string(block, "text")?;
                 self.answer.push(Delta::Text(text))
@@ -199,7 +199,7 @@ impl ResponseParser<'_> {
                 let thinking = self.string(block, "thinking")?;
                 self.answer.push(Delta::Thinking(thinking))?;
                 // Comes later in a stream.
-                let signature = block.get("signature").and_then(Value::as_str);
+                let signature = block["signature"].as_str();
                 let signature = signature.unwrap_or_default().to_owned();
                 self.answer.push(Delta::Signature(signature))
             }
@@ -211,7 +211,7 @@ impl ResponseParser<'_> {
                 let Some(input) = object_arguments(block.get("input")) else {
                     return Err(self.answer.head.failed("input is no object"));
                 };
-                let id = block.get("id").and_then(Value::as_str);
+                let id = block["id"].as_str();
                 let call = ToolCall {
                     id: id.unwrap_or_default().to_owned(),
                     name: self.string(block, "name")?,
@@ -234,7 +234,7 @@ impl ResponseParser<'_> {
     }
 
     fn delta(&mut self, delta: &Value) -> Result<(), ProviderError> {
-        let piece = match delta.get("type").and_then(Value::as_str) {
+        let piece = match delta["type"].as_str() {
             Some("text_delta") => Delta::Text(self.string(delta, "text")?),
             Some("thinking_delta") => Delta::Thinking(self.string(delta, "thinking")?),
             Some("signature_delta") => Delta::Signature(self.string(delta, "signature")?),
@@ -251,7 +251,7 @@ impl ResponseParser<'_> {
     }
 
     fn string(&self, holder: &Value, name: &str) -> Result<String, ProviderError> {
-        let text = holder.get(name).and_then(Value::as_str);
+        let text = holder[name].as_str();
         let missing = || self.answer.head.failed("block without its content");
         text.map(str::to_owned).ok_or_else(missing)
     }

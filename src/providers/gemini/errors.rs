@@ -29,13 +29,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let Some(error) = root.and_then(error_of) else {
         return ErrorInfo::default();
     };
-    let details = || {
-        error
-            .get("details")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-    };
+    let details = || error["details"].as_array().into_iter().flatten();
     let reason = details().find_map(|detail| classify::code(detail.get("reason")));
     let status = classify::code(error.get("status"));
     let stated = details()
@@ -51,9 +45,8 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
         || status == Some("FAILED_PRECONDITION");
     ErrorInfo {
         kind: account.then_some(ProviderErrorKind::Account),
-        hint: error
-            .get("code")
-            .and_then(Value::as_u64)
+        hint: error["code"]
+            .as_u64()
             .and_then(|code| u16::try_from(code).ok())
             .map(|code| by_status(code).0),
         code: reason.or(status).map(str::to_owned),

@@ -10,7 +10,7 @@ pub mod response;
 
 use async_trait::async_trait;
 use reqwest::Method;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
@@ -30,7 +30,7 @@ use super::{
 use crate::domain::{
     catalogue::ModelKind,
     request::{InputRole, Ratio},
-    settings::{ConfigError, word},
+    settings::{ConfigError, words},
     vendor::ModelSettings,
 };
 
@@ -51,8 +51,8 @@ impl Default for OmniModel {
     }
 }
 
-fn resolution<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
-    word(source, &["360p", "720p", "1080p", "4k"])
+words! {
+    resolution -> String = word("360p", "720p", "1080p", "4k");
 }
 
 impl ModelSettings for OmniModel {

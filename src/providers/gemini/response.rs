@@ -47,7 +47,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         self.answer
             .identify(root.get("responseId"), root.get("modelVersion"));
         // On every chunk and cumulative.
-        let usage = root.get("usageMetadata").and_then(Value::as_object);
+        let usage = root["usageMetadata"].as_object();
         if let Some(usage) = usage {
             merge_usage(&mut self.usage, usage);
         }
@@ -106,7 +106,7 @@ impl ResponseParser<'_> {
             Some(_) => return Err(self.answer.head.failed("parts are no array")),
         };
         for part in parts {
-            if part.get("thought").and_then(Value::as_bool) == Some(true) {
+            if part["thought"].as_bool() == Some(true) {
                 continue;
             }
             match part.get("text") {

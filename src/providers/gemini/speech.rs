@@ -100,7 +100,7 @@ fn read(
     if parts.iter().map(Bytes::len).sum::<usize>() > SPEECH_CAP {
         return Err(head.failed("speech over the cap"));
     }
-    let id = root.get("responseId").and_then(Value::as_str);
+    let id = root["responseId"].as_str();
     Ok(SpeechAnswer {
         parts,
         request_id: head.request_id.clone().or_else(|| id.and_then(clean_id)),
@@ -119,7 +119,7 @@ fn body(call: &SpeechCall) -> Value {
 
 /// A WAV file: as received, or raw PCM with a header prepended.
 fn part(data: &Value) -> Result<Bytes, ProviderError> {
-    let text = |name: &str| data.get(name).and_then(Value::as_str);
+    let text = |name: &str| data[name].as_str();
     let bytes = answer::file(text("data").unwrap_or_default(), SPEECH_CAP)?;
     if bytes.starts_with(b"RIFF") {
         return Ok(bytes);

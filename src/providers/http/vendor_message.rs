@@ -16,69 +16,14 @@ use crate::domain::context::ContextOverflow;
 const MAX_CHARS: usize = 500;
 const REMOVED: &str = "[removed]";
 /// Prefixes of keys, and of the ids of the operator's organisation, project or account.
-const PREFIXES: [&str; 31] = [
-    "sk-",
-    "sk_",
-    "pk-",
-    "pk_",
-    "rk_",
-    "gsk_",
-    "xai-",
-    "hf_",
-    "r8_",
-    "nvapi-",
-    "pplx-",
-    "csk-",
-    "fw_",
-    "tgp_",
-    "AIza",
-    "AQ.",
-    "ya29.",
-    "AKIA",
-    "ASIA",
-    "eyJ",
-    "ghp_",
-    "github_pat_",
-    "svc_",
-    "adm_",
-    "org-",
-    "org_",
-    "proj_",
-    "acct_",
-    "cus_",
-    "projects/",
-    "organizations/",
-];
+const PREFIXES: &str = "\
+    sk- sk_ pk- pk_ rk_ gsk_ xai- hf_ r8_ nvapi- pplx- csk- fw_ tgp_ AIza AQ. ya29. AKIA \
+    ASIA eyJ ghp_ github_pat_ svc_ adm_ org- org_ proj_ acct_ cus_ projects/ \
+    organizations/";
 /// Last labels of host names.
-const ZONES: [&str; 27] = [
-    "com",
-    "net",
-    "org",
-    "io",
-    "ai",
-    "dev",
-    "app",
-    "cloud",
-    "internal",
-    "intranet",
-    "local",
-    "localdomain",
-    "lan",
-    "corp",
-    "home",
-    "svc",
-    "cluster",
-    "co",
-    "eu",
-    "us",
-    "uk",
-    "de",
-    "fr",
-    "cn",
-    "jp",
-    "xyz",
-    "tech",
-];
+const ZONES: &str = "\
+    com net org io ai dev app cloud internal intranet local localdomain lan corp home svc \
+    cluster co eu us uk de fr cn jp xyz tech";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VendorMessage {
@@ -196,8 +141,8 @@ fn clean(message: &str) -> String {
 }
 
 fn is_secret(word: &str) -> bool {
-    let of_prefix = |prefix: &&str| {
-        let rest = word.strip_prefix(*prefix);
+    let of_prefix = |prefix: &str| {
+        let rest = word.strip_prefix(prefix);
         rest.is_some_and(|rest| rest.len() >= 6 || rest.contains('*'))
     };
     let has = |of: fn(&char) -> bool| word.chars().any(|c| of(&c));
@@ -205,7 +150,7 @@ fn is_secret(word: &str) -> bool {
     let is_mixed = has(char::is_ascii_lowercase) && has(char::is_ascii_uppercase);
     let is_hex = word.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     word.contains('@')
-        || PREFIXES.iter().any(of_prefix)
+        || PREFIXES.split(' ').any(of_prefix)
         || is_long && has(char::is_ascii_digit) && (is_mixed || is_hex)
 }
 
@@ -233,7 +178,7 @@ fn is_host(word: &str) -> bool {
     }
     let last = labels[labels.len() - 1].to_ascii_lowercase();
     let is_address = labels.len() == 4 && labels.iter().all(|label| label.parse::<u8>().is_ok());
-    let is_name = labels.len() > 1 && ZONES.contains(&last.as_str());
+    let is_name = labels.len() > 1 && ZONES.split(' ').any(|zone| zone == last);
     let has_port = port.is_some_and(|port| {
         let is_lower = name.bytes().all(|b| !b.is_ascii_uppercase());
         let starts = name.as_bytes()[0].is_ascii_alphabetic();

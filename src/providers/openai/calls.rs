@@ -68,7 +68,7 @@ impl<'a> Piece<'a> {
         let value = function.and_then(|function| function.get("arguments"));
         let signature = call.pointer("/extra_content/google/thought_signature");
         Ok(Self {
-            index: call.get("index").and_then(Value::as_u64),
+            index: call["index"].as_u64(),
             id: text(call.get("id")),
             name: text(function.and_then(|function| function.get("name"))),
             arguments: arguments(value).ok_or("arguments are neither text nor an object")?,

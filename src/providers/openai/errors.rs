@@ -22,7 +22,7 @@ pub fn is_error(root: &Value) -> bool {
         Some(Value::Object(fields)) => !fields.is_empty(),
         Some(_) => true,
     };
-    set || root.get("object").and_then(Value::as_str) == Some("error")
+    set || root["object"].as_str() == Some("error")
 }
 
 /// Accepts the enveloped, the flat and the bare string form; `code` may be a string, a number or
@@ -37,7 +37,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
         Some(Value::Null) | None => root,
         Some(error) => error,
     };
-    let number = error.get("code").and_then(Value::as_u64);
+    let number = error["code"].as_u64();
     let code = classify::code(error.get("code"));
     let named = classify::code(error.get("type")).or_else(|| classify::code(Some(error)));
     let by_number = number

@@ -7,7 +7,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
@@ -25,7 +25,7 @@ use super::{
 use crate::domain::{
     catalogue::{ModelKind, Support},
     request::{InputRole, Quality},
-    settings::{ConfigError, word, word_or_blank},
+    settings::{ConfigError, words},
     vendor::ModelSettings,
 };
 
@@ -62,20 +62,11 @@ impl Default for OpenAiImageModel {
     }
 }
 
-fn quality<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
-    word(source, &["low", "medium", "high", "xhigh", "max"])
-}
-
-fn output_format<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
-    word_or_blank(source, &["png", "jpeg", "webp"])
-}
-
-fn moderation<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
-    word_or_blank(source, &["auto", "low"])
-}
-
-fn input_fidelity<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
-    word_or_blank(source, &["low", "high"])
+words! {
+    quality -> String = word("low", "medium", "high", "xhigh", "max");
+    output_format -> Option<String> = word_or_blank("png", "jpeg", "webp");
+    moderation -> Option<String> = word_or_blank("auto", "low");
+    input_fidelity -> Option<String> = word_or_blank("low", "high");
 }
 
 impl ModelSettings for OpenAiImageModel {
@@ -115,8 +106,8 @@ struct Body<'a> {
     moderation: Option<&'a str>,
 }
 
-fn body(call: &ImageCall, settings: &OpenAiImageModel) -> Value {
-    let body = Body {
+fn body<'a>(call: &'a ImageCall, settings: &'a OpenAiImageModel) -> Body<'a> {
+    Body {
         model: &call.model,
         prompt: &call.prompt,
         n: call.n,
@@ -127,9 +118,7 @@ fn body(call: &ImageCall, settings: &OpenAiImageModel) -> Value {
         },
         output_format: settings.output_format.as_deref(),
         moderation: settings.moderation.as_deref(),
-    };
-    // Strings and numbers only: this cannot fail.
-    serde_json::to_value(body).unwrap_or_default()
+    }
 }
 
 /// Builds a form with the fields of the `openai` package: `image`, or `image[]` for each of several
@@ -221,7 +210,7 @@ fn read(
 
 /// A `url` instead of the bytes is a form of retired models.
 fn image(item: &Value) -> Result<Bytes, ProviderError> {
-    match item.get("b64_json").and_then(Value::as_str) {
+    match item["b64_json"].as_str() {
         Some(base64) => answer::file(base64, IMAGE_CAP),
         None => Err(ProviderError::failed("item without an image")),
     }

@@ -15,6 +15,7 @@ use crate::domain::{
     conversation::{Conversation, Effort, Reasoning, Spelling, Thinking, Tools},
     generation::Surface,
     json::Members,
+    named::named_enum,
     pricing::CacheWrites,
     settings::blank_is_none,
     vendor::ModelSettings,
@@ -38,25 +39,15 @@ pub enum TokenField {
     MaxCompletionTokens,
 }
 
-/// Which role carries the system prompt.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SystemRole {
-    /// `system`: known everywhere.
-    #[default]
-    System,
-    /// `developer`: for `OpenAI`'s reasoning models.
-    Developer,
-}
-
-impl SystemRole {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::Developer => "developer",
-        }
+named_enum!(
+    /// Which role carries the system prompt.
+    SystemRole {
+        /// Known everywhere.
+        System = "system",
+        /// For `OpenAI`'s reasoning models.
+        Developer = "developer",
     }
-}
+);
 
 /// The API by which a model is called.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]

@@ -233,7 +233,7 @@ impl ResponseParser<'_> {
         if refusal.is_some_and(|text| !text.is_empty()) {
             self.refused(at, None)?;
         }
-        for field in ReasoningField::ALL {
+        for &field in ReasoningField::ALL {
             // Some servers report the same in both.
             if let Some(text) = body.get(field.as_str()).and_then(Value::as_str)
                 && !text.is_empty()
@@ -248,9 +248,9 @@ impl ResponseParser<'_> {
             // Mistral's reasoning models answer in parts; those of type `text` are visible.
             Some(Value::Array(parts)) => {
                 for part in parts {
-                    if part.get("type").and_then(Value::as_str) == Some("text") {
-                        let text = part.get("text").and_then(Value::as_str);
-                        self.push(at, Delta::Text(text.unwrap_or_default().to_owned()))?;
+                    if part["type"].as_str() == Some("text") {
+                        let text = part["text"].as_str().unwrap_or_default();
+                        self.push(at, Delta::Text(text.to_owned()))?;
                     }
                 }
             }

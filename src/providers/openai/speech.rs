@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use reqwest::header::ACCEPT;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{
     super::{
@@ -59,17 +58,15 @@ struct Body<'a> {
     instructions: Option<&'a str>,
 }
 
-fn body(call: &SpeechCall, input: &str, settings: &OpenAiSpeechModel) -> Value {
-    let body = Body {
+fn body<'a>(call: &'a SpeechCall, input: &'a str, settings: &'a OpenAiSpeechModel) -> Body<'a> {
+    Body {
         model: &call.model,
         input,
         voice: &call.voice,
         response_format: call.format.as_str(),
         speed: call.speed.total_cmp(&1.0).is_ne().then_some(call.speed),
         instructions: settings.instructions.as_deref(),
-    };
-    // Strings and numbers only: this cannot fail.
-    serde_json::to_value(body).unwrap_or_default()
+    }
 }
 
 /// The speech adapter of `OpenAI` and of compatible servers.
@@ -91,7 +88,7 @@ impl OpenAiSpeech {
     /// One call; returns the file and the request id.
     async fn part(
         &self,
-        body: &Value,
+        body: &Body<'_>,
         cap: usize,
     ) -> Result<(Bytes, Option<String>), ProviderError> {
         let url = self.client.url(&["audio", "speech"])?;

@@ -111,13 +111,18 @@ pub const COMPATIBLE: Adapters = Adapters {
 /// Fields that only `OpenAI` has are not sent unless configured.
 fn compatible_image(wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
     let blank = |name: &str| (name.to_owned(), Value::from(""));
-    let mut table = Table::from_iter(["output_format", "moderation"].map(blank));
+    let table = Table::from_iter(["output_format", "moderation"].map(blank));
+    read_settings::<OpenAiImageModel>(Some(over(table, wire)))
+}
+
+/// Other defaults, and the settings of a file over them.
+fn over(mut defaults: Table, wire: Option<Value>) -> Value {
     match wire {
         None => {}
-        Some(Value::Table(given)) => table.extend(given),
-        Some(other) => return read_settings::<OpenAiImageModel>(Some(other)),
+        Some(Value::Table(given)) => defaults.extend(given),
+        Some(other) => return other,
     }
-    read_settings::<OpenAiImageModel>(Some(Value::Table(table)))
+    Value::Table(defaults)
 }
 
 /// `OpenAI` itself: other defaults, and checked values.
@@ -127,26 +132,22 @@ fn text(id: &str, wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
     } else {
         "chat"
     };
-    let mut table = Table::from_iter([
+    let table = Table::from_iter([
         ("api".to_owned(), api.into()),
         ("token_field".to_owned(), "max_completion_tokens".into()),
         ("system_role".to_owned(), "developer".into()),
         ("service_tier".to_owned(), "default".into()),
         ("no_obfuscation".to_owned(), true.into()),
     ]);
-    match wire {
-        None => {}
-        Some(Value::Table(given)) => table.extend(given),
-        Some(other) => return read_settings::<OpenAiModel>(Some(other)),
-    }
+    let wire = over(table, wire);
     for (key, names) in [("reasoning_effort", EFFORTS), ("service_tier", TIERS)] {
-        if let Some(word) = table.get(key).and_then(Value::as_str)
+        if let Some(word) = wire.get(key).and_then(Value::as_str)
             && !names.contains(&word)
         {
             return Err(ConfigError::unknown_variant(word, names).under(key));
         }
     }
-    read_settings::<OpenAiModel>(Some(Value::Table(table)))
+    read_settings::<OpenAiModel>(Some(wire))
 }
 
 /// Whether a model is called by the Responses API unless configured: from gpt-5.4 on, and those that

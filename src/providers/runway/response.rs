@@ -37,13 +37,13 @@ pub fn status(
     head: &Head,
     root: &Value,
 ) -> Result<VideoStatus, ProviderError> {
-    let Some(status) = root.get("status").and_then(Value::as_str) else {
+    let Some(status) = root["status"].as_str() else {
         return Err(head.failed("answer without a status"));
     };
     Ok(match status {
         "SUCCEEDED" => succeeded(head, root),
         "FAILED" | "CANCELLED" => {
-            let code = root.get("failureCode").and_then(Value::as_str);
+            let code = root["failureCode"].as_str();
             let kind = code.and_then(kind);
             VideoStatus::Failed(client.error_of_code(head, code.unwrap_or(status), kind))
         }

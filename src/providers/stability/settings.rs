@@ -8,7 +8,7 @@ use toml::Value;
 use crate::domain::{
     catalogue::{ImageModel, ModelKind, Support},
     request::{InputRole, Quality},
-    settings::{ConfigError, blank_is_none, read_table, word_or_blank},
+    settings::{ConfigError, blank_is_none, read_table, words},
     vendor::{ModelSettings, SharedSettings},
 };
 
@@ -73,29 +73,12 @@ fn read_strength<'de, D: Deserializer<'de>>(source: D) -> Result<f64, D::Error> 
     Err(D::Error::custom(problem))
 }
 
-fn preset<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
-    word_or_blank(
-        source,
-        &[
-            "3d-model",
-            "analog-film",
-            "anime",
-            "cinematic",
-            "comic-book",
-            "digital-art",
-            "enhance",
-            "fantasy-art",
-            "isometric",
-            "line-art",
-            "low-poly",
-            "modeling-compound",
-            "neon-punk",
-            "origami",
-            "photographic",
-            "pixel-art",
-            "tile-texture",
-        ],
-    )
+words! {
+    preset -> Option<String> = word_or_blank(
+        "3d-model", "analog-film", "anime", "cinematic", "comic-book", "digital-art", "enhance",
+        "fantasy-art", "isometric", "line-art", "low-poly", "modeling-compound", "neon-punk",
+        "origami", "photographic", "pixel-art", "tile-texture"
+    );
 }
 
 pub(super) fn read(wire: Option<Value>) -> Result<SharedSettings, ConfigError> {

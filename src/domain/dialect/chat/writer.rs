@@ -143,7 +143,7 @@ fn message(parts: &[Part]) -> Value {
     if !text.is_empty() || calls.is_empty() {
         message["content"] = text.into();
     }
-    for field in ReasoningField::ALL {
+    for &field in ReasoningField::ALL {
         if let Some(text) = reasoning(parts, field) {
             message[field.as_str()] = text.into();
         }

@@ -49,7 +49,7 @@ pub fn is_refusal(error: &Value) -> bool {
         let text = text.to_lowercase();
         POLICY.iter().any(|word| text.contains(word))
     };
-    let details = error.get("details").and_then(Value::as_array);
+    let details = error["details"].as_array();
     ["code", "status", "message"]
         .into_iter()
         .filter_map(|name| error.get(name))

@@ -30,7 +30,7 @@ pub fn state(client: &VendorClient, head: &Head, root: &Value) -> Result<State, 
     if errors::is_error(root) && root.get("status").is_none() {
         return Err(client.error(head, Some(root)));
     }
-    let Some(status) = root.get("status").and_then(Value::as_str) else {
+    let Some(status) = root["status"].as_str() else {
         return Err(head.failed("answer without a status"));
     };
     Ok(match status {
@@ -49,11 +49,11 @@ pub fn state(client: &VendorClient, head: &Head, root: &Value) -> Result<State, 
 fn completed(head: &Head, root: &Value) -> State {
     let own = root.get("output_video");
     let video = contents(root)
-        .filter(|content| content.get("type").and_then(Value::as_str) == Some("video"))
+        .filter(|content| content["type"].as_str() == Some("video"))
         .chain(own)
         .next();
     if let Some(video) = video {
-        let url = video.get("uri").and_then(Value::as_str);
+        let url = video["uri"].as_str();
         return match url.and_then(|url| Url::parse(url).ok()) {
             Some(url) => State::Done(url),
             None => State::Failed(head.failed("video without an address")),
@@ -81,14 +81,13 @@ fn has_output(root: &Value) -> bool {
 /// The model's output, not its input.
 fn contents(root: &Value) -> impl Iterator<Item = &Value> {
     steps(root)
-        .filter(|step| step.get("type").and_then(Value::as_str) == Some("model_output"))
+        .filter(|step| step["type"].as_str() == Some("model_output"))
         .filter_map(|step| step.get("content")?.as_array())
         .flatten()
 }
 
 fn steps(root: &Value) -> impl Iterator<Item = &Value> {
-    let steps = root.get("steps").and_then(Value::as_array);
-    steps.into_iter().flatten()
+    root["steps"].as_array().into_iter().flatten()
 }
 
 fn has_video_tokens(root: &Value) -> bool {
@@ -97,17 +96,15 @@ fn has_video_tokens(root: &Value) -> bool {
         .into_iter()
         .flatten()
         .any(|count| {
-            let modality = count.get("modality").and_then(Value::as_str);
+            let modality = count["modality"].as_str();
             modality.is_some_and(|word| word.eq_ignore_ascii_case("video"))
-                && count.get("tokens").and_then(Value::as_u64) > Some(0)
+                && count["tokens"].as_u64() > Some(0)
         })
 }
 
 fn failure(client: &VendorClient, head: &Head, root: &Value, status: &str) -> ProviderError {
-    let listed = root.get("errors").and_then(Value::as_array);
+    let listed = root["errors"].as_array().into_iter().flatten();
     let errors: Vec<&Value> = listed
-        .into_iter()
-        .flatten()
         .chain(steps(root).filter_map(|step| step.get("error")))
         .chain(root.get("error"))
         .collect();

@@ -128,7 +128,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
 
 impl OpenItem {
     fn named(index: Option<u64>, item: &Value) -> Self {
-        let text = |name: &str| item.get(name).and_then(Value::as_str);
+        let text = |name: &str| item[name].as_str();
         let ids = [text("id"), text("call_id")].into_iter().flatten();
         let kind = text("type").unwrap_or_default();
         Self {
@@ -174,16 +174,16 @@ impl Known {
 impl ResponseParser<'_> {
     /// Parses an event. Returns whether it was the last.
     fn read(&mut self, root: &Value) -> Result<bool, ProviderError> {
-        let text = |name: &str| root.get(name).and_then(Value::as_str).unwrap_or_default();
-        match root.get("type").and_then(Value::as_str) {
+        let text = |name: &str| root[name].as_str().unwrap_or_default();
+        match root["type"].as_str() {
             Some("response.created" | "response.in_progress" | "response.queued") => {
-                self.identify(root.get("response").unwrap_or(&Value::Null));
+                self.identify(&root["response"]);
             }
             Some("response.output_item.added") => self.begin(root)?,
             Some("response.output_item.done") => {
-                let item = root.get("item").unwrap_or(&Value::Null);
+                let item = &root["item"];
                 if self.open.is_none() {
-                    let index = root.get("output_index").and_then(Value::as_u64);
+                    let index = root["output_index"].as_u64();
                     self.known.add(OpenItem::named(index, item));
                 }
                 self.done(item)?;
@@ -204,12 +204,12 @@ impl ResponseParser<'_> {
                 self.think(root, text("delta"))?;
             }
             Some("response.reasoning_summary_part.added") => {
-                if root.get("summary_index").and_then(Value::as_u64) > Some(0) {
+                if root["summary_index"].as_u64() > Some(0) {
                     self.think(root, "\n\n")?;
                 }
             }
             Some("response.completed" | "response.incomplete" | "response.failed") => {
-                self.last(root.get("response").unwrap_or(&Value::Null))?;
+                self.last(&root["response"])?;
                 return Ok(true);
             }
             Some("error") => return Err(self.answer.error(root)),
@@ -232,7 +232,7 @@ impl ResponseParser<'_> {
         if errors::is_error(response) {
             return Err(self.answer.error(response));
         }
-        let output = match response.get("output").and_then(Value::as_array) {
+        let output = match response["output"].as_array() {
             Some(output) => output.as_slice(),
             // Some servers leave out what the events had.
             None if !self.known.is_empty() => &[],
@@ -281,8 +281,8 @@ impl ResponseParser<'_> {
 
     /// An item begins.
     fn begin(&mut self, root: &Value) -> Result<(), ProviderError> {
-        let item = root.get("item").unwrap_or(&Value::Null);
-        let index = root.get("output_index").and_then(Value::as_u64);
+        let item = &root["item"];
+        let index = root["output_index"].as_u64();
         let item = self.known.add(OpenItem::named(index, item));
         // Some servers leave out the end of an item, but not of one that has no pieces.
         if (self.open.replace(item)).is_some_and(|open| !open.has_pieces) {
@@ -317,7 +317,7 @@ impl ResponseParser<'_> {
         let Some(open) = self.open.take() else {
             return self.content(item);
         };
-        match item.get("type").and_then(Value::as_str) {
+        match item["type"].as_str() {
             Some("message") if open.has_pieces => Ok(()),
             Some("reasoning") if open.has_pieces => self.sign(item),
             Some("function_call") if open.has_pieces && is_call(item) => Ok(()),
@@ -328,15 +328,13 @@ impl ResponseParser<'_> {
 
     /// An item that did not come in pieces.
     fn content(&mut self, item: &Value) -> Result<(), ProviderError> {
-        match item.get("type").and_then(Value::as_str) {
+        match item["type"].as_str() {
             Some("message") => {
                 self.enter_phase(Some(item));
-                let parts = item.get("content").and_then(Value::as_array);
-                for part in parts.into_iter().flatten() {
-                    match part.get("type").and_then(Value::as_str) {
+                for part in item["content"].as_array().into_iter().flatten() {
+                    match part["type"].as_str() {
                         Some("output_text") => {
-                            let text = part.get("text").and_then(Value::as_str);
-                            self.text(text.unwrap_or_default())?;
+                            self.text(part["text"].as_str().unwrap_or_default())?;
                         }
                         Some("refusal") => self.refused(None)?,
                         _ => {}
@@ -345,11 +343,8 @@ impl ResponseParser<'_> {
                 Ok(())
             }
             Some("reasoning") if !self.answer.is_passed() => {
-                let parts = item.get("summary").and_then(Value::as_array);
-                let texts = parts
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|part| part.get("text")?.as_str());
+                let parts = item["summary"].as_array().into_iter().flatten();
+                let texts = parts.filter_map(|part| part["text"].as_str());
                 let summary = texts.collect::<Vec<_>>().join("\n\n");
                 // Begins another part where the one before is signed.
                 self.push(Delta::Thinking(String::new()))?;
@@ -393,7 +388,7 @@ impl ResponseParser<'_> {
 
     /// Signs the thinking before with what brings it back.
     fn sign(&mut self, item: &Value) -> Result<(), ProviderError> {
-        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+        let text = |name: &str| item[name].as_str().unwrap_or_default();
         let content = text("encrypted_content");
         if content.is_empty() {
             return Ok(());
@@ -405,7 +400,7 @@ impl ResponseParser<'_> {
     }
 
     fn call(&mut self, item: &Value) -> Result<(), ProviderError> {
-        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+        let text = |name: &str| item[name].as_str().unwrap_or_default();
         if text("name").is_empty() {
             return Err(self.answer.head.failed("tool call without a name"));
         }
@@ -446,7 +441,7 @@ impl ResponseParser<'_> {
 /// Whether an item is a call of a function that the request named as it is. One of a namespace is
 /// known to the caller's dialect only.
 fn is_call(item: &Value) -> bool {
-    let is = |name: &str, value: &str| item.get(name).and_then(Value::as_str) == Some(value);
-    let namespace = item.get("namespace").and_then(Value::as_str);
+    let is = |name: &str, value: &str| item[name].as_str() == Some(value);
+    let namespace = item["namespace"].as_str();
     is("type", "function_call") && namespace.is_none_or(str::is_empty)
 }
