@@ -1,15 +1,14 @@
 //! Typed identifiers.
 
-use std::{
-    fmt,
-    sync::{Mutex, PoisonError},
-};
+use std::{fmt, sync::Mutex};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use utoipa::ToSchema;
 use uuid::{ContextV7, Timestamp, Uuid};
+
+use super::lock::lock;
 
 macro_rules! numeric_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -75,7 +74,7 @@ impl GenerationIds {
     /// stepped back.
     pub fn next(&self, now: DateTime<Utc>) -> GenerationId {
         let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.0);
         if now + LARGEST_STEP_BACK < last.now {
             *last = LastId::default();
         }

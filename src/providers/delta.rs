@@ -3,7 +3,7 @@
 mod unread;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Instant,
 };
 
@@ -12,6 +12,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use super::TextAnswer;
 use crate::domain::{
     conversation::{Delta, Visibility},
+    lock::lock,
     usage::TokenCounts,
 };
 pub use unread::Deltas;
@@ -146,7 +147,7 @@ impl DeltaSink {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

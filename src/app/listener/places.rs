@@ -5,7 +5,7 @@ use std::{
     net::IpAddr,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -21,6 +21,7 @@ use crate::{
     api::{Network, is_trusted},
     domain::{
         limiter::{Limiter, Permit},
+        lock::lock,
         party::Address,
     },
     resource::Refusals,
@@ -159,7 +160,7 @@ impl Places {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

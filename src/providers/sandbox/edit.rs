@@ -2,10 +2,7 @@
 //! mask is transparent, around a source that is extended, or else as a frame around the source.
 //! References are small pictures at the lower edge. A video begins with its first frame.
 
-use std::{
-    io::Cursor,
-    sync::{Mutex, PoisonError},
-};
+use std::{io::Cursor, sync::Mutex};
 
 use image::{
     DynamicImage, ImageDecoder as _, ImageError, ImageReader, Limits, RgbImage, RgbaImage,
@@ -13,7 +10,10 @@ use image::{
 };
 
 use crate::{
-    domain::request::{InputRole, Outpaint},
+    domain::{
+        lock::lock,
+        request::{InputRole, Outpaint},
+    },
     media::{MAX_DECODED_BYTES, is_turned},
     providers::{InputPicture, ProviderError, picture::inputs_with_role},
 };
@@ -130,7 +130,7 @@ fn extend(
 /// rotation. Cropping comes first, because a narrow picture would be huge once its short side is
 /// scaled.
 fn cover(picture: &InputPicture, (width, height): (u32, u32)) -> Result<RgbaImage, ImageError> {
-    let _decoding = DECODE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let _decoding = lock(&DECODE_LOCK);
     let mut limits = Limits::no_limits();
     limits.max_alloc = Some(MAX_DECODED_BYTES);
     let mut reader = ImageReader::new(Cursor::new(&picture.bytes)).with_guessed_format()?;
