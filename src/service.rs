@@ -228,9 +228,10 @@ impl Service {
         self.0.runner.is_draining()
     }
 
-    /// Completes the work also if the caller hangs up.
+    /// Completes the work also if the caller hangs up. `name`: what it is, for the log.
     async fn complete<T: Send + 'static>(
         &self,
+        name: &'static str,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, ServiceError> {
         let (done, result) = oneshot::channel();
@@ -238,7 +239,7 @@ impl Service {
             // The caller may have hung up.
             let _ = done.send(work.await);
         });
-        let gone = |_| ServiceError::Internal("work ended without a result".to_owned());
+        let gone = |_| ServiceError::Internal(format!("{name} ended without a result"));
         result.await.map_err(gone)
     }
 

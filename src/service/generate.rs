@@ -28,13 +28,12 @@ use crate::{
         catalogue::ModelKind,
         credits::Credits,
         generation::{Generation, Status, Surface},
-        ids::{AccountId, GenerationId, UploadId},
-        limiter::Permit,
+        ids::{GenerationId, UploadId},
         pricing::Ceiling,
         request::GenerationRequest,
         share::ShareReached,
     },
-    jobs::{Call, Fallbacks, Handle, Permits, Started, UndecidedAttempt, Work},
+    jobs::{Call, Fallbacks, Handle, Permits, Runner, Started, UndecidedAttempt, Work},
     memory,
     providers::DeltaSink,
     store::{StoreError, generations::NewGeneration},
@@ -222,14 +221,8 @@ impl Service {
             if self.is_draining() {
                 return Err(ServiceError::ShuttingDown);
             }
-            let memory = self.input_memory(caller, plan, idempotent, wait.as_mut(), waiting);
-            let memory = match Box::pin(memory).await {
-                Err(error @ ServiceError::Overloaded) => {
-                    return self.not_now(caller, plan, idempotent, error).await;
-                }
-                memory => memory?,
-            };
-            let placing = self.place(caller, plan, idempotent, attempt.clone(), memory);
+            let wait_for_memory = (wait.as_mut(), waiting);
+            let placing = self.place(caller, plan, idempotent, attempt.clone(), wait_for_memory);
             let short = match placing.await {
                 Ok(Submitted::Queued(record, _)) => {
                     return Ok(Submitted::Queued(record, wait.and_then(|wait| wait.place)));
@@ -253,14 +246,15 @@ impl Service {
         }
     }
 
-    /// Tries once to place the hold and start the work. `memory`: for its inputs.
-    async fn place(
+    /// Tries once to place the hold and start the work. It may wait for memory for its inputs, without
+    /// what other requests need.
+    async fn place<F: Fn() + Send + Copy>(
         &self,
         caller: &Caller,
         plan: &mut Prepared<'_>,
         idempotent: Option<&IdempotentRequest>,
         attempt: Option<Arc<UndecidedAttempt>>,
-        memory: Option<Permit<AccountId>>,
+        (wait, waiting): (Option<&mut HoldWait<'_, F>>, F),
     ) -> Result<Submitted, ServiceError> {
         let permits = match self.permits(caller, plan) {
             // Before the credits are looked at.
@@ -289,8 +283,26 @@ impl Service {
             }
             Box::pin(self.keep_inputs(caller, plan)).await?;
         }
-        if let Some(permits) = &mut permits {
-            permits.inputs = memory;
+        if plan.input_bytes > 0 && plan.work.call.is_some() {
+            let mut memory = Runner::try_input_memory(caller.account_id, plan.input_bytes);
+            if memory.is_none() {
+                drop(permits);
+                let waited = self.wait_for_input_memory(caller, plan, wait, waiting);
+                memory = match Box::pin(waited).await {
+                    Err(error @ ServiceError::Overloaded) => {
+                        return self.not_now(caller, plan, idempotent, error).await;
+                    }
+                    memory => Some(memory?),
+                };
+                self.replan(caller, plan, idempotent).await?;
+                permits = match self.permits(caller, plan) {
+                    Ok(permits) => permits,
+                    Err(error) => return self.not_now(caller, plan, idempotent, error).await,
+                };
+            }
+            if let Some(permits) = &mut permits {
+                permits.inputs = memory;
+            }
         }
         let starting = self.0.runner.start(&plan.work, permits, attempt);
         Ok(match starting.await? {

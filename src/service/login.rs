@@ -36,8 +36,10 @@ impl Service {
         let turn = self.0.passwords.turn(address, &login.email, now).await?;
         let service = self.clone();
         // Each attempt is counted, also that of a caller who hangs up.
-        self.complete(async move { service.attempt(login, address, turn).await })
-            .await?
+        self.complete("a login", async move {
+            service.attempt(login, address, turn).await
+        })
+        .await?
     }
 
     /// Returns the user of these credentials. Failures are counted, and too many are refused.
@@ -115,7 +117,7 @@ impl Service {
         let now = self.0.clock.now();
         let turn = self.0.passwords.turn(address, &email, now).await?;
         let service = self.clone();
-        self.complete(async move {
+        self.complete("a login", async move {
             let wrong = || {
                 let message = "is not the current password";
                 ServiceError::field("current_password", FieldCode::NotAllowed, message)

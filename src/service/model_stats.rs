@@ -101,7 +101,7 @@ impl Service {
             return Ok(last.stats.clone()?);
         }
         let service = self.clone();
-        let reading = self.complete(async move {
+        let reading = self.complete("the reading of model statistics", async move {
             let read = service.read_model_stats().await;
             let has_failed = read.is_err();
             let earlier = cached.take().and_then(|last| last.stats.ok());

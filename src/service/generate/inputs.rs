@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{IdempotentRequest, Prepared, hold_wait::HoldWait, unshared};
+use super::{Prepared, hold_wait::HoldWait, unshared};
 use crate::{
     domain::{
         ability::Ability,
@@ -16,7 +16,7 @@ use crate::{
         request::{InputFrom, InputRequest, InputRole},
         validate::{FieldCode, FieldError},
     },
-    jobs::{Call, Runner, upload_key},
+    jobs::{Call, upload_key},
     media::{MediaInfo, MediaKey, MediaKind, PICTURE_KINDS, picture_traits, unhex},
     memory::{self, Reservation},
     offload::offload,
@@ -121,23 +121,16 @@ impl Service {
         Ok(found)
     }
 
-    /// Takes memory for the inputs of a call that runs at once. A request that waits for it leaves
-    /// what other requests need.
-    pub(super) async fn input_memory<F: Fn() + Send>(
+    /// Waits for memory for the inputs of a call that runs at once, within a place to wait and outside
+    /// of the queue of holds.
+    pub(super) async fn wait_for_input_memory<F: Fn() + Send>(
         &self,
         caller: &Caller,
-        plan: &mut Prepared<'_>,
-        idempotent: Option<&IdempotentRequest>,
+        plan: &Prepared<'_>,
         wait: Option<&mut HoldWait<'_, F>>,
         waiting: F,
-    ) -> Result<Option<Permit<AccountId>>, ServiceError> {
+    ) -> Result<Permit<AccountId>, ServiceError> {
         let (runner, account) = (&self.0.runner, caller.account_id);
-        if plan.input_bytes == 0 || plan.work.call.is_none() {
-            return Ok(None);
-        }
-        if let Some(memory) = Runner::try_input_memory(account, plan.input_bytes) {
-            return Ok(Some(memory));
-        }
         let mut own_place = None;
         let has_place = match wait {
             Some(wait) => wait.step_aside(),
@@ -152,15 +145,13 @@ impl Service {
         waiting();
         let memory = runner.input_memory(account, plan.input_bytes).await;
         drop(own_place);
-        if memory.is_none() {
-            return Err(if self.is_draining() {
+        memory.ok_or_else(|| {
+            if self.is_draining() {
                 ServiceError::ShuttingDown
             } else {
                 ServiceError::Overloaded
-            });
-        }
-        self.replan(caller, plan, idempotent).await?;
-        Ok(memory)
+            }
+        })
     }
 
     /// Checks properties that only the files show: a mask needs an alpha channel, and a picture

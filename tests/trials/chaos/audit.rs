@@ -35,7 +35,7 @@ const ALARMS: [&str; 4] = [
     "panicked",
     "the database refused a settlement",
     "could not end an abandoned generation",
-    "ended without a verdict",
+    "a login ended without a result",
 ];
 
 /// What has been checked so far.
