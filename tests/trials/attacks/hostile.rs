@@ -18,8 +18,8 @@ const PICTURES: u32 = 1_000;
 const AT_ONCE: usize = 16;
 /// Sides of a picture of almost 40 megapixels, the most that is accepted.
 const UPLOAD_BOMB: (u32, u32) = (6_300, 6_300);
-/// Sides of a picture of 16 megapixels, the most that the sandbox decodes.
-const EDIT_BOMB: (u32, u32) = (4_000, 4_000);
+/// Sides of a picture of 12.6 megapixels, the most that the sandbox decodes.
+const EDIT_BOMB: (u32, u32) = (4_096, 3_072);
 const FORMATS: [ImageFormat; 3] = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP];
 
 pub async fn run(attacker: &Attacker<'_>) -> Answers {
