@@ -99,19 +99,20 @@ async fn an_image_is_sent_as_the_sdk_sends_it() {
     assert_eq!(upstream.seen().len(), 2);
 }
 
-#[tokio::test]
-async fn a_dropped_image_call_cancels_its_task() {
+/// Drops an image call once the provider has received `calls`. Its task is cancelled.
+async fn drop_image_call(calls: usize) {
     let task = json!({"id": TASK, "status": "RUNNING"});
     let upstream = Upstream::start(Reply::json(&task)).await;
     let (adapter, call) = (adapter(&upstream.base, TIMEOUT), image_call());
-    let polled = async {
-        while upstream.seen().len() < 2 {
+    let received = async {
+        while upstream.seen().len() < calls {
             tokio::task::yield_now().await;
         }
     };
     tokio::select! {
+        biased;
+        () = received => {}
         answer = adapter.generate(&call) => panic!("{answer:?}"),
-        () = polled => {}
     }
     let cancelled = loop {
         let mut seen = upstream.seen().into_iter();
@@ -122,6 +123,17 @@ async fn a_dropped_image_call_cancels_its_task() {
     };
     let sent = include_str!("../../../tests/fixtures/sdk/runway_cancel.json");
     same(&cancelled, &recorded(sent));
+}
+
+#[tokio::test]
+async fn a_dropped_image_call_cancels_its_task() {
+    drop_image_call(2).await;
+}
+
+/// The answer with the task's id arrives after the caller has left.
+#[tokio::test]
+async fn a_call_that_is_dropped_while_its_task_is_created_cancels_it() {
+    drop_image_call(1).await;
 }
 
 #[tokio::test]

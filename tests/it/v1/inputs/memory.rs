@@ -94,3 +94,23 @@ async fn an_edit_that_waits_for_memory_holds_no_permit(
     assert_eq!(first.expect(200)["uuid"], second.expect(200)["uuid"]);
     app.assert_settled().await;
 }
+
+#[sqlx::test]
+async fn an_edit_that_cannot_be_paid_is_refused_before_it_waits_for_memory(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = Arc::new(TestApp::new(options).await);
+    let account = app.account("4").await;
+    let running = fill_memory(&app, &account).await;
+    let (balance, held) = app.balance(&account).await;
+    let mut body = json!({"prompt": "At night", "provider": "sandbox",
+        "inputs": [data("source", 9, 9)], "parameters": {"size": "256x256", "n": 4}});
+    let refused = app.post(&account.key, IMAGE, &body).await;
+    refused.error(402, "insufficient_credits");
+    body["max_cost"] = json!("1");
+    let refused = app.post(&account.key, IMAGE, &body).await;
+    refused.error(402, "max_cost_exceeded");
+    assert_eq!(app.balance(&account).await, (balance, held));
+    running.abort();
+}
