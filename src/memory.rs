@@ -1,5 +1,5 @@
 //! The byte budget of this process for requests: bodies, conversations, answers and unread pieces
-//! of streams. An account gets at most half.
+//! of streams. An account gets at most as much as it leaves free.
 //!
 //! Modules that keep bytes reserve them here; modules that accept work refuse it when the budget is
 //! used up.
@@ -119,7 +119,9 @@ impl Reservation {
         Self { memory, state }
     }
 
-    /// Reserves more bytes; `false` if the budget has no room for them.
+    /// Reserves more bytes; `false` if the budget has no room for them, or if the owner would have
+    /// more than is left free. So one owner gets half, and however many take what they can get, there
+    /// is room for another one (the dynamic threshold of Choudhury and Hahne, 1998).
     pub fn try_add(&self, bytes: usize) -> bool {
         let mut state = lock(&self.state);
         let missing = (state.used + bytes).saturating_sub(state.reserved());
@@ -127,8 +129,10 @@ impl Reservation {
             let limiter = &self.memory.0.limiter;
             // More than needed, so that a growing reservation has few permits.
             let step = missing.max(state.used.min(STEP));
-            let permit = limiter.try_acquire_many(state.owner, step);
-            let permit = permit.or_else(|| limiter.try_acquire_many(state.owner, missing));
+            let permit = [step, missing].into_iter().find_map(|bytes| {
+                let permit = limiter.try_acquire_many(state.owner, bytes);
+                permit.filter(|_| limiter.held_by(state.owner) <= limiter.free())
+            });
             let Some(permit) = permit else {
                 let owner = state.owner;
                 drop(state);
@@ -291,6 +295,22 @@ mod tests {
         };
         memory.for_request(request).await;
         assert_eq!(current().map(drop), None);
+    }
+
+    #[test]
+    fn owners_that_take_what_they_can_leave_room_for_another() {
+        let memory = Memory::new(1_200);
+        let reservation = |n| Reservation::new(memory.clone(), Some(AccountId(n)));
+        let reservations: Vec<_> = (1..=4).map(reservation).collect();
+        let mut taken = [0; 4];
+        for (reservation, taken) in reservations.iter().zip(&mut taken) {
+            while reservation.try_add(10) {
+                *taken += 10;
+            }
+        }
+        assert_eq!(taken, [600, 300, 150, 70]);
+        drop(reservations);
+        assert_eq!(memory.usage().0, 0);
     }
 
     #[test]
