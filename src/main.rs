@@ -2,9 +2,12 @@
 
 use std::process::ExitCode;
 
-/// Faster than the system allocator for many small allocations, and less prone to fragmentation.
+use tikv_jemallocator::Jemalloc;
+
+/// Keeps little freed memory, although blocks are freed by other threads than those that allocated
+/// them: `make attacks minutes=2` at its end takes 190 MiB at rest, and 750 MiB with mimalloc.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     gensvc::cli::main()

@@ -34,6 +34,7 @@ mod work;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use tikv_jemallocator::Jemalloc;
 use tokio::{
     runtime::{Builder, Runtime},
     signal::unix::{SignalKind, signal},
@@ -43,7 +44,7 @@ use crate::args::{Args, Role};
 
 /// As the program's own, since the proxy is compared with it.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     let args = Args::parse();
