@@ -50,7 +50,7 @@ pub struct Options {
     /// Run only attacks whose name contains it.
     #[arg(long, default_value = "")]
     only: String,
-    /// Run all attacks at once for that long.
+    /// Run the attacks at once for that long.
     #[arg(long)]
     minutes: Option<u64>,
 }
@@ -112,12 +112,12 @@ pub async fn run(options: &Options) -> ExitCode {
     };
     println!("Attacks on a {build} build with memory_mib = {MEMORY_MIB}:");
     let is_clean = match options.minutes {
-        Some(minutes) => soak::run(&options.args, minutes).await,
-        None if !ATTACKS.iter().any(|one| one.name.contains(&options.only)) => {
+        _ if !ATTACKS.iter().any(|one| one.name.contains(&options.only)) => {
             let names: Vec<_> = ATTACKS.iter().map(|attack| attack.name).collect();
             println!("--only must be a part of one of: {}", names.join("; "));
             false
         }
+        Some(minutes) => soak::run(options, minutes).await,
         None => alone(options).await,
     };
     report::verdict(is_clean, "attacks")

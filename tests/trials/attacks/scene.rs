@@ -156,6 +156,8 @@ impl Scene {
         is_over: &AtomicBool,
         pause: impl Fn() -> F,
     ) -> Measured {
+        // An address each: the server bounds what one may do at once.
+        let address = [127, 0, 2, u8::try_from(account).unwrap() + 1];
         let account = ATTACKS.len() + account;
         let token = self.stage.token(account);
         let login = format!(
@@ -177,19 +179,23 @@ impl Scene {
             ("/openai/v1/chat/completions", &larger),
         ];
         let mut measured = Measured::default();
-        for n in 0.. {
+        for n in fastrand::usize(..20).. {
             let (path, body) = match n % 20 {
                 0 => ("/v1/auth/login", &*login),
                 n => requests[n % requests.len()],
             };
             let begun = Instant::now();
-            let sent = self.send([127, 0, 0, 1], &token, path, "", body.as_bytes());
-            let status = status(sent.await).await;
+            let mut sent = self
+                .send(address, &token, path, "", body.as_bytes())
+                .await;
+            let status = status_of(&mut sent).await;
+            measured.waits.push(begun.elapsed());
             if status != 200 {
                 measured.refused += 1;
-                println!("    {status} to {path}");
+                let waited = begun.elapsed().as_millis();
+                let why = message(sent).await.unwrap_or_default();
+                println!("    {status} to {path} after {waited} ms: {why}");
             }
-            measured.waits.push(begun.elapsed());
             if is_over.load(Ordering::Relaxed) {
                 break;
             }
@@ -283,6 +289,15 @@ pub async fn status_of(stream: &mut Option<TcpStream>) -> u16 {
         }
         None => 0,
     }
+}
+
+/// The message of an error whose status was read.
+async fn message(stream: Option<TcpStream>) -> Option<String> {
+    let mut answer = [0; 2_048];
+    let read = timeout(LIMIT, stream?.read(&mut answer)).await.ok()?.ok()?;
+    let answer = String::from_utf8_lossy(&answer[..read]);
+    let (_, message) = answer.split_once(r#""message":""#)?;
+    Some(message.split('"').next()?.to_owned())
 }
 
 fn code(answer: &str) -> u16 {

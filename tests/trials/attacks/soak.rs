@@ -13,11 +13,10 @@ use futures_util::future::join_all;
 use tokio::time::sleep;
 
 use super::{
-    ATTACKS, MAX_MIB, MAX_P99_MS,
+    ATTACKS, MAX_MIB, MAX_P99_MS, Options,
     answers::Answers,
     scene::{Measured, Scene},
 };
-use crate::args::Args;
 
 const ACCOUNTS: usize = 100;
 /// Between two requests of an account that works, in milliseconds.
@@ -30,8 +29,8 @@ const LINES: u32 = 10;
 const MAX_GROWTH: f64 = 1.15;
 
 /// `false`: a bound was exceeded.
-pub async fn run(args: &Args, minutes: u64) -> bool {
-    let scene = Arc::new(Scene::set(args, ACCOUNTS).await);
+pub async fn run(options: &Options, minutes: u64) -> bool {
+    let scene = Arc::new(Scene::set(&options.args, ACCOUNTS).await);
     let is_over = Arc::new(AtomicBool::new(false));
     let answers: Arc<Vec<_>> = Arc::new(
         ATTACKS
@@ -39,7 +38,8 @@ pub async fn run(args: &Args, minutes: u64) -> bool {
             .map(|_| Mutex::new(Answers::default()))
             .collect(),
     );
-    let attacking = (0..ATTACKS.len()).map(|n| {
+    let chosen = (0..ATTACKS.len()).filter(|&n| ATTACKS[n].name.contains(&options.only));
+    let attacking = chosen.map(|n| {
         let (scene, is_over, answers) = (scene.clone(), is_over.clone(), answers.clone());
         tokio::spawn(async move {
             while !is_over.load(Ordering::Relaxed) {
