@@ -74,6 +74,23 @@ async fn each_known_failure_moves_on(_: PgPoolOptions, options: PgConnectOptions
 }
 
 #[sqlx::test]
+async fn a_move_keeps_the_request_id(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = routed(options, &upstream, &[]).await;
+    let account = app.account("1000").await;
+    fail_at(&upstream, &["/openai/"], failed(429));
+    let (headers, body) = ([("x-request-id", "mine")], fast());
+    let sent = app.post_with(&account.key, "/v1/generate/text", &headers, &body);
+    let record = sent.await.expect(200);
+    let stored = app.record(&account, record["uuid"].as_str().unwrap()).await;
+    for record in [record, stored] {
+        assert_eq!(record["provider"], "anthropic");
+        assert_eq!(record["metadata"]["request_id"], "mine");
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn a_refused_connection_moves_on(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let env = [("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")];
