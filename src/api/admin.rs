@@ -25,10 +25,10 @@ use crate::{
         ids::AccountId,
         page::PageRequest,
         request::{AccountRequest, EMAIL_CHARS, MoveRequest, SuspensionRequest},
-        validate::{Fields, Input, text},
+        validate::{Fields, Input, generation_id, text},
     },
     store::{
-        accounts::{ACCOUNTS_CURSOR, AccountRecord},
+        accounts::{ACCOUNTS_CURSOR, AccountFilter, AccountRecord},
         admin::AdminTokenRecord,
         credits::LedgerEntry,
     },
@@ -37,15 +37,21 @@ pub use permission::Operator;
 
 /// What the list of accounts is asked for.
 pub struct AccountsQuery {
-    email: Option<String>,
+    filter: AccountFilter,
     page: PageRequest,
 }
 
 impl Input for AccountsQuery {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let email = "Of a user of the account; compared as a whole, without case";
+        let generation = "A generation of the account, also a deleted one";
+        let key_hint = "The hint of an API key of the account, also of a revoked one";
         Some(Self {
-            email: fields.optional("email", email, text(EMAIL_CHARS)),
+            filter: AccountFilter {
+                email: fields.optional("email", email, text(EMAIL_CHARS)),
+                generation: fields.optional("generation", generation, generation_id()),
+                key_hint: fields.optional("key_hint", key_hint, text(usize::MAX)),
+            },
             page: PageRequest::read(fields, ACCOUNTS_CURSOR),
         })
     }
@@ -71,6 +77,8 @@ impl NewAdminTokenBody {
 }
 
 /// List accounts
+///
+/// With several filters, an account matches all of them.
 #[utoipa::path(
     get, path = "/v1/admin/accounts", tag = "admin",
     responses((status = 200, description = "A page of accounts, newest first", body = PageBody<AccountRecord>)),
@@ -81,9 +89,9 @@ pub async fn list(
     query: Query<AccountsQuery>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let AccountsQuery { email, page } = query.read()?;
+    let AccountsQuery { filter, page } = query.read()?;
     let store = state.service.store();
-    let found = store.accounts(email.as_deref(), &page).await?;
+    let found = store.accounts(&filter, &page).await?;
     Ok(record::page(found, &uri, |account| account))
 }
 

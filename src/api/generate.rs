@@ -34,7 +34,7 @@ use crate::{
     service::{
         ServiceError,
         auth::Caller,
-        generate::{IdempotentRequest, Submitted},
+        generate::{IdempotentRequest, RequestInfo, Submitted},
     },
 };
 
@@ -269,9 +269,14 @@ where
         .is_streamed()
         .then(|| DeltaSink::channel(Visibility::TEXT))
         .unzip();
-    let (service, key) = (&state.service, key.as_ref());
+    let info = RequestInfo {
+        request_id: &incoming.request_id.0,
+        idempotent: key.as_ref(),
+        respond_async,
+    };
     let waiting = || incoming.permit.release();
-    let submitting = service.generate(caller, request, key, sink, respond_async, waiting);
+    let service = &state.service;
+    let submitting = service.generate(caller, request, info, sink, waiting);
     Ok((submitting.await?, deltas))
 }
 

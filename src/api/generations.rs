@@ -60,6 +60,16 @@ impl Input for HistoryQuery {
             created_after: time("created_after", "RFC 3339, inclusive"),
             created_before: time("created_before", "RFC 3339, exclusive"),
             prompt: fields.optional("prompt", "Text in the prompt, in any case", text(200)),
+            request_id: fields.optional(
+                "request_id",
+                "The `X-Request-Id` of the request that created them",
+                text(usize::MAX),
+            ),
+            provider_request_id: fields.optional(
+                "provider_request_id",
+                "The provider's id of the request, also of an attempt that was left",
+                text(usize::MAX),
+            ),
         };
         let page = PageRequest::read(fields, b'g');
         Some(Self { filter, page })
@@ -97,9 +107,10 @@ pub async fn lookup(
 ///
 /// Newest first; stable while new ones arrive.
 ///
-/// `prompt` searches the first 2,000 characters of each prompt, in upper and lower case. A page
-/// searches at most 10,000 generations: it can have fewer than `per_page` rows, or none, and still a
-/// `next_cursor`, with which the search continues.
+/// `prompt` searches the first 2,000 characters of each prompt, in upper and lower case; `request_id`
+/// and `provider_request_id` are compared as a whole. With one of these a page searches at most 10,000
+/// generations: it can have fewer than `per_page` rows, or none, and still a `next_cursor`, with which
+/// the search continues.
 #[utoipa::path(
     get, path = "/v1/generate/history", tag = "generations",
     responses((status = 200, description = "A page of generations", body = PageBody<GenerationSummary>)),

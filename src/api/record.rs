@@ -16,7 +16,8 @@ use crate::domain::{
     clock::rfc3339,
     credits::Credits,
     generation::{
-        FailureCode, FinishReason, Generation, Modality, Output, Status, Surface, TemplateUse,
+        FailureCode, FinishReason, Generation, Modality, Output, REQUEST_ID, Status, Surface,
+        TemplateUse,
     },
     ids::{ApiKeyId, GenerationId},
     inputs::{INPUTS, InputOrigin},
@@ -62,6 +63,10 @@ pub struct RecordMetadata {
     pub template: Option<TemplateUse>,
     /// Submissions to the provider.
     pub attempts: i32,
+    /// The `X-Request-Id` of the request that created it. Retries and replays that are answered with
+    /// it do not change it; null if it was created by an earlier release.
+    #[schema(required, nullable)]
+    pub request_id: Option<String>,
     /// The provider's own id of the request, for its support.
     #[schema(required, nullable)]
     pub provider_request_id: Option<String>,
@@ -336,6 +341,7 @@ impl GenerationRecord {
             api_key_id: g.api_key_id,
             template: g.template,
             attempts: g.attempts,
+            request_id: take_request_id(&mut g.parameters),
             provider_request_id: g.provider_request_id.take(),
             finish_reason: g.finish_reason,
             duration_ms: duration.map(|d| d.num_milliseconds()),
@@ -355,6 +361,14 @@ impl GenerationRecord {
             parameters,
             metadata,
         }
+    }
+}
+
+/// Takes the id of the creating request out of stored parameters.
+fn take_request_id(parameters: &mut Value) -> Option<String> {
+    match parameters.as_object_mut()?.remove(REQUEST_ID)? {
+        Value::String(id) => Some(id),
+        _ => None,
     }
 }
 

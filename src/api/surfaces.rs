@@ -44,7 +44,7 @@ use crate::{
     service::{
         Service, ServiceError,
         auth::Caller,
-        generate::{IdempotentRequest, Submitted},
+        generate::{IdempotentRequest, RequestInfo, Submitted},
     },
 };
 
@@ -192,9 +192,13 @@ impl SdkRequest {
         request: GenerationRequest,
         sink: Option<DeltaSink>,
     ) -> Result<Submitted, ApiError> {
-        let (service, key) = (&self.state.service, self.key.as_ref());
-        let waiting = || self.permit.release();
-        let submitting = service.generate(&self.caller, request, key, sink, false, waiting);
+        let info = RequestInfo {
+            request_id: &self.request_id.0,
+            idempotent: self.key.as_ref(),
+            respond_async: false,
+        };
+        let (service, waiting) = (&self.state.service, || self.permit.release());
+        let submitting = service.generate(&self.caller, request, info, sink, waiting);
         submitting.await.map_err(|error| renamed(error, self.names))
     }
 

@@ -24,7 +24,16 @@ const STATUSES: [(&str, &str); 4] = [
 
 /// The filters of a form as parameters of the API.
 fn asked(form: &Form) -> Vec<(&'static str, String)> {
-    let names = ["prompt", "type", "status", "provider", "model", "api_key"];
+    let names = [
+        "prompt",
+        "type",
+        "status",
+        "provider",
+        "model",
+        "api_key",
+        "request_id",
+        "provider_request_id",
+    ];
     let mut query: Vec<_> = names.map(|name| (name, form.word(name).to_owned())).into();
     for (name, field, later) in [("created_after", "from", 0), ("created_before", "to", 1)] {
         let day = form.word(field);
@@ -109,6 +118,9 @@ fn filters(form: &Form, models: &Value, keys: &Value, problem: Option<&Problem>)
                 (select("Made by", "api_key", form.word("api_key"), &callers))
                 label.field { span.label { "From (UTC)" } input type="date" name="from" value=(form.word("from")); }
                 label.field { span.label { "To (UTC)" } input type="date" name="to" value=(form.word("to")); }
+                @for (label, name) in [("Request id", "request_id"), ("Provider's id", "provider_request_id")] {
+                    label.field { span.label { (label) } input type="search" name=(name) value=(form.word(name)); }
+                }
                 div.actions {
                     button.primary type="submit" { "Filter" }
                     a.button href="/generations" { "Clear" }

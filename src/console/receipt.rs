@@ -434,6 +434,9 @@ fn about(record: &Value, key: &Value) -> Markup {
                 }))
                 (fact("API", &html! { (surface) }))
                 (fact("Attempts", &amount(&metadata["attempts"])))
+                @if let Some(id) = metadata["request_id"].as_str() {
+                    (fact("Request id", &copyable(id)))
+                }
                 @if let Some(id) = metadata["provider_request_id"].as_str() {
                     (fact("Provider's id", &copyable(id)))
                 }

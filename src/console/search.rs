@@ -1,4 +1,5 @@
-//! Search: finds a generation by uuid, a key by hint or name and, for operators, an account by email.
+//! Search: finds generations by uuid, request id or provider's id, keys by hint or name and, for
+//! operators, accounts by email, generation or key.
 
 use axum::response::{IntoResponse as _, Redirect, Response};
 use http::{StatusCode, Uri};
@@ -8,6 +9,7 @@ use serde_json::Value;
 use super::{
     form::Form,
     operations as op,
+    operations::Operation,
     parts::{self, list, text},
     problem::Problem,
     session::Session,
@@ -15,26 +17,91 @@ use super::{
 };
 use crate::domain::ids::GenerationId;
 
+/// Maximum characters of an id; the search field takes as many.
+const MAX_ID: usize = 200;
+
 pub async fn page(session: Session, uri: Uri) -> Result<Response, Problem> {
     let form = Form::of_query(uri.query());
     let wanted = form.word("q");
+    let is_operator = session.me["operator"] == true;
     if let Some(id) = GenerationId::parse(wanted) {
         let id = id.to_string();
         match session.get(op::GENERATION, &[&id]).await {
-            Ok(_) => return Ok(Redirect::to(&format!("/generations/{id}")).into_response()),
+            Ok(_) => return Ok(redirect(&format!("/generations/{id}"))),
             Err(problem) if problem.status == StatusCode::NOT_FOUND => {}
             Err(problem) => return Err(problem),
         }
+        if is_operator {
+            let accounts = first_two(&session, op::ACCOUNTS, "generation", &id).await?;
+            if let Some(account) = accounts.first() {
+                let address = format!("/operator/accounts/{}", account["id"]);
+                let filter = [("generation", id.as_str())];
+                return Ok(redirect(&parts::link(&address, &filter)));
+            }
+        }
     }
-    if session.me["operator"] == true && wanted.contains('@') {
+    if is_operator && wanted.contains('@') {
         let address = parts::link("/operator/accounts", &[("email", wanted)]);
-        return Ok(Redirect::to(&address).into_response());
+        return Ok(redirect(&address));
     }
     let keys = keys(&session, wanted).await?;
     match &keys[..] {
-        [key] => Ok(Redirect::to(&format!("/keys/{}", key["id"])).into_response()),
-        keys => Ok(results(&session, wanted, keys).into_response()),
+        [] => {}
+        [key] => return Ok(redirect(&format!("/keys/{}", key["id"]))),
+        keys => return Ok(results(&session, wanted, keys).into_response()),
     }
+    Ok(match by_id(&session, wanted, is_operator).await? {
+        Some(place) => redirect(&place),
+        None => results(&session, wanted, &[]).into_response(),
+    })
+}
+
+fn redirect(address: &str) -> Response {
+    Redirect::to(address).into_response()
+}
+
+/// The address of what has exactly this hint, request id or provider's id.
+async fn by_id(
+    session: &Session,
+    wanted: &str,
+    is_operator: bool,
+) -> Result<Option<String>, Problem> {
+    let is_id = (1..=MAX_ID).contains(&wanted.len());
+    if !is_id || !wanted.bytes().all(|b| b.is_ascii_graphic()) {
+        return Ok(None);
+    }
+    if is_operator {
+        let accounts = first_two(session, op::ACCOUNTS, "key_hint", wanted).await?;
+        match &accounts[..] {
+            [] => {}
+            [account] => return Ok(Some(format!("/operator/accounts/{}", account["id"]))),
+            _ => {
+                let filter = [("key_hint", wanted)];
+                return Ok(Some(parts::link("/operator/accounts", &filter)));
+            }
+        }
+    }
+    for name in ["request_id", "provider_request_id"] {
+        let generations = first_two(session, op::HISTORY, name, wanted).await?;
+        match &generations[..] {
+            [] => {}
+            [one] => return Ok(Some(format!("/generations/{}", text(&one["uuid"])))),
+            _ => return Ok(Some(parts::link("/generations", &[(name, wanted)]))),
+        }
+    }
+    Ok(None)
+}
+
+/// The first two rows of a list with a filter: one is opened, more are listed.
+async fn first_two(
+    session: &Session,
+    operation: Operation,
+    filter: &str,
+    wanted: &str,
+) -> Result<Vec<Value>, Problem> {
+    let call = session.call(operation, &[]).query(filter, wanted);
+    let found = call.query("per_page", "2").json().await?;
+    Ok(list(&found["data"]).to_vec())
 }
 
 /// The keys, among the newest hundred, whose hint or name contains the text.
@@ -52,16 +119,18 @@ async fn keys(session: &Session, wanted: &str) -> Result<Vec<Value>, Problem> {
 }
 
 fn results(session: &Session, wanted: &str, keys: &[Value]) -> Markup {
-    let what = if session.me["operator"] == true {
-        "a generation's uuid, a key's hint or name, or an account's email"
+    let own = "generations by UUID, the newest 10,000 also by request id and provider's id, and \
+               the newest 100 keys by hint or name";
+    let searched = if session.me["operator"] == true {
+        format!("{own}; accounts by email, by the UUID of a generation and by the hint of a key")
     } else {
-        "a generation's uuid, or a key's hint or name"
+        own.to_owned()
     };
     let content = html! {
-        (shell::head("Search", &format!("Finds {what}."), &html! {}))
+        (shell::head("Search", &format!("Searches {searched}."), &html! {}))
         section.card {
             @if keys.is_empty() {
-                (parts::empty("Nothing found", &format!("There is nothing for “{wanted}”."), &html! {
+                (parts::empty("Nothing found", &format!("Searched for “{wanted}”: {searched}."), &html! {
                     a.button href=(parts::link("/generations", &[("prompt", wanted)])) { "Search in prompts" }
                 }))
             } @else {

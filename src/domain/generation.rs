@@ -167,6 +167,11 @@ pub struct TemplateUse {
     pub version: i32,
 }
 
+/// The member of a generation's stored parameters with the id of the request that created it; no
+/// parameter of a request has such a name. A deletion removes it, also one by a server of an earlier
+/// release, because it removes all parameters.
+pub const REQUEST_ID: &str = "X-Request-Id";
+
 #[derive(Debug, Clone)]
 pub struct Generation {
     pub id: GenerationId,
@@ -177,6 +182,7 @@ pub struct Generation {
     pub provider: String,
     pub model: String,
     pub prompt: String,
+    /// With [`REQUEST_ID`] and the inputs.
     pub parameters: Value,
     /// The text; `None` for stored files.
     pub result: Option<String>,

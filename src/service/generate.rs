@@ -27,7 +27,7 @@ use crate::{
         ability::Ability,
         catalogue::ModelKind,
         credits::Credits,
-        generation::{Generation, Status, Surface},
+        generation::{Generation, REQUEST_ID, Status, Surface},
         ids::{GenerationId, UploadId},
         pricing::Ceiling,
         request::GenerationRequest,
@@ -66,6 +66,16 @@ impl Submitted {
     }
 }
 
+/// The parts of a request to generate that are not in its body.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestInfo<'a> {
+    /// Its `X-Request-Id`.
+    pub request_id: &'a str,
+    pub idempotent: Option<&'a IdempotentRequest>,
+    /// The caller does not wait, so the generation counts as a job.
+    pub respond_async: bool,
+}
+
 /// A planned request, with the row that its hold creates.
 struct Prepared<'a> {
     first: Candidate<'a>,
@@ -86,16 +96,14 @@ struct Prepared<'a> {
 
 impl Service {
     /// Holds the maximum cost and starts the work, or finds the generation that the same request
-    /// created before. `deltas` receives the pieces of a streamed text. `respond_async`: the caller
-    /// does not wait, so the generation counts as a job. A request of an SDK may wait for credits on
-    /// hold; `waiting` is called before it does.
+    /// created before. `deltas` receives the pieces of a streamed text. A request of an SDK may wait
+    /// for credits on hold; `waiting` is called before it does.
     pub async fn generate(
         &self,
         caller: &Caller,
         request: GenerationRequest,
-        idempotent: Option<&IdempotentRequest>,
+        info: RequestInfo<'_>,
         deltas: Option<DeltaSink>,
-        respond_async: bool,
         waiting: impl Fn() + Send + Copy,
     ) -> Result<Submitted, ServiceError> {
         // Keeps a copy of a request that may be planned again, if there is memory.
@@ -120,8 +128,7 @@ impl Service {
         // The defaults of a cached key or the catalogue may change: the request is planned again.
         let again = (caller.is_unconfirmed() || (catalogue_changes && has_room))
             .then(|| (request.clone(), deltas.as_ref().map(DeltaSink::another)));
-        let generating =
-            self.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
+        let generating = self.try_generate(caller, request, info, deltas, waiting);
         let (error, (request, deltas)) = match (generating.await, again) {
             (Err(error), Some(again))
                 if caller.is_unconfirmed()
@@ -152,8 +159,7 @@ impl Service {
             _ => self.current(),
         };
         let caller = confirmed.as_ref().unwrap_or(caller);
-        let generating =
-            service.try_generate(caller, request, idempotent, deltas, respond_async, waiting);
+        let generating = service.try_generate(caller, request, info, deltas, waiting);
         generating.await
     }
 
@@ -161,12 +167,14 @@ impl Service {
         &self,
         caller: &Caller,
         request: GenerationRequest,
-        idempotent: Option<&IdempotentRequest>,
+        info: RequestInfo<'_>,
         deltas: Option<DeltaSink>,
-        respond_async: bool,
         waiting: impl Fn() + Send + Copy,
     ) -> Result<Submitted, ServiceError> {
-        let idempotent = idempotent.filter(|request| self.is_deduplicated(request));
+        let idempotent = info
+            .idempotent
+            .filter(|request| self.is_deduplicated(request));
+        let info = RequestInfo { idempotent, ..info };
         let attempt = idempotent.and_then(|request| self.begin_attempt(caller, request));
         let attempt = attempt.map(Arc::new);
         if let Some(request) = idempotent {
@@ -184,7 +192,7 @@ impl Service {
             Surface::Generate => None,
             _ => Some(HoldWait::new(self, caller, waiting)),
         };
-        let mut plan = self.prepare(caller, planned, surface, respond_async, idempotent)?;
+        let mut plan = self.prepare(caller, planned, surface, info)?;
         self.check_catalogue(plan.work.new.now)?;
         if let Some(wait) = &mut wait {
             // Its caller waits for the job, which must not begin without a place to wait.
@@ -322,10 +330,17 @@ impl Service {
         caller: &Caller,
         planned: Planned<'a>,
         surface: Surface,
-        respond_async: bool,
-        idempotent: Option<&IdempotentRequest>,
+        info: RequestInfo<'_>,
     ) -> Result<Prepared<'a>, ServiceError> {
-        let Planned { first: plan, route } = planned;
+        let Planned {
+            first: mut plan,
+            mut route,
+        } = planned;
+        // Every candidate has parameters of its own, which replace those of the row.
+        let others = route.iter_mut().flat_map(|route| &mut route.others);
+        for plan in std::iter::once(&mut plan).chain(others) {
+            plan.parameters[REQUEST_ID] = info.request_id.into();
+        }
         let (route, fallbacks, spares) = match route.map(|route| route.split()) {
             Some((route, fallbacks, spares)) => (Some(route), fallbacks, spares),
             None => (None, Fallbacks::default(), Vec::new()),
@@ -353,9 +368,9 @@ impl Service {
             instance: (!is_queued).then(|| self.0.runner.instance()),
             deadline: is_queued.then(|| now + self.0.settings.job_deadline),
             status: self.first_status(is_queued),
-            job: plan.job || respond_async,
+            job: plan.job || info.respond_async,
             max_jobs: self.0.settings.max_jobs_per_account,
-            idempotency: idempotent.map(|request| self.binding(request, id)),
+            idempotency: info.idempotent.map(|request| self.binding(request, id)),
             route,
             now,
         };

@@ -6,7 +6,7 @@ use uuid::{Builder, Uuid};
 
 use super::{Store, StoreError, generations::GenerationRow};
 use crate::domain::{
-    generation::{Generation, Modality, Status},
+    generation::{Generation, Modality, REQUEST_ID, Status},
     ids::{AccountId, ApiKeyId},
     page::{Cursor, Page, PageRequest},
 };
@@ -14,8 +14,8 @@ use crate::domain::{
 /// What ids tell apart.
 const MILLISECOND: TimeDelta = TimeDelta::milliseconds(1);
 
-/// How many generations one page searches for a text. Reading them is bounded instead of keeping an
-/// index of words, which would slow each settlement.
+/// How many generations one page searches for a text or an id. Reading them is bounded instead of
+/// keeping more indexes, which would slow each settlement.
 const SEARCHED_ROWS: i64 = 10_000;
 /// Characters of a prompt that are searched, so that long prompts are not read whole.
 const SEARCHED_CHARS: i32 = 2_000;
@@ -32,6 +32,10 @@ pub struct HistoryFilter {
     pub created_before: Option<DateTime<Utc>>,
     /// A text in the prompt, in upper or lower case.
     pub prompt: Option<String>,
+    /// The id of the request that created them.
+    pub request_id: Option<String>,
+    /// The provider's id of a request for them, also of an attempt that was left.
+    pub provider_request_id: Option<String>,
 }
 
 /// The caller that requested them.
@@ -48,6 +52,11 @@ impl HistoryFilter {
         let finished = self.status.map(Status::is_finished);
         (finished != Some(true), finished != Some(false))
     }
+
+    /// Whether it has a condition that is checked row by row, on a bounded number of rows.
+    fn needs_scan(&self) -> bool {
+        self.prompt.is_some() || self.request_id.is_some() || self.provider_request_id.is_some()
+    }
 }
 
 impl Store {
@@ -62,13 +71,13 @@ impl Store {
         let (running, finished) = filter.wants();
         let mut query = QueryBuilder::new("with recursive ");
         push_wanted(&mut query, filter);
-        if finished && filter.caller.is_none() && filter.prompt.is_none() {
+        if finished && filter.caller.is_none() && !filter.needs_scan() {
             push_kinds(&mut query, account, filter);
         }
         query.push(", found as (");
         match filter.caller {
             _ if !finished => {}
-            _ if filter.prompt.is_some() => push_searched(&mut query, account, filter, page),
+            _ if filter.needs_scan() => push_searched(&mut query, account, filter, page),
             Some(caller) => push_finished_of(caller, &mut query, account, filter, page),
             None => push_finished(&mut query, account, filter, page),
         }
@@ -83,7 +92,7 @@ impl Store {
             if let Some(status) = filter.status {
                 query.push(" and status = ").push_bind(status.as_str());
             }
-            push_caller_and_prompt(&mut query, filter);
+            push_unindexed(&mut query, filter, "remote_id");
             push_span(&mut query, filter, page);
             // Few are running. A plan in the order of ids could read dead rows of all accounts.
             query.push(" offset 0) running where model_id in (select id from wanted) ");
@@ -115,7 +124,7 @@ impl Store {
             Cursor::Generation(g.id.0)
         });
         if finished
-            && filter.prompt.is_some()
+            && filter.needs_scan()
             && found.next.is_none()
             && let Some(last) = self.searched_until(account, filter, page).await?
         {
@@ -146,7 +155,7 @@ impl Store {
     }
 }
 
-/// The newest finished ones whose prompts contain a text, among the next of the account.
+/// The newest finished ones with a text or an id, among the next of the account.
 fn push_searched(
     query: &mut QueryBuilder<Postgres>,
     account: AccountId,
@@ -164,13 +173,18 @@ fn push_searched(
             .push(" and failed = ")
             .push_bind(status == Status::Failed);
     }
-    push_caller_and_prompt(query, filter);
+    push_unindexed(query, filter, "provider_request_id");
     query.push(" order by id desc limit ");
     query.push_bind(page.per_page + 1).push(")");
 }
 
-/// Conditions that no index of finished generations has.
-fn push_caller_and_prompt(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter) {
+/// Conditions that no index of finished generations has. `provider_id`: the column of the provider's
+/// id.
+fn push_unindexed(
+    query: &mut QueryBuilder<Postgres>,
+    filter: &HistoryFilter,
+    provider_id: &'static str,
+) {
     match filter.caller {
         Some(CallerFilter::Key(id)) => {
             query.push(" and api_key_id = ").push_bind(id.0);
@@ -183,6 +197,21 @@ fn push_caller_and_prompt(query: &mut QueryBuilder<Postgres>, filter: &HistoryFi
     if let Some(text) = &filter.prompt {
         query.push(" and left(prompt, ").push_bind(SEARCHED_CHARS);
         query.push(") ~ ").push_bind(any_case(text));
+    }
+    if let Some(id) = &filter.request_id {
+        query.push(" and parameters ->> ").push_bind(REQUEST_ID);
+        query.push(" = ").push_bind(id.clone());
+    }
+    if let Some(request) = &filter.provider_request_id {
+        query.push(" and (").push(provider_id).push(" = ");
+        query.push_bind(request.clone());
+        // One lookup per row with several candidates: the planner could read the attempts of all
+        // accounts.
+        query.push(
+            " or route is not null and exists (select from generation_attempts a \
+             where a.generation_id = id and a.provider_request_id = ",
+        );
+        query.push_bind(request.clone()).push(" offset 0))");
     }
 }
 

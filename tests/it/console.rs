@@ -9,6 +9,7 @@ mod pages;
 mod pictures;
 mod playground;
 mod safety;
+mod search;
 mod tables;
 
 use http::{Method, Request, StatusCode};

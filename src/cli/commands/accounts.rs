@@ -19,7 +19,7 @@ use crate::{
         ids::AccountId,
         request::{AccountRequest, AccountUpdate, password_violations},
     },
-    store::accounts::AccountRecord,
+    store::accounts::{AccountFilter, AccountRecord},
 };
 
 pub(in crate::cli) async fn run(
@@ -139,7 +139,11 @@ async fn set_password(
 
 async fn list(app: &App, email: Option<&str>, output: Output) -> Result<ExitCode, Failure> {
     let store = app.service.store();
-    let accounts = all(async |page| Ok(store.accounts(email, &page).await?)).await?;
+    let filter = AccountFilter {
+        email: email.map(str::to_owned),
+        ..AccountFilter::default()
+    };
+    let accounts = all(async |page| Ok(store.accounts(&filter, &page).await?)).await?;
     let columns: &Columns<AccountRecord> = &[
         ("ID", |a| a.id.to_string()),
         ("EMAIL", |a| a.email.clone()),

@@ -43,6 +43,7 @@ async fn show(app: &App, id: GenerationId, output: Output) -> Result<ExitCode, F
         ("status", g.status.to_string()),
         ("error", or_dash(g.error.as_ref().map(error))),
         ("attempts", about.attempts.to_string()),
+        ("request id", or_dash(about.request_id.as_ref())),
         ("provider's id", or_dash(about.provider_request_id.as_ref())),
         ("created", time(g.created_at)),
         ("started", maybe_time(g.started_at)),

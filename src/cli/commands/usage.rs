@@ -18,6 +18,7 @@ use crate::{
     },
     local_postgres::LocalPostgresError,
     service::usage::UsageReport,
+    store::accounts::AccountFilter,
 };
 
 pub(in crate::cli) async fn run(
@@ -60,7 +61,8 @@ async fn accounts(app: &App, email: Option<&str>) -> Result<Vec<AccountId>, Fail
         return Ok(vec![user(app, email).await?.account_id]);
     }
     let store = app.service.store();
-    let accounts = all(async |page| Ok(store.accounts(None, &page).await?)).await?;
+    let filter = AccountFilter::default();
+    let accounts = all(async |page| Ok(store.accounts(&filter, &page).await?)).await?;
     Ok(accounts.into_iter().map(|account| account.id).collect())
 }
 

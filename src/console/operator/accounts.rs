@@ -22,7 +22,7 @@ use crate::{
         table::{self, Column, Download, file},
     },
     domain::{
-        ids::AccountId,
+        ids::{AccountId, GenerationId},
         request::{AccountRequest, AccountUpdate, MoveRequest, SuspensionRequest},
     },
 };
@@ -31,6 +31,7 @@ pub async fn list(Operator(session): Operator, uri: Uri) -> Result<Markup, Probl
     let form = Form::of_query(uri.query());
     let call = session.call(op::ACCOUNTS, &[]).query("per_page", "50");
     let call = call.query("email", form.word("email"));
+    let call = call.query("key_hint", form.word("key_hint"));
     let found = call.query("cursor", form.get("cursor")).json().await?;
     let rows = parts::list(&found["data"]);
     let actions = html! {
@@ -42,9 +43,10 @@ pub async fn list(Operator(session): Operator, uri: Uri) -> Result<Markup, Probl
         section.card {
             form.filters method="get" action="/operator/accounts" {
                 label.field { span.label { "Email" } input type="email" name="email" value=(form.word("email")); }
+                label.field { span.label { "Hint of a key" } input type="search" name="key_hint" value=(form.word("key_hint")); }
                 div.actions { button.primary type="submit" { "Find" } }
             }
-            @if rows.is_empty() { (parts::empty("No such account", "Enter the complete email.", &html! {})) }
+            @if rows.is_empty() { (parts::empty("No such account", "Enter the complete email or hint.", &html! {})) }
             @else { (table::cards(&columns(), rows)) }
         }
         (parts::pager(&uri, &found["next_cursor"]))
@@ -133,10 +135,25 @@ struct Outcome {
     problem: Option<Problem>,
     /// The form that was refused.
     form: Form,
+    /// The generation that a search has led to.
+    generation: Option<GenerationId>,
 }
 
-pub async fn page(Operator(session): Operator, Path(id): Path<String>) -> Result<Markup, Problem> {
-    render(&session, &id, &Outcome::default()).await
+pub async fn page(
+    Operator(session): Operator,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Markup, Problem> {
+    let outcome = Outcome {
+        generation: generation(&uri),
+        ..Outcome::default()
+    };
+    render(&session, &id, &outcome).await
+}
+
+/// The generation that an address names.
+fn generation(uri: &Uri) -> Option<GenerationId> {
+    GenerationId::parse(Form::of_query(uri.query()).word("generation"))
 }
 
 async fn render(session: &Session, id: &str, outcome: &Outcome) -> Result<Markup, Problem> {
@@ -149,6 +166,12 @@ async fn render(session: &Session, id: &str, outcome: &Outcome) -> Result<Markup
     let content = html! {
         (shell::head(text(&account["name"]), text(&account["email"]), &actions))
         @if let Some((status, entry)) = &outcome.moved { (moved(*status, entry, &account)) }
+        @if let Some(generation) = outcome.generation {
+            form.notice.viewing method="post" action={ (action) "/view?generation=" (generation) } {
+                span { "Found by generation " code { (generation) } ". A deleted one has no receipt." }
+                button type="submit" { "View its receipt as customer" }
+            }
+        }
         dl.figures {
             div { dt { "Available" } dd { (amount(&account["available"])) } }
             div { dt { "On hold" } dd { (amount(&account["held"])) } }
@@ -383,14 +406,18 @@ pub async fn delete(
     Ok(Redirect::to(&format!("/operator/accounts/{id}")))
 }
 
-/// Begins the view of an account as customer, and redirects to its overview.
+/// Begins the view of an account as customer, and redirects to its overview, or to the receipt of a
+/// generation.
 pub async fn view(
     Operator(session): Operator,
     Path(id): Path<String>,
+    uri: Uri,
 ) -> Result<Response, Problem> {
+    let receipt = generation(&uri).map(|id| format!("/generations/{id}"));
+    let place = receipt.as_deref().unwrap_or("/");
     let account = session.get(op::ADMIN_ACCOUNT, &[&id]).await?;
     let cookie = view_cookie(session.console(), &account["id"].to_string());
-    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response())
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to(place)).into_response())
 }
 
 pub async fn end_view(Operator(session): Operator) -> Response {

@@ -88,6 +88,29 @@ async fn a_prompt_is_used_again_where_the_form_has_all_of_it(
     }
 }
 
+#[sqlx::test]
+async fn a_receipt_has_the_request_id_and_a_new_form_does_not(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1000").await;
+    let browser = Browser::logged_in(&app, &account).await;
+    let body = json!({"prompt": "x", "parameters": {"max_tokens": 77}});
+    let headers = [("x-request-id", "order-17")];
+    let sent = app.post_with(&account.key, "/v1/generate/text", &headers, &body);
+    let record = sent.await.expect(200);
+    let uuid = record["uuid"].as_str().unwrap();
+    let receipt = words(&browser.page(&format!("/generations/{uuid}")).await);
+    assert!(receipt.contains("Request id order-17"), "{receipt}");
+    assert!(!receipt.contains("X-Request-Id"), "{receipt}");
+    let path = format!("/playground/text?generation={uuid}");
+    let form = browser.page(&path).await;
+    assert!(form.contains("value=\"77\""), "{form}");
+    assert!(!form.contains("order-17"), "{form}");
+    assert!(!form.to_lowercase().contains("x-request-id"), "{form}");
+}
+
 /// What is told of 30 days leads to the rows of these 30 days.
 #[sqlx::test]
 async fn the_overview_leads_to_what_it_counts(_: PgPoolOptions, options: PgConnectOptions) {

@@ -58,9 +58,12 @@ async fn a_video_moves_on_and_costs_what_its_own_model_costs(
     let account = app.account("1000").await;
     let uuid = app.queue(&account, "video", &video()).await;
     assert_eq!(app.balance(&account).await, ("1000".into(), "160".into()));
+    let request_id = app.record(&account, &uuid).await["metadata"]["request_id"].clone();
+    assert!(request_id.is_string());
     let record = app.until_finished(&account, &uuid).await;
     assert_eq!(record["status"], "completed", "{record}");
     assert_eq!(record["model"], "veo3.1_fast");
+    assert_eq!(record["metadata"]["request_id"], request_id);
     assert_eq!(
         record["credits"],
         json!({"estimated": "160", "held": "0", "charged": "60"})

@@ -74,6 +74,34 @@ async fn each_known_failure_moves_on(_: PgPoolOptions, options: PgConnectOptions
 }
 
 #[sqlx::test]
+async fn a_move_keeps_the_ids_by_which_it_is_found(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = routed(options, &upstream, &[]).await;
+    let account = app.account("1000").await;
+    app.text(&account.key, fast()).await.expect(200);
+    let error = json!({"error": {"message": "no", "type": "error"}});
+    let full = Reply::With(429, vec![("x-request-id", "req-left")], error);
+    fail_at(&upstream, &["/openai/"], full);
+    let (headers, body) = ([("x-request-id", "mine")], fast());
+    let sent = app.post_with(&account.key, "/v1/generate/text", &headers, &body);
+    let record = sent.await.expect(200);
+    let stored = app.record(&account, record["uuid"].as_str().unwrap()).await;
+    for record in [&record, &stored] {
+        assert_eq!(record["provider"], "anthropic");
+        assert_eq!(record["metadata"]["request_id"], "mine");
+    }
+    assert_eq!(stored["attempts"][0]["provider_request_id"], "req-left");
+    for filter in ["request_id=mine", "provider_request_id=req-left"] {
+        let path = format!("/v1/generate/history?{filter}");
+        let found = app.get(&account.key, &path).await.expect(200);
+        let found = found["data"].as_array().unwrap();
+        assert_eq!(found.len(), 1, "{filter}");
+        assert_eq!(found[0]["uuid"], record["uuid"]);
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn a_refused_connection_moves_on(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let env = [("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")];

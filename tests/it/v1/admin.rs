@@ -2,6 +2,7 @@
 
 mod credits;
 mod customers;
+mod find;
 mod margin;
 mod refunds;
 mod suspension;

@@ -6,6 +6,7 @@ mod history;
 mod image;
 mod lookup;
 mod replay;
+mod request_id;
 mod stop;
 mod text;
 mod text_money;

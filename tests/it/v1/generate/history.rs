@@ -1,6 +1,7 @@
 //! GET /v1/generate/history: pages, filters, truncation.
 
 mod callers;
+mod ids;
 mod search;
 mod times;
 

@@ -128,7 +128,7 @@ async fn a_search_respects_the_other_filters(_: PgPoolOptions, options: PgConnec
 }
 
 /// `first`: the time in their ids, in milliseconds.
-async fn add_many(app: &TestApp, account: &Account, first: i64) {
+pub(super) async fn add_many(app: &TestApp, account: &Account, first: i64) {
     let adding = sqlx::query(MANY).bind(account.id.0).bind(first);
     let added = adding.execute(&app.pool).await.unwrap();
     assert_eq!(added.rows_affected(), 10_005);
