@@ -37,6 +37,17 @@ struct Bounds {
     queue_per_key: usize,
 }
 
+impl Bounds {
+    /// Number of waiters of one key, if other keys have that many: the same part of what they leave as
+    /// of an empty queue, at least 1, so that however many keys take what they can, there is room for
+    /// another one.
+    fn queue_of_key(&self, others: usize) -> usize {
+        let left = self.queue.saturating_sub(others);
+        let ratio = self.queue.checked_div(self.queue_per_key).unwrap_or(1);
+        self.queue_per_key.min((left / ratio.max(1)).max(1))
+    }
+}
+
 /// A weight in use. It is released when the permit is dropped, also by a panic.
 #[derive(Debug)]
 pub struct Permit<K: Copy + Eq + Hash = ()> {
@@ -60,7 +71,8 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         Self::with_queue((total, per_key), (0, 0))
     }
 
-    /// At most `total` in use and `queue` waiters, and at most half of each for one key.
+    /// At most `total` in use and `queue` waiters, and at most half of each for one key; of the queue,
+    /// half of what other keys leave.
     pub fn shared(total: usize, queue: usize) -> Self {
         Self::with_queue((total, half(total)), (queue, half(queue)))
     }

@@ -110,7 +110,7 @@ impl<K: Copy + Eq + Hash> State<K> {
     pub fn enqueue(&mut self, bounds: &Bounds, key: K, weight: usize) -> Option<Arc<Waiter>> {
         let own = self.keys.get(&key).map_or(0, |entry| entry.waiters.len());
         if weight > bounds.per_key.min(bounds.total)
-            || own >= bounds.queue_per_key
+            || own >= bounds.queue_of_key(self.queued - own)
             || self.queued >= bounds.queue
         {
             return None;

@@ -227,8 +227,11 @@ proptest! {
                 }
                 Step::Acquire(key, weight) => {
                     let room = may_enter(key, weight);
+                    let left = waiters.0 - (model.pending.len() - own(key));
+                    let ratio = waiters.0.checked_div(waiters.1).unwrap_or(1).max(1);
+                    let share = waiters.1.min((left / ratio).max(1));
                     let can_wait = weight <= per_key.min(total)
-                        && model.pending.len() < waiters.0 && own(key) < waiters.1;
+                        && model.pending.len() < waiters.0 && own(key) < share;
                     let mut acquiring: Acquiring<'_> = Box::pin(limiter.acquire(key, weight));
                     match poll(&mut acquiring) {
                         Poll::Ready(permit) => {
@@ -281,6 +284,27 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
             Poll::Pending => thread::park(),
         }
     }
+}
+
+#[test]
+fn keys_that_queue_as_often_as_they_can_leave_room_for_another() {
+    let limiter = Limiter::shared(1, 64);
+    let _permit = limiter.try_acquire(0).unwrap();
+    let mut waiting = Vec::new();
+    let queued = [1, 2, 3, 4].map(|key| {
+        let before = limiter.queued();
+        loop {
+            let mut acquiring: Acquiring<'_> = Box::pin(limiter.acquire(key, 1));
+            match poll(&mut acquiring) {
+                Poll::Pending => waiting.push(acquiring),
+                Poll::Ready(permit) => {
+                    assert!(permit.is_none());
+                    break limiter.queued() - before;
+                }
+            }
+        }
+    });
+    assert_eq!(queued, [32, 16, 8, 4]);
 }
 
 /// Ends only if no wake-up is lost, also where waiters give up.
