@@ -59,7 +59,11 @@ async fn main() {
         &format!("drop database if exists {DATABASE} with (force)"),
     )
     .await;
-    run(&admin, &format!("create database {DATABASE} template template0")).await;
+    run(
+        &admin,
+        &format!("create database {DATABASE} template template0"),
+    )
+    .await;
     let store = store(options.clone());
     store.migrate().await.unwrap();
     let begun = Instant::now();

@@ -185,9 +185,7 @@ impl Scene {
                 n => requests[n % requests.len()],
             };
             let begun = Instant::now();
-            let mut sent = self
-                .send(address, &token, path, "", body.as_bytes())
-                .await;
+            let mut sent = self.send(address, &token, path, "", body.as_bytes()).await;
             let status = status_of(&mut sent).await;
             measured.waits.push(begun.elapsed());
             if status != 200 {

@@ -19,7 +19,9 @@ async fn the_owner_of_a_generation_is_found(_: PgPoolOptions, options: PgConnect
     app.account("0").await;
     let text = app.text(&account.key, json!({"prompt": "x"})).await;
     let text = text.expect(200)["uuid"].as_str().unwrap().to_owned();
-    let failed = app.text(&account.key, json!({"prompt": "[[fail]] x"})).await;
+    let failed = app
+        .text(&account.key, json!({"prompt": "[[fail]] x"}))
+        .await;
     let failed = failed.json()["generation"]["uuid"]
         .as_str()
         .unwrap()
