@@ -1,7 +1,7 @@
 //! The places for connections: which are taken, and which connection is closed for a new one.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     net::IpAddr,
     pin::Pin,
     sync::{
@@ -75,9 +75,8 @@ impl Places {
         }
     }
 
-    /// A place for a new connection. If there is none, a silent connection is closed: of the same
-    /// address if its share is used, else of the address with the most connections, the oldest one.
-    /// `None` if no connection is silent.
+    /// A place for a new connection. If there is none, the oldest silent connection is closed: of
+    /// the same address if its share is used, else of any. `None` if no connection is silent.
     pub(super) fn take(&self, peer: IpAddr, close: &CancellationToken) -> Option<Arc<Place>> {
         let address = Address::from(peer);
         let is_proxy = is_trusted(peer, &self.trusted_proxies);
@@ -89,13 +88,10 @@ impl Places {
             }
             let share = self.limiter.per_key();
             let of_address = !is_proxy && self.limiter.held_by(address) >= share;
-            let busiest = if of_address {
-                Some(address)
-            } else {
-                self.busiest_of_silent(&state)
-            };
-            let mut unknown = state.unknown.values();
-            let silent = unknown.find(|place| place.is_silent() && Some(place.address) == busiest);
+            let silent = state
+                .unknown
+                .values()
+                .find(|place| place.is_silent() && (!of_address || place.address == address));
             let Some(id) = silent.map(|place| place.id) else {
                 break None;
             };
@@ -122,14 +118,6 @@ impl Places {
             state.unknown.insert(place.id, Arc::clone(&place));
         }
         Some(place)
-    }
-
-    /// The address with the most connections among those with a silent one.
-    fn busiest_of_silent(&self, state: &State) -> Option<Address> {
-        let silent = state.unknown.values().filter(|place| place.is_silent());
-        let silent: HashSet<_> = silent.map(|place| place.address).collect();
-        let by_connections = |&address: &Address| self.limiter.held_by(address);
-        silent.into_iter().max_by_key(by_connections)
     }
 
     fn try_acquire(

@@ -103,22 +103,6 @@ async fn silent_connections_of_many_addresses_make_room() {
 }
 
 #[tokio::test]
-async fn the_address_with_most_connections_makes_room() {
-    let (arrived, _requests) = unbounded_channel();
-    let served = Served::new(router(&Arc::new(Semaphore::new(0)), arrived), limits(8)).await;
-    let mut oldest = served.connect_from(9).await;
-    let mut silent = Vec::new();
-    for n in 0..40 {
-        silent.push(served.connect_from(2 + n % 2).await);
-    }
-    let (_, answer) = served.live_from(4).await;
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    oldest.send(LIVE.as_bytes()).await;
-    let answer = oldest.answer().await;
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-}
-
-#[tokio::test]
 async fn requests_under_way_are_not_cut_and_a_reserve_is_kept() {
     let (arrived, mut requests) = unbounded_channel();
     let release = Arc::new(Semaphore::new(0));
