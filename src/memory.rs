@@ -1,5 +1,5 @@
 //! The byte budget of this process for requests: bodies, conversations, answers and unread pieces
-//! of streams. An account gets at most as much as it leaves free.
+//! of streams. An account may use at most as much as remains free.
 //!
 //! Modules that keep bytes reserve them here; modules that accept work refuse it when the budget is
 //! used up.
@@ -89,7 +89,7 @@ impl Memory {
             account,
             used,
             budget,
-            "memory budget is used up; requests are refused"
+            "memory for requests is used up; they are refused"
         );
     }
 }
@@ -119,20 +119,32 @@ impl Reservation {
         Self { memory, state }
     }
 
-    /// Reserves more bytes; `false` if the budget has no room for them, or if the owner would have
-    /// more than is left free. So one owner gets half, and however many take what they can get, there
-    /// is room for another one (the dynamic threshold of Choudhury and Hahne, 1998).
+    /// Reserves more bytes for a request; `false` if the owner would then have more than is left free.
+    /// So one owner gets half, and however many take what they can get, there is room for another one
+    /// (the dynamic threshold of Choudhury and Hahne, 1998).
     pub fn try_add(&self, bytes: usize) -> bool {
+        self.try_reserve(bytes, Limiter::try_acquire_leaving)
+    }
+
+    /// Reserves more bytes for work that has started; `false` if the budget or the owner's half of it
+    /// is used up.
+    pub fn try_add_to_started(&self, bytes: usize) -> bool {
+        self.try_reserve(bytes, Limiter::try_acquire_many)
+    }
+
+    fn try_reserve(
+        &self,
+        bytes: usize,
+        acquire: fn(&Limiter<Owner>, Owner, usize) -> Option<Permit<Owner>>,
+    ) -> bool {
         let mut state = lock(&self.state);
         let missing = (state.used + bytes).saturating_sub(state.reserved());
         if missing > 0 {
             let limiter = &self.memory.0.limiter;
             // More than needed, so that a growing reservation has few permits.
             let step = missing.max(state.used.min(STEP));
-            let permit = [step, missing].into_iter().find_map(|bytes| {
-                let permit = limiter.try_acquire_many(state.owner, bytes);
-                permit.filter(|_| limiter.held_by(state.owner) <= limiter.free())
-            });
+            let permit = acquire(limiter, state.owner, step);
+            let permit = permit.or_else(|| acquire(limiter, state.owner, missing));
             let Some(permit) = permit else {
                 let owner = state.owner;
                 drop(state);

@@ -38,9 +38,8 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Number of waiters of one key, if other keys have that many: the same part of what they leave as
-    /// of an empty queue, at least 1, so that however many keys take what they can, there is room for
-    /// another one.
+    /// Maximum waiters of a key while other keys have `others`: the same fraction of the remaining
+    /// queue, at least 1, so that however many keys queue as often as they can, another one can too.
     fn queue_of_key(&self, others: usize) -> usize {
         let left = self.queue.saturating_sub(others);
         let ratio = self.queue.checked_div(self.queue_per_key).unwrap_or(1);
@@ -98,6 +97,15 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
     /// A permit of `weight`, or `None` if a bound would be exceeded or others wait for room.
     pub fn try_acquire_many(&self, key: K, weight: usize) -> Option<Permit<K>> {
         let entered = self.update(|state, bounds| state.try_enter(bounds, key, weight));
+        entered.then(|| self.permit(key, weight))
+    }
+
+    /// As [`Self::try_acquire_many`], and `None` if less than the key then holds would be left free.
+    pub fn try_acquire_leaving(&self, key: K, weight: usize) -> Option<Permit<K>> {
+        let entered = self.update(|state, bounds| {
+            let left = bounds.total.saturating_sub(state.used() + weight);
+            state.held_by(key) + weight <= left && state.try_enter(bounds, key, weight)
+        });
         entered.then(|| self.permit(key, weight))
     }
 

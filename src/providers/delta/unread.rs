@@ -52,7 +52,7 @@ impl Unread {
         let size = size(piece);
         let reserved = self.reserved.as_ref();
         let is_kept = self.bytes.load(Ordering::Acquire) + size <= MAX_UNREAD
-            && reserved.is_none_or(|reserved| reserved.try_add(size));
+            && reserved.is_none_or(|reserved| reserved.try_add_to_started(size));
         if is_kept {
             self.bytes.fetch_add(size, Ordering::AcqRel);
         } else {
@@ -153,7 +153,7 @@ impl Deltas {
     /// Reserves memory for the end of the stream, until this is dropped. Small ends need none.
     pub fn reserve(&self, bytes: usize) -> bool {
         let reserved = self.unread.reserved.as_ref();
-        bytes <= MAX_UNREAD || reserved.is_none_or(|reserved| reserved.try_add(bytes))
+        bytes <= MAX_UNREAD || reserved.is_none_or(|reserved| reserved.try_add_to_started(bytes))
     }
 }
 
