@@ -11,7 +11,7 @@ use std::{
 use chrono::TimeDelta;
 use nix::sys::stat::{Mode, umask};
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
     signal::unix::{Signal, SignalKind, signal},
     task::JoinSet,
     time::{Instant, timeout},
@@ -42,6 +42,8 @@ use crate::{
 const SUPERVISE_EVERY: Duration = Duration::from_millis(500);
 /// Maximum interval of sweeps.
 const SWEEP_AT_MOST: Duration = Duration::from_secs(5);
+/// Connections that the system keeps until they are accepted.
+const BACKLOG: u32 = 4_096;
 /// Interval of attempts to bind the port of the metrics while it is taken.
 const BIND_METRICS_EVERY: Duration = Duration::from_secs(10);
 /// Maximum time for which a start ends generations of dead servers before it accepts requests.
@@ -80,7 +82,7 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     listener::allow_files(*config.server.max_connections);
     // First, so that a second server on the same port does not use the database.
     let address = config.server.bind;
-    let listener = match TcpListener::bind(address).await {
+    let listener = match listen(address) {
         Ok(listener) => listener,
         Err(source) => return Err(bind_failure(config, source).await),
     };
@@ -147,6 +149,18 @@ struct Listeners {
 enum MetricsPort {
     Bound(TcpListener),
     Taken(SocketAddr),
+}
+
+/// Listens with a backlog that a burst of connections does not fill: beyond it the system drops
+/// handshakes, and resets connections that it took for complete. `net.core.somaxconn` bounds it.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Binds the port of the metrics. A port that is taken, by another server of this machine, does not
