@@ -7,6 +7,12 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
+# The largest page size of kernels for this processor: jemalloc fails on one that is larger than where
+# it was built.
+ifeq ($(shell uname -sm),Linux aarch64)
+export JEMALLOC_SYS_WITH_LG_PAGE := 16
+endif
+
 .PHONY: help run dist test test-s3 s3-server chaos attacks failover upgrade day fuzz schemathesis sdks \
 	test-console scale bench audit check check-docs fmt sqlx check-sqlx openapi tools postgres nft \
 	faketime node python chromium
@@ -77,12 +83,14 @@ database := DATABASE_URL= GENSVC_LOG=warn GENSVC_DATA_DIR=target/test-data $(gen
 with_postgres = trap 'exit 130' HUP INT TERM; trap '$(database) stop >/dev/null' EXIT; \
 	DATABASE_URL=$$($(database) start) || exit; export DATABASE_URL;
 # Migrates the database that `create database` copies, so that the tests, each of which creates one,
-# need not. What they write need not survive a crash of the machine.
-with_template = $(with_postgres) url=$$(echo "$$DATABASE_URL" | sed 's|///gensvc?|///template1?|'); \
-	psql -qX -v ON_ERROR_STOP=1 "$$url" -o /dev/null -c 'alter system set fsync = off' \
-		-c 'select pg_reload_conf()' -c 'set client_min_messages = warning' \
-		-c 'drop schema public cascade' -c 'create schema public' && \
-	DATABASE_URL=$$url $(gensvc) migrate || exit;
+# need not. If it has other migrations, all are created again.
+with_template = sum=$$(cat migrations/*.sql | cksum); \
+	[ "$$sum" = "$$(cat target/test-data.migrations 2>/dev/null)" ] || { \
+		$(database) stop >/dev/null && $(database) remove --yes >/dev/null || exit; }; \
+	$(with_postgres) \
+	DATABASE_URL=$$(echo "$$DATABASE_URL" | sed 's|///gensvc?|///template1?|') \
+		$(gensvc) migrate >/dev/null || exit; \
+	echo "$$sum" >target/test-data.migrations;
 
 test: tools postgres $(if $(only),,chromium)
 	@cargo build
@@ -98,7 +106,7 @@ test: tools postgres $(if $(only),,chromium)
 s3_server := $(CARGO_TARGET_DIR)/tools/bin/s3s-fs
 test-s3: tools postgres s3-server
 	@cargo build
-	@$(with_postgres) export S3_SERVER="$$(realpath $(s3_server))"; \
+	@$(with_template) export S3_SERVER="$$(realpath $(s3_server))"; \
 	cargo test --test it -- --ignored s3::
 
 s3-server:
@@ -148,7 +156,7 @@ cases ?= 20000
 # use the same number of cases and the printed seed.
 fuzz: tools postgres
 	@cargo build
-	@$(with_postgres) seed='$(seed)'; \
+	@$(with_template) seed='$(seed)'; \
 	PROPTEST_RNG_SEED=$${seed:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
 	PROPTEST_CASES=$$(( $(cases) / 5 )); FUZZ_CASES=$(cases); \
 	export PROPTEST_RNG_SEED PROPTEST_CASES FUZZ_CASES; \
@@ -192,7 +200,7 @@ check-sqlx: tools postgres
 
 openapi: tools postgres
 	@cargo build
-	@$(with_postgres) export UPDATE_OPENAPI=1; \
+	@$(with_template) export UPDATE_OPENAPI=1; \
 	cargo test --test it recorded_answers && cargo test --test it openapi
 
 rows ?= 5000000
