@@ -67,7 +67,7 @@ impl Input for HistoryQuery {
             ),
             provider_request_id: fields.optional(
                 "provider_request_id",
-                "The provider's id of the request, also of an attempt that was left",
+                "The provider's id of the request, also of an earlier attempt, before a fallback",
                 text(usize::MAX),
             ),
         };

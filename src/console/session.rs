@@ -32,7 +32,7 @@ const NAME: &str = "gensvc";
 /// The cookie with the id of the account that an operator views.
 pub const VIEW: &str = "gensvc-view";
 /// Pages that show the viewed account. `/keys/new` and changes are refused.
-const VIEWABLE: [&str; 7] = [
+const VIEWABLE: [&str; 8] = [
     "",
     "generations",
     "gallery",
@@ -40,6 +40,7 @@ const VIEWABLE: [&str; 7] = [
     "ledger",
     "keys",
     "webhooks",
+    "search",
 ];
 
 /// A logged-in user. Extracting it checks that a page of this server sent the change.

@@ -1,6 +1,6 @@
 //! Accounts and the people who log in to them.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use sqlx::{FromRow, QueryBuilder};
 
@@ -19,15 +19,12 @@ pub const ACCOUNTS_CURSOR: u8 = b'a';
 
 pub const USERS_EMAIL_KEY: &str = "users_email_key";
 
-/// How far the clocks of servers may differ.
-const CLOCK_DIFFERENCE: TimeDelta = TimeDelta::hours(1);
-
 /// Filters of the list of accounts.
 #[derive(Debug, Clone, Default)]
 pub struct AccountFilter {
     /// The email of one of its users, compared without case.
     pub email: Option<String>,
-    /// A generation of the account, also a deleted one.
+    /// A generation of the account, also a deleted one, unless it was free.
     pub generation: Option<GenerationId>,
     /// The hint of one of its API keys, also of a revoked one.
     pub key_hint: Option<String>,
@@ -223,20 +220,15 @@ impl Store {
                 .push(")");
         }
         if let Some(generation) = filter.generation {
-            // The index of finished generations begins with the account. One lookup per account that
-            // is old enough takes microseconds each, which an operator rarely asks for. With the
-            // offset, the planner cannot scan all generations instead.
             query
-                .push(" and created_at <= ")
-                .push_bind(generation.created_at() + CLOCK_DIFFERENCE)
-                .push(" and (id = (select account_id from running_generations where id = ")
-                .push_bind(generation.0)
                 .push(
-                    ") or exists (select from finished_generations g \
-                     where g.account_id = a.id and g.id = ",
+                    " and id = coalesce(\
+                     (select account_id from running_generations where id = ",
                 )
                 .push_bind(generation.0)
-                .push(" offset 0))");
+                .push("), (select account_id from ledger_entries where generation_id = ")
+                .push_bind(generation.0)
+                .push(" limit 1))");
         }
         if let Some(after) = page.after_number() {
             query.push(" and id < ").push_bind(after);

@@ -34,7 +34,7 @@ pub struct HistoryFilter {
     pub prompt: Option<String>,
     /// The id of the request that created them.
     pub request_id: Option<String>,
-    /// The provider's id of a request for them, also of an attempt that was left.
+    /// The provider's id of a request for them, also of an earlier attempt, before a fallback.
     pub provider_request_id: Option<String>,
 }
 
