@@ -4,7 +4,7 @@
 use axum::response::{IntoResponse as _, Redirect, Response};
 use http::{StatusCode, Uri};
 use maud::{Markup, html};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     form::Form,
@@ -23,8 +23,7 @@ const MAX_ID: usize = 200;
 pub async fn page(session: Session, uri: Uri) -> Result<Response, Problem> {
     let form = Form::of_query(uri.query());
     let wanted = form.word("q");
-    // An operator who views a customer searches what the customer has.
-    let is_operator = session.me["operator"] == true && session.viewed.is_none();
+    let is_operator = session.me["operator"] == true;
     if let Some(id) = GenerationId::parse(wanted) {
         let id = id.to_string();
         match session.get(op::GENERATION, &[&id]).await {
@@ -46,16 +45,15 @@ pub async fn page(session: Session, uri: Uri) -> Result<Response, Problem> {
         return Ok(redirect(&address));
     }
     let keys = keys(&session, wanted).await?;
-    let is_exact = |key: &&Value| [&key["key_hint"], &key["name"]].contains(&&json!(wanted));
-    let exact = keys.iter().find(is_exact);
-    if exact.is_none()
+    let is_exact = |key: &Value| key["key_hint"] == wanted || key["name"] == wanted;
+    if !keys.iter().any(is_exact)
         && let Some(place) = by_id(&session, wanted, is_operator).await?
     {
         return Ok(redirect(&place));
     }
-    Ok(match (exact, &keys[..]) {
-        (Some(key), _) | (None, [key]) => redirect(&format!("/keys/{}", key["id"])),
-        (None, keys) => results(&session, wanted, keys).into_response(),
+    Ok(match &keys[..] {
+        [key] => redirect(&format!("/keys/{}", key["id"])),
+        keys => results(&session, wanted, keys).into_response(),
     })
 }
 
@@ -124,7 +122,7 @@ async fn keys(session: &Session, wanted: &str) -> Result<Vec<Value>, Problem> {
 fn results(session: &Session, wanted: &str, keys: &[Value]) -> Markup {
     let own = "generations by UUID, the newest 10,000 also by request id and provider's id, and \
                the newest 100 keys by hint or name";
-    let searched = if session.me["operator"] == true && session.viewed.is_none() {
+    let searched = if session.me["operator"] == true {
         format!("{own}; accounts by email, by the UUID of a generation and by the hint of a key")
     } else {
         own.to_owned()

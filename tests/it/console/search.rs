@@ -68,6 +68,20 @@ async fn own_generations_are_found_by_every_id(_: PgPoolOptions, options: PgConn
     for shown in ["the first try", "the second try", "value=\"order-2\""] {
         assert!(page.contains(shown), "{shown}: {page}");
     }
+    for _ in 0..2 {
+        let body = json!({"name": "production"});
+        app.post(&account.key, "/v1/api-keys", &body)
+            .await
+            .expect(201);
+    }
+    text(&app, &account, "production", "x").await;
+    let keys = search(&browser, "production").await;
+    assert_eq!(
+        keys.text.matches("href=\"/keys/").count(),
+        2,
+        "{}",
+        keys.text
+    );
     text(&app, &other, "order-3", "x").await;
     for wanted in ["order-3", "order", "order 1", "\0", &"x".repeat(129)] {
         let page = find_nothing(&browser, wanted).await;
@@ -116,7 +130,14 @@ async fn operators_find_the_account_of_a_generation_or_key(
         .expect(204);
     let found = search(&browser, uuid).await;
     assert_eq!(found.header("location"), place);
-    // Those of other accounts are found only while the operator views them.
+    // Request ids of a customer are found while the operator views the account.
+    let second = text(&app, &customer, "order-2", "x").await;
+    let found = search(&browser, "order-2").await;
+    assert_eq!(found.header("location"), receipt(&second));
+    let found = search(&browser, uuid).await;
+    assert_eq!(found.header("location"), place);
+    browser.post("/operator/view/end", &[]).await;
+    find_nothing(&browser, "order-2").await;
     let page = find_nothing(&browser, "order-1").await;
     assert!(page.contains("by the hint of a key"), "{page}");
     let theirs = Browser::logged_in(&app, &customer).await;
