@@ -5,7 +5,7 @@ ARG BUILD_IMAGE=docker.io/library/rust:1.95-slim-bookworm
 ARG RUNTIME_IMAGE=docker.io/library/debian:bookworm-slim
 
 FROM ${BUILD_IMAGE} AS build
-# jemalloc is built by make, on arm64 for the largest pages of kernels (16 and 64 KiB).
+# jemalloc is built with make.
 RUN apt-get update && apt-get install -y --no-install-recommends make
 WORKDIR /build
 # Dependencies first, with empty sources: this layer is cached until Cargo.lock changes.
@@ -16,16 +16,13 @@ RUN mkdir -p src tests/it tests/trials tests/scale tests/bench \
         | tee src/main.rs tests/it/main.rs tests/trials/main.rs tests/scale/main.rs \
             tests/bench/main.rs \
     && touch src/lib.rs \
-    && if [ "$(uname -m)" = aarch64 ]; then export JEMALLOC_SYS_WITH_LG_PAGE=16; fi \
     && cargo build --release --locked
 COPY .sqlx .sqlx
 COPY config config
 COPY migrations migrations
 COPY src src
 # Copied files may be older than what was built from the empty ones.
-RUN touch src/main.rs src/lib.rs \
-    && if [ "$(uname -m)" = aarch64 ]; then export JEMALLOC_SYS_WITH_LG_PAGE=16; fi \
-    && cargo build --release --locked
+RUN touch src/main.rs src/lib.rs && cargo build --release --locked
 
 FROM ${RUNTIME_IMAGE}
 ARG POSTGRES=no

@@ -7,12 +7,6 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 gensvc := $(CARGO_TARGET_DIR)/debug/gensvc
 
-# The largest page size of kernels for this processor: jemalloc fails on one that is larger than where
-# it was built.
-ifeq ($(shell uname -sm),Linux aarch64)
-export JEMALLOC_SYS_WITH_LG_PAGE := 16
-endif
-
 .PHONY: help run dist test test-s3 s3-server chaos attacks failover upgrade day fuzz schemathesis sdks \
 	test-console scale bench audit check check-docs fmt sqlx check-sqlx openapi tools postgres nft \
 	faketime node python chromium
@@ -82,11 +76,11 @@ dist: tools
 database := DATABASE_URL= GENSVC_LOG=warn GENSVC_DATA_DIR=target/test-data $(gensvc) database
 with_postgres = trap 'exit 130' HUP INT TERM; trap '$(database) stop >/dev/null' EXIT; \
 	DATABASE_URL=$$($(database) start) || exit; export DATABASE_URL;
-# Migrates the database that `create database` copies, so that the tests, each of which creates one,
-# need not. If it has other migrations, all are created again.
-with_template = sum=$$(cat migrations/*.sql | cksum); \
+# Migrates template1, which `create database` copies, so that tests need not run the migrations.
+# Recreates the cluster if the migrations changed.
+with_template = sum=$$(cksum migrations/*.sql | cksum); \
 	[ "$$sum" = "$$(cat target/test-data.migrations 2>/dev/null)" ] || { \
-		$(database) stop >/dev/null && $(database) remove --yes >/dev/null || exit; }; \
+		rm -f target/test-data.migrations; $(database) remove --yes >/dev/null || exit; }; \
 	$(with_postgres) \
 	DATABASE_URL=$$(echo "$$DATABASE_URL" | sed 's|///gensvc?|///template1?|') \
 		$(gensvc) migrate >/dev/null || exit; \
