@@ -89,7 +89,7 @@ impl Memory {
             account,
             used,
             budget,
-            "memory for requests is used up; they are refused"
+            "request refused: the memory budget, or the account's part of it, is used up"
         );
     }
 }

@@ -44,7 +44,7 @@ pub struct AccountsQuery {
 impl Input for AccountsQuery {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let email = "Of a user of the account; compared as a whole, without case";
-        let generation = "A generation of the account, also a deleted one, unless it was free";
+        let generation = "A generation of the account, also a deleted one; a finished one that was free is not found";
         let key_hint = "The hint of an API key of the account, also of a revoked one";
         Some(Self {
             filter: AccountFilter {

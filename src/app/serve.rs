@@ -151,8 +151,9 @@ enum MetricsPort {
     Taken(SocketAddr),
 }
 
-/// Listens with a backlog that a burst of connections does not fill: beyond it the system drops
-/// handshakes, and resets connections that it took for complete. `net.core.somaxconn` bounds it.
+/// Listens with a backlog that is large enough for a burst of connections. When it is full, the
+/// kernel drops handshakes, and resets connections that clients consider established.
+/// `net.core.somaxconn` limits it.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4(),

@@ -38,12 +38,11 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Maximum waiters of a key while other keys have `others`: the same fraction of the remaining
-    /// queue, at least 1, so that however many keys queue as often as they can, another one can too.
+    /// Maximum waiters of a key while other keys have `others`: half of the remaining queue, so that a
+    /// new key finds a place.
     fn queue_of_key(&self, others: usize) -> usize {
-        let left = self.queue.saturating_sub(others);
-        let ratio = self.queue.checked_div(self.queue_per_key).unwrap_or(1);
-        self.queue_per_key.min((left / ratio.max(1)).max(1))
+        self.queue_per_key
+            .min(half(self.queue.saturating_sub(others)))
     }
 }
 
@@ -70,8 +69,8 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         Self::with_queue((total, per_key), (0, 0))
     }
 
-    /// At most `total` in use and `queue` waiters, and at most half of each for one key; of the queue,
-    /// half of what other keys leave.
+    /// At most `total` in use and `queue` waiters. A key gets at most half of `total`, and half of the
+    /// queue that other keys leave.
     pub fn shared(total: usize, queue: usize) -> Self {
         Self::with_queue((total, half(total)), (queue, half(queue)))
     }
@@ -100,7 +99,8 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         entered.then(|| self.permit(key, weight))
     }
 
-    /// As [`Self::try_acquire_many`], and `None` if less than the key then holds would be left free.
+    /// Like [`Self::try_acquire_many`], but also `None` if the key would then hold more than remains
+    /// free.
     pub fn try_acquire_leaving(&self, key: K, weight: usize) -> Option<Permit<K>> {
         let entered = self.update(|state, bounds| {
             let left = bounds.total.saturating_sub(state.used() + weight);

@@ -228,8 +228,7 @@ proptest! {
                 Step::Acquire(key, weight) => {
                     let room = may_enter(key, weight);
                     let left = waiters.0 - (model.pending.len() - own(key));
-                    let ratio = waiters.0.checked_div(waiters.1).unwrap_or(1).max(1);
-                    let share = waiters.1.min((left / ratio).max(1));
+                    let share = waiters.1.min((left / 2).max(1));
                     let can_wait = weight <= per_key.min(total)
                         && model.pending.len() < waiters.0 && own(key) < share;
                     let mut acquiring: Acquiring<'_> = Box::pin(limiter.acquire(key, weight));
