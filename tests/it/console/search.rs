@@ -132,11 +132,14 @@ async fn operators_find_the_account_of_a_generation_or_key(
     assert_eq!(found.header("location"), place);
     // Request ids of a customer are found while the operator views the account.
     let second = text(&app, &customer, "order-2", "x").await;
-    let found = search(&browser, "order-2").await;
+    let viewing = Browser {
+        app: &app,
+        cookie: format!("{}; {}", browser.cookie, super::cookies(&viewed)),
+    };
+    let found = search(&viewing, "order-2").await;
     assert_eq!(found.header("location"), receipt(&second));
-    let found = search(&browser, uuid).await;
+    let found = search(&viewing, uuid).await;
     assert_eq!(found.header("location"), place);
-    browser.post("/operator/view/end", &[]).await;
     find_nothing(&browser, "order-2").await;
     let page = find_nothing(&browser, "order-1").await;
     assert!(page.contains("by the hint of a key"), "{page}");
