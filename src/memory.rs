@@ -326,6 +326,21 @@ mod tests {
     }
 
     #[test]
+    fn started_work_of_an_owner_above_its_part_gets_what_is_free() {
+        let memory = Memory::new(1_000);
+        let reservation = |n| Reservation::new(memory.clone(), Some(AccountId(n)));
+        let (started, other) = (reservation(1), reservation(2));
+        assert!(started.try_add(400));
+        assert!(other.try_add(250));
+        assert!(!started.try_add(1));
+        assert!(started.try_add_to_started(100));
+        // Its half is used up.
+        assert!(!started.try_add_to_started(1));
+        assert!(other.try_add_to_started(250));
+        assert!(!other.try_add_to_started(1));
+    }
+
+    #[test]
     fn few_permits_hold_a_growing_reservation() {
         let reservation = Reservation::new(Memory::new(1 << 30), None);
         for _ in 0..10_000 {
