@@ -113,8 +113,6 @@ impl Clone for ApiState {
 /// What was set, and what is made of it.
 struct Settings {
     own: ApiSettings,
-    /// For bodies above the smaller limit, while they are read and parsed.
-    large_bodies: Resource,
     slow_bodies: Resource,
     last_checks: health::LastChecks,
     /// Compressed.
@@ -316,13 +314,15 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
     let cors = cors(&settings.cors_origins);
     let metrics = settings.metrics.metrics().clone();
     let observer = Observer(metrics.clone());
-    let body_timeout = settings.body_timeout;
-    let bodies = |name, (most, waiting)| Resource::new(name, most, waiting, body_timeout);
     let state = ApiState {
         service,
         settings: Arc::new(Settings {
-            large_bodies: bodies("large request bodies", body::LARGE_BODIES),
-            slow_bodies: bodies("parsing of request bodies", body::SLOW_BODIES),
+            slow_bodies: Resource::new(
+                "parsing of request bodies",
+                body::SLOW_BODIES.0,
+                body::SLOW_BODIES.1,
+                settings.body_timeout,
+            ),
             last_checks: health::LastChecks::default(),
             openapi: pages::gzip(&openapi()?.to_string()).map_err(serde_json::Error::io)?,
             unpacked: pages::Unpacked::default(),

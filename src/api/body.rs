@@ -34,11 +34,10 @@ use crate::{
     memory::{self, Reservation},
 };
 
-/// Concurrent large bodies, while they are received and parsed, and those that wait.
-pub const LARGE_BODIES: (usize, usize) = (8, 64);
 /// Bytes a second of the slowest sender who is waited for.
 const SLOWEST: u32 = 64 << 10;
-/// Concurrent bodies of more than [`SLOW_BYTES`], while they are parsed, and those that wait.
+/// Concurrent bodies of more than [`SLOW_BYTES`], while they are parsed, and those that wait. While
+/// they arrive only their memory is bounded, so that slow senders delay nobody.
 pub const SLOW_BODIES: (usize, usize) = (8, 256);
 /// Parsing a larger body may take milliseconds.
 const SLOW_BYTES: usize = 64 << 10;
@@ -54,8 +53,7 @@ pub struct JsonBody<T> {
     is_form: bool,
     /// As it was sent, on the paths of SDKs.
     original: Option<(Bytes, Members)>,
-    /// One of [`LARGE_BODIES`] or [`SLOW_BODIES`], held until a body is read whose parsing would
-    /// block a thread for long.
+    /// One of [`SLOW_BODIES`], held until a body is read whose parsing would block a thread for long.
     permit: Option<Permit<Party>>,
     reserved: Option<Arc<Reservation>>,
     body: PhantomData<T>,
@@ -180,7 +178,8 @@ impl<T: RequestForm + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
             None if !T::HAS_PICTURES => settings.max_body_bytes,
             _ => settings.max_sdk_body_bytes,
         };
-        let (bytes, permit) = read_body(&parts, body, state, limit).await?;
+        let bytes = read_body(&parts, body, state, limit).await?;
+        let permit = parsing_permit(&parts, &bytes, state).await?;
         let repeats = parts.headers.contains_key(RETRY_COUNT);
         let sdk = parts.extensions.get::<Sdk>();
         let keeps = sdk.is_some();
@@ -293,7 +292,7 @@ impl<T> FromRequest<ApiState> for OptionalBody<T> {
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let limit = state.settings.max_body_bytes;
-        let (bytes, _) = read_body(&parts, body, state, limit).await?;
+        let bytes = read_body(&parts, body, state, limit).await?;
         let (mut value, mut errors) = (Value::Object(Map::new()), Vec::new());
         if !bytes.is_empty() {
             check_media_type(&parts.headers)?;
@@ -327,8 +326,6 @@ pub struct RawBody {
     /// Media type in lower case without parameters; empty if the body is compressed.
     pub media_type: String,
     pub bytes: Bytes,
-    /// One of [`LARGE_BODIES`], as long as the bytes are worked on.
-    _permit: Option<Permit<Party>>,
 }
 
 impl FromRequest<ApiState> for RawBody {
@@ -338,12 +335,8 @@ impl FromRequest<ApiState> for RawBody {
         let (parts, body) = request.into_parts();
         let media_type = media_type(&parts.headers).filter(|_| is_plain(&parts.headers));
         let media_type = media_type.unwrap_or_default().to_ascii_lowercase();
-        let (bytes, permit) = read_body(&parts, body, state, MAX_INPUT_BYTES).await?;
-        Ok(Self {
-            media_type,
-            bytes,
-            _permit: permit,
-        })
+        let bytes = read_body(&parts, body, state, MAX_INPUT_BYTES).await?;
+        Ok(Self { media_type, bytes })
     }
 }
 
@@ -400,14 +393,13 @@ fn is_plain(headers: &HeaderMap) -> bool {
     encoding.is_none_or(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// Reads a body, with a permit where it may be larger than those of most routes.
+/// Reads a body. It takes no place among the requests meanwhile.
 async fn read_body(
     parts: &Parts,
     body: Body,
     state: &ApiState,
     limit: usize,
-) -> Result<(Bytes, Option<Permit<Party>>), ApiError> {
-    let settings = &state.settings;
+) -> Result<Bytes, ApiError> {
     let announced = parts
         .headers
         .get(header::CONTENT_LENGTH)
@@ -419,29 +411,30 @@ async fn read_body(
     if let Some(seat) = seat {
         seat.release();
     }
-    let mut permit = None;
-    if announced.unwrap_or(limit) > settings.max_body_bytes {
-        // Routes with large bodies authenticate their caller first.
-        let slot = parts.extensions.get::<CallerSlot>();
-        let account = slot.and_then(CallerSlot::account);
-        let account = account.ok_or_else(ApiError::internal)?;
-        let acquired = settings.large_bodies.acquire(account).await;
-        permit = Some(acquired.ok_or_else(ApiError::overloaded)?);
-    }
-    let bytes = collect(body, announced, limit, settings.body_timeout).await?;
+    let bytes = collect(body, announced, limit, state.settings.body_timeout).await?;
     if let Some(seat) = seat {
         let admitted = seat.reacquire();
         admitted.then_some(()).ok_or_else(ApiError::overloaded)?;
     }
-    if permit.is_none() && bytes.len() > SLOW_BYTES {
-        let slot = parts.extensions.get::<CallerSlot>();
-        let account = slot.and_then(CallerSlot::account).map(Party::from);
-        let address = || seat.map(|seat| Party::from(seat.address()));
-        let sender = account.or_else(address).ok_or_else(ApiError::internal)?;
-        let acquired = settings.slow_bodies.acquire(sender).await;
-        permit = Some(acquired.ok_or_else(ApiError::overloaded)?);
+    Ok(bytes)
+}
+
+/// Waits for one of [`SLOW_BODIES`] to parse a large body.
+async fn parsing_permit(
+    parts: &Parts,
+    bytes: &Bytes,
+    state: &ApiState,
+) -> Result<Option<Permit<Party>>, ApiError> {
+    if bytes.len() <= SLOW_BYTES {
+        return Ok(None);
     }
-    Ok((bytes, permit))
+    let slot = parts.extensions.get::<CallerSlot>();
+    let account = slot.and_then(CallerSlot::account).map(Party::from);
+    let seat = parts.extensions.get::<RequestPermit>();
+    let address = || seat.map(|seat| Party::from(seat.address()));
+    let sender = account.or_else(address).ok_or_else(ApiError::internal)?;
+    let acquired = state.settings.slow_bodies.acquire(sender).await;
+    acquired.map(Some).ok_or_else(ApiError::overloaded)
 }
 
 fn reserve(reserved: Option<&Reservation>, bytes: usize) -> Result<(), ApiError> {
