@@ -274,11 +274,6 @@ impl Conversation {
         system + self.parts().map(within).sum::<u64>()
     }
 
-    /// Drops blank instructions, which say nothing and which some providers refuse.
-    pub fn drop_blank_system(&mut self) {
-        self.system.take_if(|text| text.trim().is_empty());
-    }
-
     /// The parts of all messages.
     pub fn parts(&self) -> impl Iterator<Item = &Part> {
         self.messages.iter().flat_map(|message| &message.parts)

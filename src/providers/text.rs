@@ -62,7 +62,7 @@ pub struct Released<T> {
 }
 
 impl<T> Released<T> {
-    fn of(value: Arc<T>) -> Self {
+    pub fn of(value: Arc<T>) -> Self {
         Self {
             value: Mutex::new(value),
             released: Notify::new(),

@@ -1,5 +1,7 @@
 //! The parts of a body that a dialogue keeps in addition to its values.
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
 
 use crate::{
@@ -40,7 +42,7 @@ impl DialogueBody {
     /// Adds them to the dialogue that was read from the body.
     pub fn attach_to(self, dialogue: &mut DialogueRequest) {
         if let Some(bytes) = &self.bytes {
-            dialogue.conversation.share(bytes);
+            Arc::make_mut(&mut dialogue.conversation).share(bytes);
         }
         dialogue.original = self.original;
         dialogue.prefixes = self.prefixes;

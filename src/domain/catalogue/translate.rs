@@ -1,12 +1,14 @@
 //! Translates a dialogue for a vendor of another dialect, which may refuse what the caller's accepts.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::TextModel;
 use crate::domain::{
     conversation::{
-        Conversation, Json, Message, Part, ReplacedNames, Role, ToolCall, ToolChoice,
-        complete_schema,
+        Conversation, Function, Json, Message, Part, ReplacedNames, Role, ToolCall, ToolChoice,
+        Tools, complete_schema,
     },
     generation::Surface,
     request::DialogueRequest,
@@ -23,7 +25,7 @@ impl TextModel {
         if self.passes(request) {
             return self.translate_original(request);
         }
-        let conversation = &mut request.conversation;
+        let conversation = Arc::make_mut(&mut request.conversation);
         self.leave_out_parts(&mut conversation.messages);
         if self.dialogue.alternating_roles {
             merge(&mut conversation.messages);
@@ -33,7 +35,8 @@ impl TextModel {
                 self.complete_arguments(call);
             }
         }
-        self.complete_tools(conversation);
+        self.complete_tools(&mut request.conversation);
+        let conversation = Arc::make_mut(&mut request.conversation);
         conversation.respell_ids(self.dialogue.ids);
         conversation.respell_names(self.dialogue.names)
     }
@@ -56,7 +59,11 @@ impl TextModel {
         };
         let has_other_arguments =
             !self.dialogue.free_arguments && conversation.parts().any(is_other);
-        let names = conversation.respell_names(self.dialogue.names);
+        let names = if conversation.is_spelled(self.dialogue.names) {
+            ReplacedNames::default()
+        } else {
+            Arc::make_mut(conversation).respell_names(self.dialogue.names)
+        };
         let ids = self.dialogue.ids;
         let fits = conversation.parts().all(|part| match part {
             Part::ToolCall(call) => ids.fits(&call.id),
@@ -118,26 +125,36 @@ impl TextModel {
     }
 
     /// Returns whether a schema was incomplete, or null.
-    fn complete_tools(&self, conversation: &mut Conversation) -> bool {
-        let tools = &mut conversation.tools;
-        if tools.functions.is_empty() {
-            tools.choice = ToolChoice::Auto;
-            tools.one_at_a_time = false;
+    fn complete_tools(&self, conversation: &mut Arc<Conversation>) -> bool {
+        let Tools {
+            functions,
+            choice,
+            one_at_a_time,
+        } = &conversation.tools;
+        if functions.is_empty() && (*choice != ToolChoice::Auto || *one_at_a_time) {
+            Arc::make_mut(conversation).tools = Tools::default();
+            return false;
         }
-        let mut changed = tools
-            .functions
-            .iter()
-            .any(|function| function.parameters.is_none());
-        for json in (tools.functions.iter_mut()).filter_map(|function| function.parameters.as_mut())
-        {
-            if let Value::Object(mut schema) = json.value()
-                && complete_schema(&mut schema, self.dialogue.combined_schemas)
-            {
-                *json = Json::from(&Value::Object(schema));
-                changed = true;
+        let is_null = |function: &Function| function.parameters.is_none();
+        let has_null = functions.iter().any(is_null);
+        let completed = functions.iter().enumerate().filter_map(|(at, function)| {
+            match function.parameters.as_ref()?.value() {
+                Value::Object(mut schema) => {
+                    complete_schema(&mut schema, self.dialogue.combined_schemas)
+                        .then(|| (at, Json::from(&Value::Object(schema))))
+                }
+                _ => None,
             }
+        });
+        let completed: Vec<(usize, Json)> = completed.collect();
+        if completed.is_empty() {
+            return has_null;
         }
-        changed
+        let functions = &mut Arc::make_mut(conversation).tools.functions;
+        for (at, schema) in completed {
+            functions[at].parameters = Some(schema);
+        }
+        true
     }
 
     /// A model may have been cut off while it wrote them.

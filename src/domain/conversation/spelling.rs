@@ -106,17 +106,25 @@ impl ReplacedNames {
 }
 
 impl Conversation {
-    /// Replaces the names that `spelling` does not accept, everywhere in the conversation.
-    pub fn respell_names(&mut self, spelling: Spelling) -> ReplacedNames {
-        let called = self.messages.iter().flat_map(|message| &message.parts);
-        let called = called.filter_map(|part| match part {
+    /// The names of functions, declared and called.
+    fn names(&self) -> impl Iterator<Item = &String> {
+        let called = self.parts().filter_map(|part| match part {
             Part::ToolCall(call) => Some(&call.name),
             _ => None,
         });
         let declared = self.tools.functions.iter().map(|function| &function.name);
-        let names: Vec<&String> = declared.chain(called).collect();
+        declared.chain(called)
+    }
+
+    /// Whether `spelling` accepts all names of functions.
+    pub fn is_spelled(&self, spelling: Spelling) -> bool {
+        self.names().all(|name| spelling.fits(name))
+    }
+
+    /// Replaces the names that `spelling` does not accept, everywhere in the conversation.
+    pub fn respell_names(&mut self, spelling: Spelling) -> ReplacedNames {
         let (kept, other): (Vec<&String>, Vec<&String>) =
-            names.into_iter().partition(|name| spelling.fits(name));
+            self.names().partition(|name| spelling.fits(name));
         if other.is_empty() {
             return ReplacedNames::default();
         }

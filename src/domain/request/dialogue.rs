@@ -1,5 +1,7 @@
 //! A dialogue, in whichever dialect it was written.
 
+use std::sync::Arc;
+
 use super::{Original, TEXT_PROMPT_CHARS};
 use crate::domain::{
     conversation::{Conversation, Part, Sampling, Visibility},
@@ -22,7 +24,8 @@ pub struct DialogueRequest {
     pub surface: Surface,
     /// `provider/model`, or just `model`.
     pub model: String,
-    pub conversation: Conversation,
+    /// Shared with the request's copies, until one changes it.
+    pub conversation: Arc<Conversation>,
     /// The prompt in the record: the text of the last user message, up to its limit.
     pub prompt: String,
     /// Without it: what the account can pay for.
@@ -53,7 +56,7 @@ impl DialogueRequest {
             surface,
             model,
             prompt: prompt.chars().take(TEXT_PROMPT_CHARS).collect(),
-            conversation,
+            conversation: Arc::new(conversation),
             max_tokens: None,
             choices: 1,
             sampling: Sampling::default(),
@@ -69,26 +72,38 @@ impl DialogueRequest {
 
     /// Leaves out the signatures of Gemini's thoughts, which other vendors refuse.
     pub fn leave_out_thought_signatures(&mut self) {
-        let messages = self.conversation.messages.iter_mut();
-        let mut found = false;
-        for part in messages.flat_map(|message| &mut message.parts) {
+        if !self.conversation.parts().any(Part::has_thought_signature) {
+            return;
+        }
+        let messages = &mut Arc::make_mut(&mut self.conversation).messages;
+        for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
             if let Part::ToolCall(call) = part {
-                found |= call.thought_signature.take().is_some();
+                call.thought_signature = None;
             }
         }
-        if let Some(original) = self.original.as_mut().filter(|_| found) {
+        if let Some(original) = &mut self.original {
             original.leave_out_extra_content();
         }
     }
 
     /// Leaves out the thinking of chat servers, which other vendors refuse.
     pub fn leave_out_reasoning_fields(&mut self) {
-        let messages = &mut self.conversation.messages;
+        let is_reasoning = |part: &Part| part.reasoning_field().is_some();
+        if !self.conversation.parts().any(is_reasoning) {
+            return;
+        }
+        let messages = &mut Arc::make_mut(&mut self.conversation).messages;
         for message in messages.iter_mut() {
-            message
-                .parts
-                .retain(|part| part.reasoning_field().is_none());
+            message.parts.retain(|part| !is_reasoning(part));
         }
         messages.retain(|message| !message.parts.is_empty());
+    }
+
+    /// Leaves out blank instructions, which say nothing and which some providers refuse.
+    pub fn leave_out_blank_system(&mut self) {
+        let system = self.conversation.system.as_deref();
+        if system.is_some_and(|text| text.trim().is_empty()) {
+            Arc::make_mut(&mut self.conversation).system = None;
+        }
     }
 }

@@ -17,6 +17,9 @@ use crate::domain::{
     receipt::{MARKER, is_marker, is_unread},
 };
 
+/// Names that most objects know at most.
+const KNOWN: usize = 16;
+
 /// A reader over one object. Every name that is asked for is known; the others are reported at
 /// the end.
 #[derive(Debug)]
@@ -93,7 +96,7 @@ impl<'a> Fields<'a> {
         Self {
             members: Some(members),
             prefix: String::new(),
-            known: RefCell::default(),
+            known: RefCell::new(Vec::with_capacity(KNOWN)),
             unsupported: RefCell::default(),
             errors,
             is_query: false,
@@ -190,7 +193,7 @@ impl<'a> Fields<'a> {
         Fields {
             members,
             prefix,
-            known: RefCell::default(),
+            known: RefCell::new(Vec::with_capacity(KNOWN)),
             unsupported: RefCell::default(),
             errors: self.errors,
             is_query: self.is_query,
@@ -227,16 +230,23 @@ impl<'a> Fields<'a> {
 
     /// Whether a field is there and not null.
     pub fn has(&self, name: &str) -> bool {
-        self.members
-            .and_then(|m| m.get(name))
-            .is_some_and(|v| !v.is_null())
+        self.member(name).is_some_and(|v| !v.is_null())
     }
 
     /// Whether a field is there and null.
     pub fn is_null(&self, name: &str) -> bool {
-        self.members
-            .and_then(|m| m.get(name))
-            .is_some_and(Value::is_null)
+        self.member(name).is_some_and(Value::is_null)
+    }
+
+    fn member(&self, name: &str) -> Option<&'a Value> {
+        let members = self.members?;
+        if members.len() > KNOWN {
+            return members.get(name);
+        }
+        // Comparing a few names is faster than hashing one.
+        let mut members = members.iter();
+        let found = members.find(|(member, _)| *member == name);
+        found.map(|(_, value)| value)
     }
 
     /// A member as it is, which the description does not name; null counts as absent.
@@ -245,7 +255,7 @@ impl<'a> Fields<'a> {
         if !known.contains(&name) {
             known.push(name);
         }
-        self.members?.get(name).filter(|v| !v.is_null())
+        self.member(name).filter(|v| !v.is_null())
     }
 
     /// Fields that a dialect has and this server does not serve: refused by name.

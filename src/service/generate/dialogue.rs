@@ -7,9 +7,7 @@ use crate::{
     domain::{
         ability::Ability,
         catalogue::{Model, ModelKind, TextModel},
-        conversation::{
-            Conversation, Image, ImageSource, Reasoning, ReplacedNames, Sampling, Thinking,
-        },
+        conversation::{Image, ImageSource, Reasoning, ReplacedNames, Sampling, Thinking},
         credits::Credits,
         generation::{Generation, Modality, Surface},
         json::Members,
@@ -49,31 +47,30 @@ impl Service {
         }
         let (most, receipt) = self.most_input(caller, model, text, &request).await?;
         leave_out(text, &mut request);
-        request.conversation.drop_blank_system();
+        request.leave_out_blank_system();
         let searches = bound_searches(text, &mut request);
         let conversation = &request.conversation;
         let has_pdfs = conversation.pdfs() > 0;
         let mut bytes = conversation.bytes() + text.uncounted_image_bytes(conversation);
+        let input_tokens = most.unwrap_or_else(|| conversation.least_tokens());
         let mut ceiling = TextCeiling {
             searches,
-            ..least_ceiling(text, &request)
+            ..ceiling(text, &request, input_tokens)
         };
         let mut call = dialogue_call(model, text, &mut request, passes, replaced_names);
         let least = least_output(text, call.sampling.reasoning);
         // Some SDKs send the model's maximum if no limit was set.
         let asked = request.max_tokens.filter(|&n| n < ceiling.max_tokens);
         let asked = asked.map(|asked| asked.max(text.dialogue.min_output_tokens));
-        ceiling.input_tokens = match most {
-            Some(most) => most,
-            None => {
-                let least = TextCeiling {
-                    max_tokens: asked.unwrap_or(least.min(ceiling.max_tokens)),
-                    ..ceiling.clone()
-                };
-                self.counted_input(caller, model, text, request.surface, &call, least)
-                    .await?
-            }
-        };
+        if most.is_none() {
+            let least = TextCeiling {
+                max_tokens: asked.unwrap_or(least.min(ceiling.max_tokens)),
+                ..ceiling.clone()
+            };
+            ceiling.input_tokens = self
+                .counted_input(caller, model, text, request.surface, &call, least)
+                .await?;
+        }
         if has_pdfs {
             call.media_tokens = usize::try_from(ceiling.input_tokens).unwrap_or(usize::MAX);
             bytes = call.media_tokens.saturating_mul(4);
@@ -143,10 +140,10 @@ impl Service {
         let confirmed = caller.confirm_for(ability).await?;
         let caller = confirmed.as_ref().unwrap_or(caller);
         leave_out(text, &mut request);
-        request.conversation.drop_blank_system();
+        request.leave_out_blank_system();
         let least = TextCeiling {
             max_tokens: text.dialogue.min_output_tokens,
-            ..least_ceiling(text, &request)
+            ..ceiling(text, &request, request.conversation.least_tokens())
         };
         let call = dialogue_call(model, text, &mut request, passes, replaced_names);
         self.counted_input(caller, model, text, request.surface, &call, least)
@@ -297,11 +294,11 @@ fn bound_searches(text: &TextModel, request: &mut DialogueRequest) -> u32 {
     }
 }
 
-/// Returns the ceiling for the minimum input of a dialogue, the maximum output and no search.
-fn least_ceiling(text: &TextModel, request: &DialogueRequest) -> TextCeiling {
+/// Returns the ceiling of a dialogue for the maximum output and no search.
+fn ceiling(text: &TextModel, request: &DialogueRequest, input_tokens: u64) -> TextCeiling {
     TextCeiling {
         prices: Arc::clone(&text.prices),
-        input_tokens: request.conversation.least_tokens(),
+        input_tokens,
         max_tokens: text.limits.max_output_tokens,
         choices: request.choices,
         searches: 0,
@@ -340,14 +337,14 @@ fn dialogue_call(
             if let Some(reserved) = memory::current() {
                 reserved.shrink_to(original.members.bytes());
             }
-            (Conversation::default(), Some(Released::from(*original)))
+            (Arc::default(), Some(Released::from(*original)))
         }
         None => (conversation, None),
     };
     TextCall {
         model: model.id.clone(),
         media_tokens,
-        conversation: conversation.into(),
+        conversation: Released::of(conversation),
         n: request.choices,
         max_input_tokens: text.limits.max_input_tokens,
         sampling: taken(mem::take(&mut request.sampling), text),

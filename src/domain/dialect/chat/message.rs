@@ -53,7 +53,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
         // That of the called function, which the id tells.
         fields.hints(&["name"]);
     }
-    let thinking = thinking(fields);
+    let mut thinking = thinking(fields);
     fields.unsupported(&["audio", "function_call"]);
     let role = role?;
     for (name, of) in [
@@ -76,7 +76,8 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
         ChatRole::System | ChatRole::Developer => Role::System,
         ChatRole::User => Role::User,
         ChatRole::Assistant => {
-            let mut parts = [thinking, parts.unwrap_or_default()].concat();
+            thinking.extend(parts.into_iter().flatten());
+            let mut parts = thinking;
             parts.extend(refusal.map(Part::text));
             parts.extend(calls.into_iter().flatten().map(Part::ToolCall));
             // An empty answer is brought back so.

@@ -1,5 +1,7 @@
 //! Bodies that are edited at random: those that share a key are bounded alike.
 
+use std::sync::Arc;
+
 use proptest::{collection, prelude::*, sample::Index};
 
 use super::*;
@@ -176,7 +178,7 @@ fn body(surface: Surface) -> Value {
 }
 
 /// What bounds a dialogue's tokens and decides how its vendor counts them.
-type Read = (Conversation, Reasoning, usize);
+type Read = (Arc<Conversation>, Reasoning, usize);
 
 fn read<T: Body>(body: &Value, dialogue: fn(T) -> DialogueRequest) -> Option<Read> {
     let (request, errors) = T::parse(body.as_object()?);

@@ -30,7 +30,7 @@ fn named(name: &str, arguments: &str) -> ToolCall {
 #[test]
 fn they_are_functions() {
     let read = read(tools()).unwrap();
-    let functions = read.dialogue.conversation.tools.functions;
+    let functions = &read.dialogue.conversation.tools.functions;
     let names: Vec<&str> = functions.iter().map(|f| f.name.as_str()).collect();
     let expected = [
         "list",
@@ -149,7 +149,7 @@ fn two_of_one_name_are_refused() {
     // One can be chosen.
     let mut body = tools();
     body["tool_choice"] = json!({"type": "custom", "name": "patch"});
-    let choice = read(body).unwrap().dialogue.conversation.tools.choice;
+    let choice = read(body).unwrap().dialogue.conversation.tools.choice.clone();
     assert_eq!(choice, ToolChoice::Named("patch".to_owned()));
 }
 
