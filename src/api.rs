@@ -113,7 +113,8 @@ impl Clone for ApiState {
 /// What was set, and what is made of it.
 struct Settings {
     own: ApiSettings,
-    slow_bodies: Resource,
+    /// The permits to parse large bodies.
+    parsing: Resource,
     last_checks: health::LastChecks,
     /// Compressed.
     openapi: Bytes,
@@ -317,10 +318,10 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
     let state = ApiState {
         service,
         settings: Arc::new(Settings {
-            slow_bodies: Resource::new(
+            parsing: Resource::new(
                 "parsing of request bodies",
-                body::SLOW_BODIES.0,
-                body::SLOW_BODIES.1,
+                body::PARSING.0,
+                body::PARSING.1,
                 settings.body_timeout,
             ),
             last_checks: health::LastChecks::default(),

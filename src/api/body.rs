@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     domain::{
+        ids::AccountId,
         json::{self, Members},
         limiter::Permit,
         party::Party,
@@ -36,11 +37,13 @@ use crate::{
 
 /// Bytes a second of the slowest sender who is waited for.
 const SLOWEST: u32 = 64 << 10;
-/// Concurrent bodies of more than [`SLOW_BYTES`], while they are parsed, and those that wait. While
-/// they arrive only their memory is bounded, so that slow senders delay nobody.
-pub const SLOW_BODIES: (usize, usize) = (8, 256);
+/// Bodies of more than [`LARGE_BYTES`] that are parsed concurrently, and those that wait. While they
+/// arrive, only their memory and their time are bounded.
+pub const PARSING: (usize, usize) = (8, 256);
 /// Parsing a larger body may take milliseconds.
-const SLOW_BYTES: usize = 64 << 10;
+const LARGE_BYTES: usize = 64 << 10;
+/// Memory for a body of this announced length is allocated at once.
+const MAX_ALLOCATED: usize = 256 << 10;
 
 /// A JSON body: an object without duplicates, in time and within the size limit.
 #[derive(Debug)]
@@ -53,7 +56,7 @@ pub struct JsonBody<T> {
     is_form: bool,
     /// As it was sent, on the paths of SDKs.
     original: Option<(Bytes, Members)>,
-    /// One of [`SLOW_BODIES`], held until a body is read whose parsing would block a thread for long.
+    /// To parse it; held until the fields are read. `None` for small bodies.
     permit: Option<Permit<Party>>,
     reserved: Option<Arc<Reservation>>,
     body: PhantomData<T>,
@@ -70,6 +73,27 @@ impl<T: Send + 'static> JsonBody<T> {
         } else {
             work(self)
         }
+    }
+}
+
+impl<T> JsonBody<T> {
+    /// Lets another body be parsed until [`Self::resume_parsing`].
+    pub fn pause_parsing(&self) {
+        if let Some(permit) = &self.permit {
+            permit.release();
+        }
+    }
+
+    pub async fn resume_parsing(
+        &mut self,
+        state: &ApiState,
+        account: AccountId,
+    ) -> Result<(), ApiError> {
+        if self.permit.is_some() {
+            let acquired = state.settings.parsing.acquire(account).await;
+            self.permit = Some(acquired.ok_or_else(ApiError::overloaded)?);
+        }
+        Ok(())
     }
 }
 
@@ -178,8 +202,7 @@ impl<T: RequestForm + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
             None if !T::HAS_PICTURES => settings.max_body_bytes,
             _ => settings.max_sdk_body_bytes,
         };
-        let bytes = read_body(&parts, body, state, limit).await?;
-        let permit = parsing_permit(&parts, &bytes, state).await?;
+        let (bytes, permit) = read_body(&parts, body, state, limit).await?;
         let repeats = parts.headers.contains_key(RETRY_COUNT);
         let sdk = parts.extensions.get::<Sdk>();
         let keeps = sdk.is_some();
@@ -187,13 +210,13 @@ impl<T: RequestForm + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
             // The strings or files that are read from it.
             reserve(memory::current().as_deref(), bytes.len())?;
         }
-        let is_slow = permit.is_some() || form.is_some();
+        let is_large = permit.is_some() || form.is_some();
         let reserved = memory::current();
         let reading = move || match form {
             Some(form) => Self::from_form(bytes, &form, repeats, (permit, reserved)),
             None => Self::of(bytes, repeats, keeps, (permit, reserved)),
         };
-        let mut body = if is_slow {
+        let mut body = if is_large {
             apart(reading).await?
         } else {
             reading()?
@@ -292,11 +315,17 @@ impl<T> FromRequest<ApiState> for OptionalBody<T> {
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let limit = state.settings.max_body_bytes;
-        let bytes = read_body(&parts, body, state, limit).await?;
+        let (bytes, permit) = read_body(&parts, body, state, limit).await?;
         let (mut value, mut errors) = (Value::Object(Map::new()), Vec::new());
         if !bytes.is_empty() {
             check_media_type(&parts.headers)?;
-            (value, _, errors) = parse(&bytes, memory::current().as_deref())?;
+            let reserved = memory::current();
+            let parsing = move || parse(&bytes, reserved.as_deref());
+            (value, _, errors) = if permit.is_some() {
+                apart(parsing).await?
+            } else {
+                parsing()?
+            };
         }
         errors.extend(Query::<()>::of(&parts).parse().1);
         Ok(Self {
@@ -335,7 +364,8 @@ impl FromRequest<ApiState> for RawBody {
         let (parts, body) = request.into_parts();
         let media_type = media_type(&parts.headers).filter(|_| is_plain(&parts.headers));
         let media_type = media_type.unwrap_or_default().to_ascii_lowercase();
-        let bytes = read_body(&parts, body, state, MAX_INPUT_BYTES).await?;
+        // Nothing is parsed, so the permit is dropped.
+        let (bytes, _) = read_body(&parts, body, state, MAX_INPUT_BYTES).await?;
         Ok(Self { media_type, bytes })
     }
 }
@@ -393,13 +423,15 @@ fn is_plain(headers: &HeaderMap) -> bool {
     encoding.is_none_or(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// Reads a body. It takes no place among the requests meanwhile.
+/// Reads a body, with the request's own permit released meanwhile, and gets the permit to parse a
+/// large one.
 async fn read_body(
     parts: &Parts,
     body: Body,
     state: &ApiState,
     limit: usize,
-) -> Result<Bytes, ApiError> {
+) -> Result<(Bytes, Option<Permit<Party>>), ApiError> {
+    let settings = &state.settings;
     let announced = parts
         .headers
         .get(header::CONTENT_LENGTH)
@@ -411,30 +443,25 @@ async fn read_body(
     if let Some(seat) = seat {
         seat.release();
     }
-    let bytes = collect(body, announced, limit, state.settings.body_timeout).await?;
+    let account = parts.extensions.get().and_then(CallerSlot::account);
+    if limit > settings.max_body_bytes && account.is_none() {
+        // Routes with larger bodies authenticate their caller first.
+        return Err(ApiError::internal());
+    }
+    let bytes = collect(body, announced, limit, settings.body_timeout).await?;
+    let mut permit = None;
+    if bytes.len() > LARGE_BYTES {
+        let address = || seat.map(|seat| Party::from(seat.address()));
+        let sender = account.map(Party::from).or_else(address);
+        let sender = sender.ok_or_else(ApiError::internal)?;
+        let acquired = settings.parsing.acquire(sender).await;
+        permit = Some(acquired.ok_or_else(ApiError::overloaded)?);
+    }
     if let Some(seat) = seat {
         let admitted = seat.reacquire();
         admitted.then_some(()).ok_or_else(ApiError::overloaded)?;
     }
-    Ok(bytes)
-}
-
-/// Waits for one of [`SLOW_BODIES`] to parse a large body.
-async fn parsing_permit(
-    parts: &Parts,
-    bytes: &Bytes,
-    state: &ApiState,
-) -> Result<Option<Permit<Party>>, ApiError> {
-    if bytes.len() <= SLOW_BYTES {
-        return Ok(None);
-    }
-    let slot = parts.extensions.get::<CallerSlot>();
-    let account = slot.and_then(CallerSlot::account).map(Party::from);
-    let seat = parts.extensions.get::<RequestPermit>();
-    let address = || seat.map(|seat| Party::from(seat.address()));
-    let sender = account.or_else(address).ok_or_else(ApiError::internal)?;
-    let acquired = state.settings.slow_bodies.acquire(sender).await;
-    acquired.map(Some).ok_or_else(ApiError::overloaded)
+    Ok((bytes, permit))
 }
 
 fn reserve(reserved: Option<&Reservation>, bytes: usize) -> Result<(), ApiError> {
@@ -453,7 +480,7 @@ async fn collect(
     let begun = Instant::now();
     let reserved = memory::current();
     let mut pieces = body.into_data_stream();
-    let mut bytes = Vec::with_capacity(announced.unwrap_or_default());
+    let mut bytes = Vec::new();
     loop {
         let received = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let until = begun + patience + Duration::from_secs(1) * received / SLOWEST;
@@ -467,7 +494,14 @@ async fn collect(
                 return Err(ApiError::from_status(StatusCode::PAYLOAD_TOO_LARGE));
             }
             Ok(Some(Ok(piece))) => {
-                reserve(reserved.as_deref(), piece.len())?;
+                let capacity = bytes.capacity();
+                if capacity - bytes.len() < piece.len() {
+                    let doubled = (2 * capacity).min(announced.unwrap_or(limit));
+                    let first = announced.unwrap_or_default().min(MAX_ALLOCATED);
+                    let wanted = doubled.max(first).max(bytes.len() + piece.len());
+                    reserve(reserved.as_deref(), wanted - capacity)?;
+                    bytes.reserve_exact(wanted - bytes.len());
+                }
                 bytes.extend_from_slice(&piece);
             }
         }

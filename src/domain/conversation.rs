@@ -274,6 +274,12 @@ impl Conversation {
         system + self.parts().map(within).sum::<u64>()
     }
 
+    /// Whether the instructions are blank: they say nothing, and some providers refuse them.
+    pub fn has_blank_system(&self) -> bool {
+        let system = self.system.as_deref();
+        system.is_some_and(|text| text.trim().is_empty())
+    }
+
     /// The parts of all messages.
     pub fn parts(&self) -> impl Iterator<Item = &Part> {
         self.messages.iter().flat_map(|message| &message.parts)

@@ -56,10 +56,11 @@ pub(super) async fn resolve<T: Body + Send + 'static>(
         }
         Ok((body, references, places))
     });
-    let (body, references, places) = looking.await?;
+    let (mut body, references, places) = looking.await?;
     if references.is_empty() {
         return Ok(body);
     }
+    body.pause_parsing();
     if !places.is_empty()
         && let Some(confirmed) = caller.confirm_for(Ability::GenerateText).await?
     {
@@ -67,6 +68,7 @@ pub(super) async fn resolve<T: Body + Send + 'static>(
     }
     let max_bytes = state.settings.max_sdk_body_bytes;
     let items = read(state, caller, &places, max_bytes).await?;
+    body.resume_parsing(state, caller.account_id).await?;
     let replacing = body.apart(move |mut body| {
         replace(body.members_mut(), references, &items, max_bytes)?;
         body.keep_members();

@@ -24,7 +24,7 @@ pub struct DialogueRequest {
     pub surface: Surface,
     /// `provider/model`, or just `model`.
     pub model: String,
-    /// Shared with the request's copies, until one changes it.
+    /// Copies of the request share it until one changes it.
     pub conversation: Arc<Conversation>,
     /// The prompt in the record: the text of the last user message, up to its limit.
     pub prompt: String,
@@ -99,10 +99,8 @@ impl DialogueRequest {
         messages.retain(|message| !message.parts.is_empty());
     }
 
-    /// Leaves out blank instructions, which say nothing and which some providers refuse.
     pub fn leave_out_blank_system(&mut self) {
-        let system = self.conversation.system.as_deref();
-        if system.is_some_and(|text| text.trim().is_empty()) {
+        if self.conversation.has_blank_system() {
             Arc::make_mut(&mut self.conversation).system = None;
         }
     }

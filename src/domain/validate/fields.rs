@@ -17,8 +17,10 @@ use crate::domain::{
     receipt::{MARKER, is_marker, is_unread},
 };
 
-/// Names that most objects know at most.
-const KNOWN: usize = 16;
+/// Names that there is room for at first: as many as most objects know.
+const KNOWN_CAPACITY: usize = 16;
+/// The largest object whose members are compared one by one, which is faster than hashing a name.
+const MAX_SCANNED: usize = 16;
 
 /// A reader over one object. Every name that is asked for is known; the others are reported at
 /// the end.
@@ -96,7 +98,7 @@ impl<'a> Fields<'a> {
         Self {
             members: Some(members),
             prefix: String::new(),
-            known: RefCell::new(Vec::with_capacity(KNOWN)),
+            known: RefCell::new(Vec::with_capacity(KNOWN_CAPACITY)),
             unsupported: RefCell::default(),
             errors,
             is_query: false,
@@ -193,7 +195,7 @@ impl<'a> Fields<'a> {
         Fields {
             members,
             prefix,
-            known: RefCell::new(Vec::with_capacity(KNOWN)),
+            known: RefCell::new(Vec::with_capacity(KNOWN_CAPACITY)),
             unsupported: RefCell::default(),
             errors: self.errors,
             is_query: self.is_query,
@@ -240,10 +242,9 @@ impl<'a> Fields<'a> {
 
     fn member(&self, name: &str) -> Option<&'a Value> {
         let members = self.members?;
-        if members.len() > KNOWN {
+        if members.len() > MAX_SCANNED {
             return members.get(name);
         }
-        // Comparing a few names is faster than hashing one.
         let mut members = members.iter();
         let found = members.find(|(member, _)| *member == name);
         found.map(|(_, value)| value)

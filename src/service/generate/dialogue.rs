@@ -52,10 +52,11 @@ impl Service {
         let conversation = &request.conversation;
         let has_pdfs = conversation.pdfs() > 0;
         let mut bytes = conversation.bytes() + text.uncounted_image_bytes(conversation);
+        // The minimum, until the vendor has counted the PDFs.
         let input_tokens = most.unwrap_or_else(|| conversation.least_tokens());
         let mut ceiling = TextCeiling {
             searches,
-            ..ceiling(text, &request, input_tokens)
+            ..base_ceiling(text, &request, input_tokens)
         };
         let mut call = dialogue_call(model, text, &mut request, passes, replaced_names);
         let least = least_output(text, call.sampling.reasoning);
@@ -143,7 +144,7 @@ impl Service {
         request.leave_out_blank_system();
         let least = TextCeiling {
             max_tokens: text.dialogue.min_output_tokens,
-            ..ceiling(text, &request, request.conversation.least_tokens())
+            ..base_ceiling(text, &request, request.conversation.least_tokens())
         };
         let call = dialogue_call(model, text, &mut request, passes, replaced_names);
         self.counted_input(caller, model, text, request.surface, &call, least)
@@ -295,7 +296,7 @@ fn bound_searches(text: &TextModel, request: &mut DialogueRequest) -> u32 {
 }
 
 /// Returns the ceiling of a dialogue for the maximum output and no search.
-fn ceiling(text: &TextModel, request: &DialogueRequest, input_tokens: u64) -> TextCeiling {
+fn base_ceiling(text: &TextModel, request: &DialogueRequest, input_tokens: u64) -> TextCeiling {
     TextCeiling {
         prices: Arc::clone(&text.prices),
         input_tokens,

@@ -201,8 +201,9 @@ fn plan_text<'a>(
         Conversation::from_prompt(rendered.prompt.clone(), rendered.system_prompt.clone());
     check_context(text, &conversation)?;
     let input_tokens = conversation.bytes() as u64 + u64::from(text.overhead_tokens);
-    // Blank instructions say nothing, and some providers refuse them.
-    conversation.system.take_if(|text| text.trim().is_empty());
+    if conversation.has_blank_system() {
+        conversation.system = None;
+    }
     let input_bytes = conversation.bytes();
     let call = TextCall {
         model: model.id.clone(),

@@ -54,7 +54,7 @@ async fn read(reads: &mut UnboundedReceiver<()>, n: usize) {
 }
 
 #[sqlx::test]
-async fn slow_uploads_delay_nobody(_: PgPoolOptions, options: PgConnectOptions) {
+async fn slow_uploads_take_no_place(_: PgPoolOptions, options: PgConnectOptions) {
     let app = Arc::new(TestApp::new(options).await);
     let (sender, mut reads) = unbounded_channel();
     let mut uploads = Vec::new();
@@ -89,7 +89,7 @@ async fn stored_answers_of_one_account_leave_room_for_others(
     let count = |app: Arc<TestApp>, key: String| {
         tokio::spawn(async move {
             let id = format!("msg_{}_0", uuid::Uuid::now_v7().simple());
-            let body = json!({"model": "sandbox/sandbox-text",
+            let body = json!({"model": "sandbox/sandbox-text", "instructions": "x".repeat(LARGE),
                 "input": [{"type": "item_reference", "id": id}]});
             let counted = app.post(&key, "/openai/v1/responses/input_tokens", &body);
             let answer = counted.await;
@@ -101,7 +101,8 @@ async fn stored_answers_of_one_account_leave_room_for_others(
 }
 
 /// Sends ten requests of one account that read finished generations, of which half of `places` run,
-/// and then as many of another account as fill the other half.
+/// and four of another account, which fill the other half. Meanwhile a large body of a third account
+/// is parsed.
 async fn leaves_room_for_others<T>(
     app: &Arc<TestApp>,
     send: impl Fn(Arc<TestApp>, String) -> JoinHandle<T>,
@@ -126,11 +127,13 @@ async fn leaves_room_for_others<T>(
     while running().await < places / 2 {
         tokio::task::yield_now().await;
     }
-    let others: Vec<_> = (0..places / 2).map(|_| send(&quiet)).collect();
+    let others: Vec<_> = (0..4).map(|_| send(&quiet)).collect();
     while running().await < places {
         tokio::task::yield_now().await;
     }
     assert_eq!(running().await, places);
+    let third = app.account("1").await;
+    assert_eq!(large(app, &third).await.status, 400);
     locked.rollback().await.unwrap();
     for answer in others {
         answer.await.unwrap();

@@ -1,13 +1,14 @@
 //! What requests keep in memory: bounded in bytes, shared by account, and not longer than needed.
 
-use std::fmt::Write as _;
+use std::{convert::Infallible, fmt::Write as _, sync::Arc};
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::task::yield_now;
 use tower::ServiceExt as _;
 
 use super::{CHAT, MESSAGES, MODELS, RESPONSES, ROUTES, ask, error, events, record, text_of, with};
@@ -94,6 +95,34 @@ async fn an_account_gets_half_of_the_budget(_: PgPoolOptions, options: PgConnect
     third.await.expect(200);
     assert_eq!(used(&app).await, 0);
     app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn bodies_that_arrive_share_the_budget(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = Arc::new(TestApp::with(options, &[SMALL]).await);
+    let (busy, other) = (app.account("10").await, app.account("10").await);
+    let arriving = || {
+        let part = Bytes::from(vec![b' '; 900 << 10]);
+        let first = stream::once(async { Ok::<_, Infallible>(part) });
+        let body = Body::from_stream(first.chain(stream::pending()));
+        let json = [("content-type", "application/json")];
+        let request = raw(Method::POST, CHAT, &busy.key, &json, body);
+        let app = Arc::clone(&app);
+        tokio::spawn(async move { app.send(request).await })
+    };
+    let two = [arriving(), arriving()];
+    while used(&app).await < 1_800 << 10 {
+        yield_now().await;
+    }
+    overloaded(CHAT, &arriving().await.unwrap());
+    let large = ask(MODELS[0], &"a".repeat(300 << 10));
+    app.post(&other.key, CHAT, &large).await.expect(200);
+    for one in two {
+        one.abort();
+    }
+    while used(&app).await > 0 {
+        yield_now().await;
+    }
 }
 
 #[sqlx::test]
