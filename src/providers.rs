@@ -28,6 +28,7 @@ pub mod surrogates;
 pub mod text;
 pub mod vendors;
 pub mod video;
+mod wire;
 
 pub use delta::{DeltaSink, Deltas};
 pub use error::{ProviderError, ProviderErrorKind};

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use reqwest::header::{ACCEPT, HeaderName};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{
     ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
@@ -81,27 +82,13 @@ words! {
 
 impl ModelSettings for ElevenLabsModel {}
 
-#[derive(Serialize)]
-struct Body<'a> {
-    text: &'a str,
-    model_id: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    voice_settings: Option<VoiceSettings>,
-}
-
-/// Only what is requested: the rest stays as configured for the voice.
-#[derive(Serialize)]
-struct VoiceSettings {
-    speed: f64,
-}
-
-fn body(call: &SpeechCall) -> Body<'_> {
-    let speed = call.speed.total_cmp(&1.0).is_ne().then_some(call.speed);
-    Body {
-        text: &call.text,
-        model_id: &call.model,
-        voice_settings: speed.map(|speed| VoiceSettings { speed }),
+fn body(call: &SpeechCall) -> Value {
+    let mut body = json!({"text": call.text, "model_id": call.model});
+    if call.speed.total_cmp(&1.0).is_ne() {
+        // Only what is requested: the rest stays as configured for the voice.
+        body["voice_settings"] = json!({"speed": call.speed});
     }
+    body
 }
 
 /// The speech adapter of ElevenLabs.

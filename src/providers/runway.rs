@@ -17,7 +17,7 @@ use reqwest::{
     Method,
     header::{AUTHORIZATION, HeaderName},
 };
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{
     InputPicture, ProviderError, VideoCall, VideoProvider, VideoStatus,
@@ -26,6 +26,7 @@ use super::{
         Answer, Models, RequestJson, SetupError, TEXT_BODY_CAP, VendorClient, base_url::VersionPath,
     },
     setup::{Adapters, Setup},
+    wire::WireObject,
 };
 use crate::domain::{
     generation::Modality,
@@ -55,53 +56,31 @@ pub const ADAPTERS: Adapters = Adapters {
 /// The implemented API version; the header is required.
 const VERSION: &str = "2024-11-06";
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Body<'a> {
-    model: &'a str,
-    prompt_text: &'a str,
-    ratio: &'a str,
-    duration: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resolution: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    audio: Option<bool>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    prompt_image: Vec<PromptImage>,
-}
-
 /// A picture as a data URI of at most 5 MB; a reference if it has no position.
-#[derive(Serialize)]
-struct PromptImage {
-    uri: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    position: Option<&'static str>,
+fn picture(picture: &InputPicture) -> WireObject<'_> {
+    let position = match picture.role {
+        InputRole::FirstFrame => Some("first"),
+        InputRole::LastFrame => Some("last"),
+        _ => None,
+    };
+    WireObject::default()
+        .with("uri", Value::from(picture.data_uri()))
+        .with_some("position", position)
 }
 
-impl From<&InputPicture> for PromptImage {
-    fn from(picture: &InputPicture) -> Self {
-        Self {
-            uri: picture.data_uri(),
-            position: match picture.role {
-                InputRole::FirstFrame => Some("first"),
-                InputRole::LastFrame => Some("last"),
-                _ => None,
-            },
-        }
-    }
-}
-
-fn body<'a>(call: &'a VideoCall, settings: &'a RunwayModel) -> Option<Body<'a>> {
+fn body(call: &VideoCall, settings: &RunwayModel) -> Result<RequestJson, ProviderError> {
     let (width, height) = call.ratio;
-    Some(Body {
-        model: &call.model,
-        prompt_text: &call.prompt,
-        ratio: settings.ratios.get(&format!("{width}:{height}"))?,
-        duration: call.duration,
-        resolution: settings.resolution.as_deref(),
-        audio: settings.audio,
-        prompt_image: call.inputs.iter().map(PromptImage::from).collect(),
-    })
+    let ratio = settings.ratios.get(&format!("{width}:{height}"));
+    let ratio = ratio.ok_or_else(|| ProviderError::rejected("no such aspect ratio"))?;
+    let body = WireObject::default()
+        .with("model", &call.model)
+        .with("promptText", &call.prompt)
+        .with("ratio", ratio)
+        .with("duration", json!(call.duration))
+        .with_some("resolution", settings.resolution.as_ref())
+        .with_some("audio", settings.audio.map(Value::from))
+        .with_list("promptImage", &call.inputs, picture);
+    RequestJson::of(&body)
 }
 
 /// The image and video adapter of Runway.
@@ -159,14 +138,13 @@ impl Runway {
 impl VideoProvider for Runway {
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
         let settings = self.models.get(&call.model);
-        let body =
-            body(call, &settings).ok_or_else(|| ProviderError::rejected("no such aspect ratio"))?;
+        let body = body(call, &settings)?;
         let path = if call.inputs.is_empty() {
             "text_to_video"
         } else {
             "image_to_video"
         };
-        self.create(path, RequestJson::of(&body)?).await
+        self.create(path, body).await
     }
 
     async fn poll(&self, task: &str, _call: &VideoCall) -> Result<VideoStatus, ProviderError> {

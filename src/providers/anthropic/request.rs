@@ -3,38 +3,24 @@
 //! Source: anthropic 2.10.0 (`PyPI`) `anthropic/types/message_create_params.py` and the types of
 //! its blocks.
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    super::{ProviderError, TextCall, http::RequestJson},
+    super::{
+        ProviderError, TextCall,
+        http::RequestJson,
+        wire::{WireObject, WireValue},
+    },
     ALWAYS, AnthropicModel, BETWEEN_TOOLS, CURRENT_VERSION, VERSION,
 };
 use crate::domain::{
     conversation::{
-        Conversation, Document, DocumentSource, Effort, Format, Image, ImageSource, Json, Message,
-        Part, Reasoning, Role, Schema, Thinking, ToolCall, ToolChoice, Tools,
+        Conversation, DocumentSource, Effort, Format, Function, ImageSource, Message, Part,
+        Reasoning, Role, Schema, Thinking, ToolChoice, Tools,
     },
     json::Members,
     request::Original,
 };
-
-/// The members that the model reads, which are all that count as input.
-#[derive(Serialize)]
-struct Prompt<'a> {
-    model: &'a str,
-    messages: Vec<WireMessage<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    system: Option<&'a str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<WireTool<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output_config: Option<OutputConfig<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking: Option<Value>,
-}
 
 /// The members that the counting endpoint accepts.
 /// Source: anthropic 2.13.0 (`PyPI`) `anthropic/types/message_count_tokens_params.py` and its beta.
@@ -52,177 +38,78 @@ const COUNTED: &[&str] = &[
     "tools",
 ];
 
-#[derive(Serialize)]
-pub struct Body<'a> {
-    #[serde(flatten)]
-    prompt: Prompt<'a>,
-    max_tokens: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<f64>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    stop_sequences: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream: Option<bool>,
+fn message(message: &Message) -> WireObject<'_> {
+    let role = match message.role {
+        Role::System => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+    };
+    let content = match &message.parts[..] {
+        [Part::Text { text }] => WireValue::from(text),
+        parts => WireValue::list(move || parts.iter().map(block)),
+    };
+    WireObject::default()
+        .with("role", role)
+        .with("content", content)
 }
 
-#[derive(Serialize)]
-struct WireMessage<'a> {
-    role: &'static str,
-    content: Content<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Content<'a> {
-    Text(&'a str),
-    Blocks(Vec<Block<'a>>),
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Block<'a> {
-    Text {
-        text: &'a str,
-    },
-    Image {
-        source: Source<'a>,
-    },
-    Document {
-        source: Source<'a>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        title: Option<&'a str>,
-    },
-    Thinking {
-        thinking: &'a str,
-        signature: &'a str,
-    },
-    RedactedThinking {
-        data: &'a str,
-    },
-    ToolUse {
-        id: &'a str,
-        name: &'a str,
-        input: Option<Json>,
-    },
-    ToolResult {
-        tool_use_id: &'a str,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        content: Vec<Self>,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        is_error: bool,
-    },
-    #[serde(untagged)]
-    Opaque(&'a Value),
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Source<'a> {
-    Base64 { media_type: &'a str, data: &'a str },
-    Url { url: &'a str },
-    Text { media_type: &'a str, data: &'a str },
-}
-
-impl<'a> From<&'a Message> for WireMessage<'a> {
-    fn from(message: &'a Message) -> Self {
-        let role = match message.role {
-            Role::System => "system",
-            Role::User => "user",
-            Role::Assistant => "assistant",
-        };
-        let content = match &message.parts[..] {
-            [Part::Text { text }] => Content::Text(text),
-            parts => Content::Blocks(blocks(parts)),
-        };
-        Self { role, content }
-    }
-}
-
-fn blocks(parts: &[Part]) -> Vec<Block<'_>> {
-    parts.iter().map(Block::from).collect()
-}
-
-impl<'a> From<&'a Part> for Block<'a> {
-    fn from(part: &'a Part) -> Self {
-        match part {
-            Part::Text { text } => Self::Text { text },
-            Part::Image(image) => Self::Image {
-                source: Source::from(image),
-            },
-            Part::Document(Document { source, name, .. }) => Self::Document {
-                source: Source::from(source),
-                title: name.as_deref(),
-            },
-            Part::Thinking { text, signature } => Self::Thinking {
-                thinking: text,
-                signature,
-            },
-            Part::Redacted { data } => Self::RedactedThinking { data },
-            Part::ToolCall(call) => Self::ToolUse {
-                id: &call.id,
-                name: &call.name,
-                // It was made an object before.
-                input: ToolCall::object(call),
-            },
-            Part::ToolResult(result) => Self::ToolResult {
-                tool_use_id: &result.call_id,
-                content: blocks(&result.parts),
-                is_error: result.is_error,
-            },
-            Part::Opaque { block } => Self::Opaque(block),
+fn block(part: &Part) -> WireValue<'_> {
+    let block = match part {
+        Part::Text { text } => WireObject::with_type("text").with("text", text),
+        Part::Image(image) => {
+            let source = match &image.source {
+                ImageSource::Base64 {
+                    media_type, data, ..
+                } => source("base64", media_type.as_str(), data.as_str()),
+                ImageSource::Url(url) => WireObject::with_type("url").with("url", url),
+            };
+            WireObject::with_type("image").with("source", source)
         }
-    }
-}
-
-impl<'a> From<&'a Image> for Source<'a> {
-    fn from(image: &'a Image) -> Self {
-        match &image.source {
-            ImageSource::Base64 {
-                media_type, data, ..
-            } => Self::Base64 {
-                media_type: media_type.as_str(),
-                data: data.as_str(),
-            },
-            ImageSource::Url(url) => Self::Url { url },
+        Part::Document(document) => {
+            let media_type = document.source.media_type().as_str();
+            let source = match &document.source {
+                DocumentSource::Pdf(data) => source("base64", media_type, data.as_str()),
+                DocumentSource::Text(text) => source("text", media_type, text),
+            };
+            WireObject::with_type("document")
+                .with("source", source)
+                .with_some("title", document.name.as_ref())
         }
-    }
+        Part::Thinking { text, signature } => WireObject::with_type("thinking")
+            .with("thinking", text)
+            .with("signature", signature),
+        Part::Redacted { data } => WireObject::with_type("redacted_thinking").with("data", data),
+        Part::ToolCall(call) => WireObject::with_type("tool_use")
+            .with("id", &call.id)
+            .with("name", &call.name)
+            // It was made an object before.
+            .with_some("input", call.object()),
+        Part::ToolResult(result) => WireObject::with_type("tool_result")
+            .with("tool_use_id", &result.call_id)
+            .with_list("content", &result.parts, block)
+            .with_some("is_error", result.is_error.then_some(json!(true))),
+        Part::Opaque { block } => return WireValue::Opaque(block),
+    };
+    block.into()
 }
 
-impl<'a> From<&'a DocumentSource> for Source<'a> {
-    fn from(source: &'a DocumentSource) -> Self {
-        let media_type = source.media_type().as_str();
-        match source {
-            DocumentSource::Pdf(data) => Self::Base64 {
-                media_type,
-                data: data.as_str(),
-            },
-            DocumentSource::Text(data) => Self::Text { media_type, data },
-        }
-    }
+fn source<'a>(kind: &'static str, media_type: &'static str, data: &'a str) -> WireObject<'a> {
+    WireObject::with_type(kind)
+        .with("media_type", media_type)
+        .with("data", data)
 }
 
-#[derive(Serialize)]
-struct WireTool<'a> {
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<&'a str>,
-    input_schema: Json,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    strict: Option<bool>,
-}
-
-fn wire_tools(tools: &Tools) -> Vec<WireTool<'_>> {
-    let any = || Json::from(&json!({"type": "object", "properties": {}}));
-    let functions = tools.functions.iter().map(|function| WireTool {
-        name: &function.name,
-        description: function.description.as_deref(),
-        input_schema: function.parameters.clone().unwrap_or_else(any),
-        // False is the default, which older models know no other name for.
-        strict: function.strict.filter(|strict| *strict),
-    });
-    functions.collect()
+fn tool(function: &Function) -> WireObject<'_> {
+    let object = WireObject::default()
+        .with("name", &function.name)
+        .with_some("description", function.description.as_ref());
+    let object = match &function.parameters {
+        Some(schema) => object.with("input_schema", schema),
+        None => object.with("input_schema", json!({"type": "object", "properties": {}})),
+    };
+    // False is the default, which older models know no other name for.
+    let strict = function.strict.filter(|strict| *strict);
+    object.with_some("strict", strict.map(Value::from))
 }
 
 /// `None`: the default.
@@ -242,20 +129,6 @@ fn tool_choice(tools: &Tools) -> Option<Value> {
         choice["disable_parallel_tool_use"] = json!(true);
     }
     Some(choice)
-}
-
-#[derive(Serialize)]
-struct OutputConfig<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effort: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<OutputFormat<'a>>,
-}
-
-#[derive(Serialize)]
-struct OutputFormat<'a> {
-    r#type: &'static str,
-    schema: &'a Json,
 }
 
 /// The model's own settings where nothing is asked for.
@@ -329,8 +202,8 @@ pub fn count_json(
         return RequestJson::of_members(&members);
     }
     let conversation = call.conversation.get();
-    let body = body(call, &conversation, settings, false);
-    RequestJson::sharing(&body.prompt, &conversation.buffers())
+    let prompt = prompt(call, &conversation, settings);
+    RequestJson::sharing(&prompt, &conversation.buffers())
 }
 
 /// The caller's body with our model and limit.
@@ -357,42 +230,46 @@ fn passed(
     members
 }
 
+/// The members that the model reads, which are all that count as input.
+fn prompt<'a>(
+    call: &'a TextCall,
+    conversation: &'a Conversation,
+    settings: &'a AnthropicModel,
+) -> WireObject<'a> {
+    let (thinking, effort) = thinking(call.sampling.reasoning, settings);
+    let format = match &conversation.format {
+        Format::Schema(Schema { schema, .. }) => {
+            Some(WireObject::with_type("json_schema").with("schema", schema))
+        }
+        // The second is refused before.
+        Format::Text | Format::JsonObject => None,
+    };
+    let output = WireObject::default()
+        .with_some("effort", effort)
+        .with_some("format", format);
+    let messages = WireValue::list(move || conversation.messages.iter().map(message));
+    WireObject::default()
+        .with("model", &call.model)
+        .with("messages", messages)
+        .with_some("system", conversation.system.as_ref())
+        .with_list("tools", &conversation.tools.functions, tool)
+        .with_some("tool_choice", tool_choice(&conversation.tools))
+        .with_some("output_config", output.non_empty())
+        .with_some("thinking", thinking)
+}
+
 fn body<'a>(
     call: &'a TextCall,
     conversation: &'a Conversation,
     settings: &'a AnthropicModel,
     streaming: bool,
-) -> Body<'a> {
-    let (thinking, effort) = thinking(call.sampling.reasoning, settings);
-    let format = match &conversation.format {
-        Format::Schema(Schema { schema, .. }) => Some(OutputFormat {
-            r#type: "json_schema",
-            schema,
-        }),
-        // The second is refused before.
-        Format::Text | Format::JsonObject => None,
-    };
-    let prompt = Prompt {
-        model: &call.model,
-        messages: conversation
-            .messages
-            .iter()
-            .map(WireMessage::from)
-            .collect(),
-        system: conversation.system.as_deref(),
-        tools: wire_tools(&conversation.tools),
-        tool_choice: tool_choice(&conversation.tools),
-        output_config: (effort.is_some() || format.is_some())
-            .then_some(OutputConfig { effort, format }),
-        thinking,
-    };
-    Body {
-        prompt,
-        max_tokens: call.max_tokens,
+) -> WireObject<'a> {
+    let sampling = &call.sampling;
+    prompt(call, conversation, settings)
+        .with("max_tokens", json!(call.max_tokens))
         // Sent even where the version refuses it: never silently dropped.
-        temperature: call.sampling.temperature,
-        top_p: call.sampling.top_p,
-        stop_sequences: &call.sampling.stop,
-        stream: streaming.then_some(true),
-    }
+        .with_some("temperature", sampling.temperature.map(Value::from))
+        .with_some("top_p", sampling.top_p.map(Value::from))
+        .with_list("stop_sequences", &sampling.stop, WireValue::from)
+        .with_some("stream", streaming.then_some(json!(true)))
 }

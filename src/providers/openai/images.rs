@@ -7,8 +7,8 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{
     super::{
@@ -19,6 +19,7 @@ use super::{
         },
         picture::inputs_with_role,
         setup::Setup,
+        wire::WireObject,
     },
     client, errors,
 };
@@ -93,47 +94,35 @@ impl ModelSettings for OpenAiImageModel {
     }
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    prompt: &'a str,
-    n: u32,
-    size: String,
-    quality: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output_format: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    moderation: Option<&'a str>,
+impl OpenAiImageModel {
+    fn quality(&self, call: &ImageCall) -> &String {
+        match call.quality {
+            Quality::Standard => &self.standard,
+            Quality::Hd => &self.hd,
+        }
+    }
 }
 
-fn body<'a>(call: &'a ImageCall, settings: &'a OpenAiImageModel) -> Body<'a> {
-    Body {
-        model: &call.model,
-        prompt: &call.prompt,
-        n: call.n,
-        size: format!("{}x{}", call.size.0, call.size.1),
-        quality: match call.quality {
-            Quality::Standard => &settings.standard,
-            Quality::Hd => &settings.hd,
-        },
-        output_format: settings.output_format.as_deref(),
-        moderation: settings.moderation.as_deref(),
-    }
+fn body<'a>(call: &'a ImageCall, settings: &'a OpenAiImageModel) -> WireObject<'a> {
+    WireObject::default()
+        .with("model", &call.model)
+        .with("prompt", &call.prompt)
+        .with("n", json!(call.n))
+        .with("size", json!(format!("{}x{}", call.size.0, call.size.1)))
+        .with("quality", settings.quality(call))
+        .with_some("output_format", settings.output_format.as_ref())
+        .with_some("moderation", settings.moderation.as_ref())
 }
 
 /// Builds a form with the fields of the `openai` package: `image`, or `image[]` for each of several
 /// pictures. The mask applies to the first. Edits have no field `moderation`.
 fn form(call: &ImageCall, settings: &OpenAiImageModel) -> Form {
-    let quality = match call.quality {
-        Quality::Standard => &settings.standard,
-        Quality::Hd => &settings.hd,
-    };
     let mut form = Form::default()
         .with("model", &call.model)
         .with("prompt", &call.prompt)
         .with("n", call.n.to_string())
         .with("size", format!("{}x{}", call.size.0, call.size.1))
-        .with("quality", quality)
+        .with("quality", settings.quality(call))
         .with_some("output_format", settings.output_format.as_deref())
         .with_some("input_fidelity", settings.input_fidelity.as_deref());
     let sources = inputs_with_role(&call.inputs, InputRole::Source);

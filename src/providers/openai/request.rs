@@ -2,13 +2,16 @@
 //!
 //! Source: openai 3.51.0 (`PyPI`) `openai/types/chat/completion_create_params.py`.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{
-    super::{ProviderError, TextCall, http::RequestJson},
-    message::{self, WireFormat, WireMessage, WireTool},
-    responses,
+    super::{
+        ProviderError, TextCall,
+        http::RequestJson,
+        wire::{WireObject, WireValue},
+    },
+    message, responses,
 };
 use crate::domain::{
     catalogue::Dialogue,
@@ -28,16 +31,15 @@ const CALL_IDS: Spelling = Spelling {
     ..Spelling::ANY
 };
 
-/// Which field carries the token limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TokenField {
-    /// `max_tokens`: the only one that every compatible server supports.
-    #[default]
-    MaxTokens,
-    /// `max_completion_tokens`: `OpenAI` and Groq; the only one for reasoning models.
-    MaxCompletionTokens,
-}
+named_enum!(
+    /// Which field carries the token limit.
+    TokenField {
+        /// The only one that every compatible server supports.
+        MaxTokens = "max_tokens",
+        /// `OpenAI` and Groq; the only one for reasoning models.
+        MaxCompletionTokens = "max_completion_tokens",
+    }
+);
 
 named_enum!(
     /// Which role carries the system prompt.
@@ -145,67 +147,10 @@ impl ModelSettings for OpenAiModel {
     }
 }
 
-#[derive(Serialize)]
-pub struct Body<'a> {
-    model: &'a str,
-    messages: Vec<WireMessage<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<WireTool<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parallel_tool_calls: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response_format: Option<WireFormat<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_tokens: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_completion_tokens: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<f64>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    stop: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_effort: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    service_tier: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt_cache_options: Option<CacheOptions>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream_options: Option<StreamOptions>,
-}
-
-#[derive(Serialize)]
-pub(super) struct CacheOptions {
-    mode: &'static str,
-}
-
-impl CacheOptions {
-    /// Switches cache writes off, except in a dialogue, whose next turn reads them.
-    pub(super) fn explicit(call: &TextCall, settings: &OpenAiModel) -> Option<Self> {
-        let is_explicit = settings.explicit_cache && !call.is_dialogue;
-        is_explicit.then_some(Self { mode: "explicit" })
-    }
-}
-
-#[derive(Serialize)]
-pub(super) struct StreamOptions {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    include_usage: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    include_obfuscation: Option<bool>,
-}
-
-impl StreamOptions {
-    /// Those of Responses, which always counts tokens.
-    pub(super) const UNPADDED: Self = Self {
-        include_usage: None,
-        include_obfuscation: Some(false),
-    };
+/// Switches cache writes off, except in a dialogue, whose next turn reads them.
+pub(super) fn cache_options(call: &TextCall, settings: &OpenAiModel) -> Option<Value> {
+    let is_explicit = settings.explicit_cache && !call.is_dialogue;
+    is_explicit.then(|| json!({"mode": "explicit"}))
 }
 
 /// The body to send: the caller's, or one written from the conversation.
@@ -219,16 +164,11 @@ pub fn json(
         return RequestJson::of_members(&passed(members, call, settings, streaming));
     }
     let conversation = call.conversation.get();
-    let buffers = conversation.buffers();
-    match settings.api {
-        Api::Chat => {
-            RequestJson::sharing(&body(call, &conversation, settings, streaming), &buffers)
-        }
-        Api::Responses => {
-            let body = responses::request::body(call, &conversation, settings, streaming);
-            RequestJson::sharing(&body, &buffers)
-        }
-    }
+    let body = match settings.api {
+        Api::Chat => body(call, &conversation, settings, streaming),
+        Api::Responses => responses::request::body(call, &conversation, settings, streaming),
+    };
+    RequestJson::sharing(&body, &conversation.buffers())
 }
 
 /// The caller's body with our model, limit and service tier, with its usage, and not stored.
@@ -240,14 +180,13 @@ fn passed(
 ) -> Members {
     members.set("model", &call.model);
     let is_chat = settings.api == Api::Chat;
-    let (field, other) = match settings.token_field {
-        _ if !is_chat => ("max_output_tokens", None),
-        TokenField::MaxTokens => ("max_tokens", Some("max_completion_tokens")),
-        TokenField::MaxCompletionTokens => ("max_completion_tokens", Some("max_tokens")),
+    let field = if is_chat {
+        let field = settings.token_field.as_str();
+        members.retain(|name, _| name == field || TokenField::parse(name).is_none());
+        field
+    } else {
+        "max_output_tokens"
     };
-    if let Some(other) = other {
-        members.remove(other);
-    }
     members.set(field, &call.max_tokens);
     if let Some(tier) = &settings.service_tier {
         members.set("service_tier", tier);
@@ -286,36 +225,35 @@ pub(super) fn body<'a>(
     conversation: &'a Conversation,
     settings: &'a OpenAiModel,
     streaming: bool,
-) -> Body<'a> {
-    let (max_tokens, max_completion_tokens) = match settings.token_field {
-        TokenField::MaxTokens => (Some(call.max_tokens), None),
-        TokenField::MaxCompletionTokens => (None, Some(call.max_tokens)),
-    };
-    let options = StreamOptions {
-        include_usage: settings.stream_usage.then_some(true),
-        include_obfuscation: settings.no_obfuscation.then_some(false),
-    };
-    let wanted = options.include_usage.is_some() || options.include_obfuscation.is_some();
-    let tools = &conversation.tools;
+) -> WireObject<'a> {
+    let (tools, sampling) = (&conversation.tools, &call.sampling);
     let serial = tools.one_at_a_time && !tools.functions.is_empty();
-    Body {
-        model: &call.model,
-        messages: message::messages(conversation, settings.system_role.as_str()),
-        tools: message::tools(tools),
-        tool_choice: message::tool_choice(&tools.choice),
-        parallel_tool_calls: serial.then_some(false),
-        response_format: message::format(&conversation.format),
-        max_tokens,
-        max_completion_tokens,
-        temperature: call.sampling.temperature,
-        top_p: call.sampling.top_p,
-        stop: &call.sampling.stop,
-        reasoning_effort: effort(call, tools, settings),
-        service_tier: settings.service_tier.as_deref(),
-        prompt_cache_options: CacheOptions::explicit(call, settings),
-        stream: streaming.then_some(true),
-        stream_options: (streaming && wanted).then_some(options),
-    }
+    let options = WireObject::default()
+        .with_some(
+            "include_usage",
+            settings.stream_usage.then_some(json!(true)),
+        )
+        .with_some(
+            "include_obfuscation",
+            settings.no_obfuscation.then_some(json!(false)),
+        );
+    let messages = message::messages(conversation, settings.system_role.as_str());
+    WireObject::default()
+        .with("model", &call.model)
+        .with("messages", messages)
+        .with_list("tools", &tools.functions, message::tool)
+        .with_some("tool_choice", message::tool_choice(&tools.choice))
+        .with_some("parallel_tool_calls", serial.then_some(json!(false)))
+        .with_some("response_format", message::format(&conversation.format))
+        .with(settings.token_field.as_str(), json!(call.max_tokens))
+        .with_some("temperature", sampling.temperature.map(Value::from))
+        .with_some("top_p", sampling.top_p.map(Value::from))
+        .with_list("stop", &sampling.stop, WireValue::from)
+        .with_some("reasoning_effort", effort(call, tools, settings))
+        .with_some("service_tier", settings.service_tier.as_ref())
+        .with_some("prompt_cache_options", cache_options(call, settings))
+        .with_some("stream", streaming.then_some(json!(true)))
+        .with_some("stream_options", options.non_empty().filter(|_| streaming))
 }
 
 /// The effort that is sent; `None`: the vendor's default, which is not known here.

@@ -7,13 +7,15 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use reqwest::header::ACCEPT;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
     super::{
         ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
         http::{Models, RequestJson, SPEECH_CAP, SetupError, VendorClient},
         setup::Setup,
+        wire::WireObject,
     },
     client,
     split::split,
@@ -46,27 +48,20 @@ impl Default for OpenAiSpeechModel {
 
 impl ModelSettings for OpenAiSpeechModel {}
 
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    input: &'a str,
-    voice: &'a str,
-    response_format: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    speed: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    instructions: Option<&'a str>,
-}
-
-fn body<'a>(call: &'a SpeechCall, input: &'a str, settings: &'a OpenAiSpeechModel) -> Body<'a> {
-    Body {
-        model: &call.model,
-        input,
-        voice: &call.voice,
-        response_format: call.format.as_str(),
-        speed: call.speed.total_cmp(&1.0).is_ne().then_some(call.speed),
-        instructions: settings.instructions.as_deref(),
-    }
+fn body(
+    call: &SpeechCall,
+    input: &str,
+    settings: &OpenAiSpeechModel,
+) -> Result<RequestJson, ProviderError> {
+    let speed = call.speed.total_cmp(&1.0).is_ne().then_some(call.speed);
+    let body = WireObject::default()
+        .with("model", &call.model)
+        .with("input", input)
+        .with("voice", &call.voice)
+        .with("response_format", call.format.as_str())
+        .with_some("speed", speed.map(Value::from))
+        .with_some("instructions", settings.instructions.as_ref());
+    RequestJson::of(&body)
 }
 
 /// The speech adapter of `OpenAI` and of compatible servers.
@@ -88,11 +83,11 @@ impl OpenAiSpeech {
     /// One call; returns the file and the request id.
     async fn part(
         &self,
-        body: &Body<'_>,
+        body: RequestJson,
         cap: usize,
     ) -> Result<(Bytes, Option<String>), ProviderError> {
         let url = self.client.url(&["audio", "speech"])?;
-        let answer = self.client.post(url, RequestJson::of(body)?).await?;
+        let answer = self.client.post(url, body).await?;
         let request_id = answer.head().request_id.clone();
         Ok((answer.file(cap).await?, request_id))
     }
@@ -106,8 +101,8 @@ impl SpeechProvider for OpenAiSpeech {
         let mut request_id = None;
         let mut left = SPEECH_CAP;
         for input in split(&call.text, settings.max_chars) {
-            let body = body(call, input, &settings);
-            let (part, id) = self.part(&body, left).await.map_err(|mut error| {
+            let body = body(call, input, &settings)?;
+            let (part, id) = self.part(body, left).await.map_err(|mut error| {
                 // The earlier calls were made and are billed.
                 error.not_started &= parts.is_empty();
                 error.is_refused &= parts.is_empty();

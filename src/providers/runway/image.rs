@@ -9,14 +9,15 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::Value;
 use tokio::{
     runtime::Handle,
     time::{Instant, sleep, timeout_at},
 };
 use url::Url;
 
-use super::Runway;
+use super::{Runway, picture};
 use crate::{
     domain::{
         catalogue::{ModelKind, Support},
@@ -26,7 +27,7 @@ use crate::{
     },
     providers::{
         ImageAnswer, ImageCall, ImageProvider, ProviderError, ProviderErrorKind, VideoOutput,
-        VideoProvider as _, VideoStatus, http::RequestJson,
+        VideoProvider as _, VideoStatus, http::RequestJson, wire::WireObject,
     },
 };
 
@@ -41,23 +42,6 @@ const REPLICATION_LAG: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunwayImageModel {}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Body<'a> {
-    model: &'a str,
-    prompt_text: &'a str,
-    /// Pixels.
-    ratio: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    reference_images: Vec<Reference>,
-}
-
-/// A picture as a data URI of at most 5 MB.
-#[derive(Serialize)]
-struct Reference {
-    uri: String,
-}
 
 impl ModelSettings for RunwayImageModel {
     fn check(&self, model: &ModelKind) -> Result<(), ConfigError> {
@@ -93,6 +77,17 @@ impl ModelSettings for RunwayImageModel {
         }
         Ok(())
     }
+}
+
+fn body(call: &ImageCall) -> Result<RequestJson, ProviderError> {
+    // Pixels.
+    let ratio = format!("{}:{}", call.size.0, call.size.1);
+    let body = WireObject::default()
+        .with("model", &call.model)
+        .with("promptText", &call.prompt)
+        .with("ratio", Value::from(ratio))
+        .with_list("referenceImages", &call.inputs, picture);
+    RequestJson::of(&body)
 }
 
 /// Cancels its task when it is dropped, because a task that no caller waits for is charged too. Set
@@ -144,17 +139,7 @@ impl ImageProvider for Runway {
     /// the call.
     async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError> {
         let until = Instant::now() + self.client.timeout;
-        let references = call.inputs.iter();
-        let body = RequestJson::of(&Body {
-            model: &call.model,
-            prompt_text: &call.prompt,
-            ratio: format!("{}:{}", call.size.0, call.size.1),
-            reference_images: references
-                .map(|picture| Reference {
-                    uri: picture.data_uri(),
-                })
-                .collect(),
-        })?;
+        let body = body(call)?;
         // On its own, so that a task is cancelled too whose caller left before its id was known.
         let runway = self.clone();
         let creating = tokio::spawn(async move {

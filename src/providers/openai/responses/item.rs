@@ -2,187 +2,157 @@
 //!
 //! Source: openai 3.57.0 (`PyPI`) `openai/types/responses/response_input_item_param.py`.
 
-use serde::Serialize;
+use std::mem::take;
 
-use super::super::message::WireUrl;
+use super::super::super::wire::{WireObject, WireUrl, WireValue};
 use crate::domain::conversation::{
-    Conversation, Detail, Document, DocumentData, DocumentSource, Image, Part, Role, ToolResult,
-    texts,
+    Conversation, Detail, Document, DocumentData, DocumentSource, Image, Message, Part, Role,
+    ToolResult, texts,
 };
 
-#[derive(Serialize)]
-#[serde(untagged)]
-pub enum Item<'a> {
-    Message {
-        role: &'static str,
-        content: Content<'a>,
-    },
-    Typed(TypedItem<'a>),
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum TypedItem<'a> {
-    FunctionCall {
-        call_id: &'a str,
-        name: &'a str,
-        arguments: &'a str,
-    },
-    FunctionCallOutput {
-        call_id: &'a str,
-        output: Content<'a>,
-    },
-    Reasoning {
-        #[serde(skip_serializing_if = "str::is_empty")]
-        id: &'a str,
-        summary: Vec<Summary<'a>>,
-        encrypted_content: &'a str,
-    },
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename = "summary_text")]
-pub struct Summary<'a> {
-    text: &'a str,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-pub enum Content<'a> {
-    Text(&'a str),
-    Owned(String),
-    Parts(Vec<ContentPart<'a>>),
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum ContentPart<'a> {
-    InputText {
-        text: &'a str,
-    },
-    OutputText {
-        text: &'a str,
-    },
-    InputImage {
-        image_url: WireUrl<'a>,
-        detail: &'static str,
-    },
-    InputFile {
-        filename: &'a str,
-        file_data: DocumentData<'a>,
-    },
-}
-
 /// The conversation in order, the instructions first, with `system_role`.
-pub fn items<'a>(conversation: &'a Conversation, system_role: &'static str) -> Vec<Item<'a>> {
-    let system = conversation.system.as_deref().map(|text| Item::Message {
-        role: system_role,
-        content: Content::Text(text),
-    });
-    let mut items: Vec<_> = system.into_iter().collect();
-    for message in &conversation.messages {
-        let role = match message.role {
-            Role::System => system_role,
-            Role::User => "user",
-            Role::Assistant => "assistant",
-        };
-        let mut said = Vec::new();
-        for (at, part) in message.parts.iter().enumerate() {
-            let item = match part {
-                Part::Text { .. } | Part::Image(_) | Part::Document(_) => {
-                    said.extend(ContentPart::new(part, message.role));
-                    continue;
-                }
-                Part::ToolCall(call) => TypedItem::FunctionCall {
-                    call_id: &call.id,
-                    name: &call.name,
-                    arguments: &call.arguments,
-                },
-                Part::ToolResult(result) => TypedItem::FunctionCallOutput {
-                    call_id: &result.call_id,
-                    output: output(result),
-                },
-                // OpenAI refuses reasoning that nothing follows.
-                _ if !message.parts.iter().skip(at + 1).any(is_said) => continue,
-                _ => match reasoning(part) {
-                    Some(item) => item,
-                    None => continue,
-                },
-            };
-            push(&mut items, role, &mut said);
-            items.push(Item::Typed(item));
-        }
-        push(&mut items, role, &mut said);
-    }
-    items
+pub fn items<'a>(conversation: &'a Conversation, system_role: &'static str) -> WireValue<'a> {
+    WireValue::list(move || {
+        let system = conversation.system.as_ref();
+        let system = system.map(|text| wire_message(system_role, text.into()));
+        let messages = conversation.messages.iter();
+        let messages = messages.flat_map(move |message| items_of(message, system_role));
+        system.into_iter().chain(messages)
+    })
 }
 
-/// Adds the collected texts, images and documents as a message.
-fn push<'a>(items: &mut Vec<Item<'a>>, role: &'static str, said: &mut Vec<ContentPart<'a>>) {
-    if let Some(content) = Content::new(std::mem::take(said)) {
-        items.push(Item::Message { role, content });
-    }
+fn wire_message<'a>(role: &'static str, content: WireValue<'a>) -> WireObject<'a> {
+    WireObject::default()
+        .with("role", role)
+        .with("content", content)
+}
+
+/// Texts, images and documents up to the next item are one message.
+fn items_of<'a>(
+    Message { role, parts }: &'a Message,
+    system_role: &'static str,
+) -> impl Iterator<Item = WireObject<'a>> + 'a {
+    let wire_role = match role {
+        Role::System => system_role,
+        Role::User => "user",
+        Role::Assistant => "assistant",
+    };
+    let mut said = Vec::new();
+    let with_end = parts.iter().map(Some).chain([None]).enumerate();
+    let items = with_end.flat_map(move |(at, part)| {
+        let item = match part {
+            Some(part) if is_content(part) => {
+                said.push(part);
+                return [None, None];
+            }
+            Some(part) => {
+                // OpenAI refuses reasoning that nothing follows.
+                let is_followed = || parts.iter().skip(at + 1).any(is_said);
+                let is_sent = !matches!(part, Part::Thinking { .. }) || is_followed();
+                let Some(item) = item(part).filter(|_| is_sent) else {
+                    return [None, None];
+                };
+                Some(item)
+            }
+            None => None,
+        };
+        let message = content(take(&mut said), *role);
+        [
+            message.map(|content| wire_message(wire_role, content)),
+            item,
+        ]
+    });
+    items.flatten()
+}
+
+const fn is_content(part: &Part) -> bool {
+    matches!(part, Part::Text { .. } | Part::Image(_) | Part::Document(_))
 }
 
 const fn is_said(part: &Part) -> bool {
     matches!(part, Part::Text { .. } | Part::ToolCall(_))
 }
 
-/// The reasoning that thinking stands for; `None` for thinking of other vendors.
-fn reasoning(part: &Part) -> Option<TypedItem<'_>> {
-    let Part::Thinking { text, .. } = part else {
-        return None;
-    };
-    let encrypted = part.encrypted_reasoning()?;
-    let summary = (!text.is_empty()).then_some(Summary { text });
-    Some(TypedItem::Reasoning {
-        id: encrypted.id,
-        summary: summary.into_iter().collect(),
-        encrypted_content: encrypted.content,
-    })
+/// `None` for content, and for thinking of other vendors.
+fn item(part: &Part) -> Option<WireObject<'_>> {
+    match part {
+        Part::ToolCall(call) => Some(
+            WireObject::with_type("function_call")
+                .with("call_id", &call.id)
+                .with("name", &call.name)
+                .with("arguments", &call.arguments),
+        ),
+        Part::ToolResult(result) => Some(
+            WireObject::with_type("function_call_output")
+                .with("call_id", &result.call_id)
+                .with("output", output(result)),
+        ),
+        Part::Thinking { text, .. } => {
+            let encrypted = part.encrypted_reasoning()?;
+            let summary = Some(text).filter(|text| !text.is_empty());
+            let summary = WireValue::list(move || {
+                let texts = summary.into_iter();
+                texts.map(|text| WireObject::with_type("summary_text").with("text", text))
+            });
+            Some(
+                WireObject::with_type("reasoning")
+                    .with_some("id", Some(encrypted.id).filter(|id| !id.is_empty()))
+                    .with("summary", summary)
+                    .with("encrypted_content", encrypted.content),
+            )
+        }
+        _ => None,
+    }
 }
 
 /// The API has no field for a failure of the function.
-fn output(result: &ToolResult) -> Content<'_> {
+fn output(result: &ToolResult) -> WireValue<'_> {
     if result.is_error {
-        return Content::Owned(format!("Error: {}", texts(&result.parts, "\n")));
+        return WireValue::Value(format!("Error: {}", texts(&result.parts, "\n")).into());
     }
-    let parts = result.parts.iter();
-    let parts = parts.filter_map(|part| ContentPart::new(part, Role::User));
-    Content::new(parts.collect()).unwrap_or(Content::Text(""))
+    let parts = result.parts.iter().filter(|part| is_content(part));
+    content(parts.collect(), Role::User).unwrap_or(WireValue::Text(""))
 }
 
-impl<'a> Content<'a> {
-    /// `None` where there are no parts.
-    fn new(parts: Vec<ContentPart<'a>>) -> Option<Self> {
-        match parts[..] {
-            [] => None,
-            [ContentPart::InputText { text } | ContentPart::OutputText { text }] => {
-                Some(Self::Text(text))
-            }
-            _ => Some(Self::Parts(parts)),
+/// `None` where there are no parts.
+fn content(parts: Vec<&Part>, role: Role) -> Option<WireValue<'_>> {
+    match parts[..] {
+        [] => None,
+        [Part::Text { text }] => Some(text.into()),
+        _ => Some(WireValue::list(move || {
+            let parts = parts.clone().into_iter();
+            parts.filter_map(move |part| content_part(part, role))
+        })),
+    }
+}
+
+fn content_part(part: &Part, role: Role) -> Option<WireObject<'_>> {
+    match part {
+        Part::Text { text } => {
+            let is_answer = role == Role::Assistant;
+            let kind = if is_answer {
+                "output_text"
+            } else {
+                "input_text"
+            };
+            Some(WireObject::with_type(kind).with("text", text))
         }
-    }
-}
-
-impl<'a> ContentPart<'a> {
-    fn new(part: &'a Part, role: Role) -> Option<Self> {
-        Some(match part {
-            Part::Text { text } if role == Role::Assistant => Self::OutputText { text },
-            Part::Text { text } => Self::InputText { text },
-            Part::Image(Image { source, detail }) => Self::InputImage {
-                image_url: WireUrl(source),
-                detail: detail.unwrap_or(Detail::Auto).as_str(),
-            },
-            Part::Document(document) => Self::InputFile {
-                filename: file_name(document),
-                file_data: DocumentData {
-                    source: &document.source,
-                    is_url: true,
-                },
-            },
-            _ => return None,
-        })
+        Part::Image(Image { source, detail }) => Some(
+            WireObject::with_type("input_image")
+                .with("image_url", WireValue::Image(WireUrl(source)))
+                .with("detail", detail.unwrap_or(Detail::Auto).as_str()),
+        ),
+        Part::Document(document) => {
+            let data = DocumentData {
+                source: &document.source,
+                is_url: true,
+            };
+            let file = WireObject::with_type("input_file")
+                .with("filename", file_name(document))
+                .with("file_data", WireValue::Document(data));
+            Some(file)
+        }
+        _ => None,
     }
 }
 

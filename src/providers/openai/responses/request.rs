@@ -2,41 +2,23 @@
 //!
 //! Source: openai 3.57.0 (`PyPI`) `openai/types/responses/response_create_params.py`.
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
     super::{
-        super::{ProviderError, TextCall, http::RequestJson},
-        message::WireSchema,
-        request::{CacheOptions, OpenAiModel, StreamOptions, effort},
+        super::{ProviderError, TextCall, http::RequestJson, wire::WireObject},
+        message::with_schema,
+        request::{OpenAiModel, cache_options, effort},
     },
-    item::{self, Item},
+    item,
 };
 use crate::domain::{
-    conversation::{Conversation, Format, Json, ToolChoice, Tools},
+    conversation::{Conversation, Format, Function, Json, ToolChoice},
     json::Members,
-    request::VERBOSITY,
+    request::{SHARED, VERBOSITY},
 };
 
 const ENCRYPTED: &str = "reasoning.encrypted_content";
-
-/// The members that the model reads, which are all that count as input.
-#[derive(Serialize)]
-struct Prompt<'a> {
-    model: &'a str,
-    input: Vec<Item<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<WireTool<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parallel_tool_calls: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<TextConfig<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning: Option<ReasoningConfig<'a>>,
-}
 
 /// The members that the counting endpoint accepts.
 /// Source: openai 3.57.0 (`PyPI`) `openai/types/responses/input_token_count_params.py`.
@@ -53,66 +35,6 @@ const COUNTED: &[&str] = &[
     "truncation",
 ];
 
-#[derive(Serialize)]
-pub struct Body<'a> {
-    #[serde(flatten)]
-    prompt: Prompt<'a>,
-    max_output_tokens: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    include: Option<[&'static str; 1]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    service_tier: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt_cache_options: Option<CacheOptions>,
-    store: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream_options: Option<StreamOptions>,
-    #[serde(flatten)]
-    shared: Members,
-}
-
-#[derive(Serialize)]
-struct WireTool<'a> {
-    r#type: &'static str,
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<&'a str>,
-    /// Required; null for a function without arguments.
-    parameters: Option<&'a Json>,
-    /// Always sent: the default is true here, and false in the other dialects.
-    strict: bool,
-}
-
-#[derive(Serialize)]
-struct TextConfig<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<WireFormat<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    verbosity: Option<Value>,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum WireFormat<'a> {
-    JsonObject,
-    JsonSchema(WireSchema<'a>),
-}
-
-#[derive(Serialize)]
-struct ReasoningConfig<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effort: Option<&'a str>,
-    /// Requested if the caller asks for thinking, because its answer then contains summaries.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    summary: Option<&'static str>,
-}
-
 /// Builds the body of a request to count the input.
 pub fn count_json(call: &TextCall, settings: &OpenAiModel) -> Result<RequestJson, ProviderError> {
     if let Some(original) = &call.original {
@@ -122,8 +44,40 @@ pub fn count_json(call: &TextCall, settings: &OpenAiModel) -> Result<RequestJson
         return RequestJson::of_members(&members);
     }
     let conversation = call.conversation.get();
-    let body = body(call, &conversation, settings, false);
-    RequestJson::sharing(&body.prompt, &conversation.buffers())
+    let prompt = prompt(call, &conversation, settings);
+    RequestJson::sharing(&prompt, &conversation.buffers())
+}
+
+/// The members that the model reads, which are all that count as input.
+fn prompt<'a>(
+    call: &'a TextCall,
+    conversation: &'a Conversation,
+    settings: &'a OpenAiModel,
+) -> WireObject<'a> {
+    let tools = &conversation.tools;
+    let serial = tools.one_at_a_time && !tools.functions.is_empty();
+    let text = WireObject::default()
+        .with_some("format", format(&conversation.format))
+        .with_some("verbosity", shared(&call.shared, VERBOSITY));
+    // Requested if the caller asks for thinking, because its answer then contains summaries. Only
+    // OpenAI knows it.
+    let thinking = call.sampling.reasoning.thinking;
+    let is_thinking = thinking.is_some_and(|thinking| !thinking.is_off());
+    let summary = (settings.no_obfuscation && is_thinking).then_some("auto");
+    let reasoning = WireObject::default()
+        .with_some("effort", effort(call, tools, settings))
+        .with_some("summary", summary);
+    WireObject::default()
+        .with("model", &call.model)
+        .with(
+            "input",
+            item::items(conversation, settings.system_role.as_str()),
+        )
+        .with_list("tools", &tools.functions, tool)
+        .with_some("tool_choice", tool_choice(&tools.choice))
+        .with_some("parallel_tool_calls", serial.then_some(json!(false)))
+        .with_some("text", text.non_empty())
+        .with_some("reasoning", reasoning.non_empty())
 }
 
 pub fn body<'a>(
@@ -131,57 +85,47 @@ pub fn body<'a>(
     conversation: &'a Conversation,
     settings: &'a OpenAiModel,
     streaming: bool,
-) -> Body<'a> {
-    let tools = &conversation.tools;
-    let serial = tools.one_at_a_time && !tools.functions.is_empty();
+) -> WireObject<'a> {
+    let sampling = &call.sampling;
     // Only OpenAI knows these two.
     let is_openai = settings.no_obfuscation;
     let is_encrypted = is_openai && settings.reasoning && call.is_dialogue;
-    let effort = effort(call, tools, settings);
-    let thinking = call.sampling.reasoning.thinking;
-    let is_thinking = thinking.is_some_and(|thinking| !thinking.is_off());
-    let summary = (is_openai && is_thinking).then_some("auto");
-    let mut shared = call.shared.clone();
-    let verbosity = shared.get(VERBOSITY);
-    let text = TextConfig {
-        verbosity: verbosity.and_then(|json| serde_json::from_slice(json).ok()),
-        format: format(&conversation.format),
-    };
-    shared.remove(VERBOSITY);
-    let prompt = Prompt {
-        model: &call.model,
-        input: item::items(conversation, settings.system_role.as_str()),
-        tools: wire_tools(tools),
-        tool_choice: tool_choice(&tools.choice),
-        parallel_tool_calls: serial.then_some(false),
-        text: (text.format.is_some() || text.verbosity.is_some()).then_some(text),
-        reasoning: (effort.is_some() || summary.is_some())
-            .then_some(ReasoningConfig { effort, summary }),
-    };
-    Body {
-        prompt,
-        max_output_tokens: call.max_tokens,
-        temperature: call.sampling.temperature,
-        top_p: call.sampling.top_p,
-        include: is_encrypted.then_some([ENCRYPTED]),
-        service_tier: settings.service_tier.as_deref(),
-        prompt_cache_options: CacheOptions::explicit(call, settings),
-        store: false,
-        stream: streaming.then_some(true),
-        stream_options: (streaming && is_openai).then_some(StreamOptions::UNPADDED),
-        shared,
+    let is_unpadded = is_openai && streaming;
+    let mut body = prompt(call, conversation, settings)
+        .with("max_output_tokens", json!(call.max_tokens))
+        .with_some("temperature", sampling.temperature.map(Value::from))
+        .with_some("top_p", sampling.top_p.map(Value::from))
+        .with_some("include", is_encrypted.then(|| json!([ENCRYPTED])))
+        .with_some("service_tier", settings.service_tier.as_ref())
+        .with_some("prompt_cache_options", cache_options(call, settings))
+        .with("store", json!(false))
+        .with_some("stream", streaming.then_some(json!(true)))
+        .with_some(
+            "stream_options",
+            is_unpadded.then(|| json!({"include_obfuscation": false})),
+        );
+    for name in SHARED {
+        body = body.with_some(name, shared(&call.shared, name));
     }
+    body
 }
 
-fn wire_tools(tools: &Tools) -> Vec<WireTool<'_>> {
-    let functions = tools.functions.iter().map(|function| WireTool {
-        r#type: "function",
-        name: &function.name,
-        description: function.description.as_deref(),
-        parameters: function.parameters.as_ref(),
-        strict: function.strict.unwrap_or(false),
-    });
-    functions.collect()
+/// A member of the caller's body that is sent along.
+fn shared(members: &Members, name: &str) -> Option<Json> {
+    Json::parse(str::from_utf8(members.get(name)?).ok()?)
+}
+
+fn tool(function: &Function) -> WireObject<'_> {
+    let object = WireObject::with_type("function")
+        .with("name", &function.name)
+        .with_some("description", function.description.as_ref());
+    // Required; null for a function without arguments.
+    let object = match &function.parameters {
+        Some(schema) => object.with("parameters", schema),
+        None => object.with("parameters", Value::Null),
+    };
+    // Always sent: the default is true here, and false in the other dialects.
+    object.with("strict", json!(function.strict.unwrap_or(false)))
 }
 
 /// `None`: the default.
@@ -195,10 +139,10 @@ fn tool_choice(choice: &ToolChoice) -> Option<Value> {
 }
 
 /// `None`: the default.
-fn format(format: &Format) -> Option<WireFormat<'_>> {
+fn format(format: &Format) -> Option<WireObject<'_>> {
     match format {
         Format::Text => None,
-        Format::JsonObject => Some(WireFormat::JsonObject),
-        Format::Schema(schema) => Some(WireFormat::JsonSchema(schema.into())),
+        Format::JsonObject => Some(WireObject::with_type("json_object")),
+        Format::Schema(schema) => Some(with_schema(WireObject::with_type("json_schema"), schema)),
     }
 }
