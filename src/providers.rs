@@ -9,8 +9,6 @@ pub mod delta;
 pub mod elevenlabs;
 pub mod error;
 pub mod exchange;
-#[cfg(test)]
-mod fake;
 pub mod gemini;
 pub mod http;
 pub mod image;
@@ -40,3 +38,6 @@ pub use speech::{SpeechAnswer, SpeechCall, SpeechProvider};
 pub use text::{Released, TextAnswer, TextCall, TextProvider};
 pub use vendors::VENDORS;
 pub use video::{VideoCall, VideoOutput, VideoProvider, VideoStatus};
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::providers::{
     ProviderErrorKind, Setup,
-    fake::{Reply, TIMEOUT, Upstream, client, setup},
+    tests::fake::{Reply, TIMEOUT, Upstream, client, setup},
 };
 
 /// Sends once, whatever the status of the response.

@@ -14,7 +14,7 @@ use crate::{
     },
     providers::{
         ProviderErrorKind,
-        fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
+        tests::fake::{Reply, Seen, TIMEOUT, Upstream, dialogue, recorded, setup, streamed},
     },
 };
 

@@ -12,7 +12,7 @@ use crate::{
     domain::request::Quality,
     providers::{
         ImageCall, ImageProvider as _, ProviderErrorKind, VideoOutput,
-        fake::{Reply, Seen, TIMEOUT, Upstream, ends, recorded, setup},
+        tests::fake::{Reply, Seen, TIMEOUT, Upstream, ends, recorded, setup},
     },
 };
 

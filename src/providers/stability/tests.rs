@@ -6,7 +6,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::json;
 
 use super::*;
-use crate::providers::fake::{Reply, TIMEOUT, Upstream, ends, setup};
+use crate::providers::tests::fake::{Reply, TIMEOUT, Upstream, ends, setup};
 
 fn call() -> ImageCall {
     ImageCall {

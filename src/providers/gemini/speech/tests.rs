@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 use super::*;
-use crate::providers::fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup};
+use crate::providers::tests::fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup};
 
 fn call() -> SpeechCall {
     SpeechCall {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::providers::{
     ProviderErrorKind,
-    fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup},
+    tests::fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup},
 };
 
 fn call() -> ImageCall {

@@ -17,7 +17,7 @@ use crate::{
     },
     providers::{
         DeltaSink, ProviderError, ProviderErrorKind, TextAnswer, TextCall, TextProvider as _,
-        fake::{Reply, Seen, TIMEOUT, Upstream, setup},
+        tests::fake::{Reply, Seen, TIMEOUT, Upstream, setup},
     },
 };
 

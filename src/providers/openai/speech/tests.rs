@@ -9,7 +9,7 @@ use crate::{
     domain::request::SpeechFormat,
     providers::{
         ProviderErrorKind,
-        fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup},
+        tests::fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup},
     },
 };
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::*;
 use crate::{
     domain::conversation::{Conversation, Sampling, Visibility},
-    providers::{ProviderErrorKind, fake::dialogue},
+    providers::{ProviderErrorKind, tests::fake::dialogue},
 };
 
 fn call(prompt: &str, max_tokens: u32) -> TextCall {

@@ -16,14 +16,16 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use super::{
-    DeltaSink, ProviderError, Setup, TextAnswer, TextCall, TextProvider, http::HttpClient,
-};
-use crate::domain::{
-    clock::{ManualClock, machine_time},
-    conversation::{Conversation, Delta, Message, Part, Role, Visibility},
-    generation::Surface,
-    vendor::ModelSettings,
+use crate::{
+    domain::{
+        clock::{ManualClock, machine_time},
+        conversation::{Conversation, Delta, Message, Part, Role, Visibility},
+        generation::Surface,
+        vendor::ModelSettings,
+    },
+    providers::{
+        DeltaSink, ProviderError, Setup, TextAnswer, TextCall, TextProvider, http::HttpClient,
+    },
 };
 
 /// Bounds every call of a test.

@@ -1,0 +1,3 @@
+//! What the tests of all adapters share.
+
+pub mod fake;
