@@ -18,8 +18,8 @@ use serde::Deserialize;
 use super::{
     DeltaSink, ProviderError, Released, TextAnswer, TextCall, TextProvider,
     exchange::{count, exchange},
-    http::{Models, SetupError, VendorClient, base_url::VersionPath},
-    setup::{Adapters, Setup},
+    http::{SetupError, VendorClient, base_url::VersionPath},
+    setup::{Adapter, Adapters, Setup},
 };
 use crate::domain::{
     catalogue::{Dialogue, ModelKind},
@@ -134,11 +134,7 @@ impl ModelSettings for AnthropicModel {
 }
 
 /// The text adapter of Anthropic.
-#[derive(Debug)]
-pub struct Anthropic {
-    client: VendorClient,
-    models: Models<AnthropicModel>,
-}
+pub type Anthropic = Adapter<AnthropicModel>;
 
 impl Anthropic {
     /// The key is sent as `x-api-key`, which the API and every gateway accept; the SDK 2.x sends it
@@ -146,10 +142,8 @@ impl Anthropic {
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let key = (HeaderName::from_static("x-api-key"), "");
         let version = VersionPath::Last("v1");
-        Ok(Self {
-            client: VendorClient::new(setup, version, key, errors::error_info)?,
-            models: setup.models(),
-        })
+        let client = VendorClient::new(setup, version, key, errors::error_info)?;
+        Ok(Self::with_client(client, setup))
     }
 
     /// The client for a call: with the version of its model, and the headers of the caller.
@@ -178,7 +172,7 @@ impl TextProvider for Anthropic {
         call: &TextCall,
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
-        let settings = self.models.get(&call.model);
+        let settings = self.settings(&call.model);
         let client = self.client(call, &settings);
         let body = request::json(call, &settings, deltas.is_some())?;
         let post = (client.url(&["messages"])?, body);
@@ -186,7 +180,7 @@ impl TextProvider for Anthropic {
     }
 
     async fn count_input(&self, call: &TextCall) -> Result<u64, ProviderError> {
-        let settings = self.models.get(&call.model);
+        let settings = self.settings(&call.model);
         let client = self.client(call, &settings);
         let url = client.url(&["messages", "count_tokens"])?;
         let body = request::count_json(call, &settings)?;
@@ -194,7 +188,7 @@ impl TextProvider for Anthropic {
     }
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {
-        request::may_think(call, &self.models.get(&call.model))
+        request::may_think(call, &self.settings(&call.model))
     }
 }
 

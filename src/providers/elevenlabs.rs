@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::{
     ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
-    http::{Models, RequestJson, SPEECH_CAP, SetupError, VendorClient, base_url::VersionPath},
-    setup::{Adapters, Setup},
+    http::{RequestJson, SPEECH_CAP, SetupError, VendorClient, base_url::VersionPath},
+    setup::{Adapter, Adapters, Setup},
 };
 use crate::domain::{
     generation::Modality,
@@ -92,20 +92,13 @@ fn body(call: &SpeechCall) -> Value {
 }
 
 /// The speech adapter of ElevenLabs.
-#[derive(Debug)]
-pub struct ElevenLabs {
-    client: VendorClient,
-    models: Models<ElevenLabsModel>,
-}
+pub type ElevenLabs = Adapter<ElevenLabsModel>;
 
 impl ElevenLabs {
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let key = (HeaderName::from_static("xi-api-key"), "");
         let client = VendorClient::new(setup, VersionPath::Last("v1"), key, errors::error_info)?;
-        Ok(Self {
-            client: client.with(ACCEPT, "*/*"),
-            models: setup.models(),
-        })
+        Ok(Self::with_client(client.with(ACCEPT, "*/*"), setup))
     }
 }
 
@@ -120,7 +113,7 @@ impl SpeechProvider for ElevenLabs {
         if !is_voice(&call.voice) {
             return Err(ProviderError::rejected("no id of a voice"));
         }
-        let settings = self.models.get(&call.model);
+        let settings = self.settings(&call.model);
         let format = match call.format {
             SpeechFormat::Mp3 => &settings.mp3,
             SpeechFormat::Wav => &settings.wav,
@@ -136,7 +129,7 @@ impl SpeechProvider for ElevenLabs {
     }
 
     fn has_model(&self, model: &str) -> bool {
-        self.models.has(model)
+        self.models.contains_key(model)
     }
 }
 

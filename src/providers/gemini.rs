@@ -22,11 +22,11 @@ use super::{
     DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
     exchange::{count, exchange},
     http::{
-        Models, SetupError, VendorClient,
+        SetupError, VendorClient,
         base_url::{BaseUrlError, VersionPath},
         classify::ErrorInfo,
     },
-    setup::Setup,
+    setup::{Adapter, Setup},
 };
 use crate::domain::{
     settings::{range::bounded, words},
@@ -57,18 +57,12 @@ fn thinking_budget<'de, D: Deserializer<'de>>(source: D) -> Result<Option<i64>, 
 impl ModelSettings for GeminiModel {}
 
 /// The text adapter of Gemini.
-#[derive(Debug)]
-pub struct Gemini {
-    client: VendorClient,
-    models: Models<GeminiModel>,
-}
+pub type Gemini = Adapter<GeminiModel>;
 
 impl Gemini {
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        Ok(Self {
-            client: client(setup, errors::error_info)?,
-            models: setup.models(),
-        })
+        let client = client(setup, errors::error_info)?;
+        Ok(Self::with_client(client, setup))
     }
 }
 
@@ -100,7 +94,7 @@ impl TextProvider for Gemini {
         call: &TextCall,
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
-        let body = request::json(call, &self.models.get(&call.model))?;
+        let body = request::json(call, &self.settings(&call.model))?;
         let url = if deltas.is_some() {
             let mut url = method_url(&self.client, &call.model, "streamGenerateContent")?;
             url.set_query(Some("alt=sse"));
@@ -112,13 +106,13 @@ impl TextProvider for Gemini {
     }
 
     async fn count_input(&self, call: &TextCall) -> Result<u64, ProviderError> {
-        let body = request::count_json(call, &self.models.get(&call.model))?;
+        let body = request::count_json(call, &self.settings(&call.model))?;
         let url = method_url(&self.client, &call.model, "countTokens")?;
         count(&self.client, (url, body), "totalTokens").await
     }
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {
-        request::may_think(call.sampling.reasoning, &self.models.get(&call.model))
+        request::may_think(call.sampling.reasoning, &self.settings(&call.model))
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{
 };
 use base_url::BaseUrlError;
 use classify::Head;
-pub use client::{Models, VendorClient};
+pub use client::VendorClient;
 pub use request_json::RequestJson;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -24,25 +24,18 @@ use reqwest::header::AUTHORIZATION;
 use super::{
     DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
     exchange::{count, exchange},
-    http::{Models, SetupError, VendorClient, base_url::VersionPath},
-    setup::Setup,
+    http::{SetupError, VendorClient, base_url::VersionPath},
+    setup::{Adapter, Setup},
 };
 pub use request::{Api, OpenAiModel, SystemRole, TokenField};
 use response::ResponseParser;
 
 /// The text adapter of `OpenAI` and of compatible servers.
-#[derive(Debug)]
-pub struct OpenAi {
-    client: VendorClient,
-    models: Models<OpenAiModel>,
-}
+pub type OpenAi = Adapter<OpenAiModel>;
 
 impl OpenAi {
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        Ok(Self {
-            client: client(setup)?,
-            models: setup.models(),
-        })
+        Ok(Self::with_client(client(setup)?, setup))
     }
 }
 
@@ -60,7 +53,7 @@ impl TextProvider for OpenAi {
         call: &TextCall,
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError> {
-        let settings = self.models.get(&call.model);
+        let settings = self.settings(&call.model);
         let path: &[&str] = match settings.api {
             Api::Chat => &["chat", "completions"],
             Api::Responses => &["responses"],
@@ -82,13 +75,13 @@ impl TextProvider for OpenAi {
     }
 
     async fn count_input(&self, call: &TextCall) -> Result<u64, ProviderError> {
-        let body = responses::request::count_json(call, &self.models.get(&call.model))?;
+        let body = responses::request::count_json(call, &self.settings(&call.model))?;
         let url = self.client.url(&["responses", "input_tokens"])?;
         count(&self.client, (url, body), "input_tokens").await
     }
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {
-        let settings = self.models.get(&call.model);
+        let settings = self.settings(&call.model);
         settings.reasoning && request::sent_effort(call, &settings) != Some("none")
     }
 }

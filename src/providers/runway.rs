@@ -10,7 +10,7 @@ pub mod image;
 pub mod response;
 pub mod settings;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use reqwest::{
@@ -22,10 +22,8 @@ use serde_json::{Value, json};
 use super::{
     InputPicture, ProviderError, VideoCall, VideoProvider, VideoStatus,
     answer::task_id,
-    http::{
-        Answer, Models, RequestJson, SetupError, TEXT_BODY_CAP, VendorClient, base_url::VersionPath,
-    },
-    setup::{Adapters, Setup},
+    http::{Answer, RequestJson, SetupError, TEXT_BODY_CAP, VendorClient, base_url::VersionPath},
+    setup::{Adapter, Adapters, Setup},
     wire::WireObject,
 };
 use crate::domain::{
@@ -84,24 +82,15 @@ fn body(call: &VideoCall, settings: &RunwayModel) -> Result<RequestJson, Provide
 }
 
 /// The image and video adapter of Runway.
-#[derive(Debug, Clone)]
-pub struct Runway {
-    client: VendorClient,
-    /// Between two polls of an image.
-    poll_interval: Duration,
-    models: Models<RunwayModel>,
-}
+pub type Runway = Adapter<RunwayModel>;
 
 impl Runway {
     /// The timeout bounds each call. For images it also bounds the whole generation.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let key = (AUTHORIZATION, "Bearer ");
         let client = VendorClient::new(setup, VersionPath::Last("v1"), key, response::error_info)?;
-        Ok(Self {
-            client: client.with(HeaderName::from_static("x-runway-version"), VERSION),
-            poll_interval: setup.poll_interval,
-            models: setup.models(),
-        })
+        let client = client.with(HeaderName::from_static("x-runway-version"), VERSION);
+        Ok(Self::with_client(client, setup))
     }
 
     /// A call about a task: its response, or `None` if the task is unknown.
@@ -137,7 +126,7 @@ impl Runway {
 #[async_trait]
 impl VideoProvider for Runway {
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
-        let settings = self.models.get(&call.model);
+        let settings = self.settings(&call.model);
         let body = body(call, &settings)?;
         let path = if call.inputs.is_empty() {
             "text_to_video"
@@ -158,7 +147,7 @@ impl VideoProvider for Runway {
     }
 
     fn has_model(&self, model: &str) -> bool {
-        self.models.has(model)
+        self.models.contains_key(model)
     }
 }
 

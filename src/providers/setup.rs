@@ -1,4 +1,4 @@
-//! What adapters are built from.
+//! Adapters, and what they are built from.
 
 use std::{any::Any, collections::BTreeMap, time::Duration};
 
@@ -6,7 +6,7 @@ use secrecy::SecretString;
 
 use super::{
     Registry,
-    http::{HttpClient, Models, SetupError},
+    http::{HttpClient, SetupError, VendorClient},
 };
 use crate::domain::{
     clock::SharedClock,
@@ -32,14 +32,31 @@ pub struct Setup {
     pub models: BTreeMap<String, SharedSettings>,
 }
 
-impl Setup {
-    /// The models with settings of type `S`, the one of an adapter.
-    pub(super) fn models<S: Any + Clone>(&self) -> Models<S> {
+/// The adapter of a vendor for one modality.
+#[derive(Debug, Clone)]
+pub struct Adapter<S> {
+    pub client: VendorClient,
+    /// The settings of its models, by id.
+    pub models: BTreeMap<String, S>,
+}
+
+impl<S: Any + Clone> Adapter<S> {
+    /// An adapter for the models with settings of type `S`.
+    pub fn with_client(client: VendorClient, setup: &Setup) -> Self {
         let of_type = |(id, settings): (&String, &SharedSettings)| {
             let settings: &dyn Any = &**settings;
             Some((id.clone(), settings.downcast_ref::<S>()?.clone()))
         };
-        Models(self.models.iter().filter_map(of_type).collect())
+        let models = setup.models.iter().filter_map(of_type).collect();
+        Self { client, models }
+    }
+
+    /// The settings of a model; the default ones if it has none.
+    pub fn settings(&self, model: &str) -> S
+    where
+        S: Default,
+    {
+        self.models.get(model).cloned().unwrap_or_default()
     }
 }
 

@@ -23,13 +23,13 @@ use url::Url;
 use super::{
     ImageAnswer, ImageCall, ImageProvider, ProviderError, ProviderErrorKind, answer,
     http::{
-        IMAGE_CAP, Models, SetupError, VendorClient,
+        IMAGE_CAP, SetupError, VendorClient,
         base_url::{BaseUrlError, VersionPath},
         classify::Head,
         form::Form,
     },
     picture::inputs_with_role,
-    setup::{Adapters, Setup},
+    setup::{Adapter, Adapters, Setup},
 };
 use crate::domain::{
     generation::Modality,
@@ -123,21 +123,15 @@ fn form(call: &ImageCall, settings: &StabilityModel, target: &StabilityTarget) -
 }
 
 /// The image adapter of Stability.
-#[derive(Debug)]
-pub struct Stability {
-    client: VendorClient,
-    models: Models<StabilityModel>,
-}
+pub type Stability = Adapter<StabilityModel>;
 
 impl Stability {
     /// The timeout bounds each of the `n` concurrent requests. A model without settings is rejected.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let key = (AUTHORIZATION, "Bearer ");
         let version = VersionPath::Last("v2beta");
-        Ok(Self {
-            client: VendorClient::new(setup, version, key, errors::error_info)?,
-            models: setup.models(),
-        })
+        let client = VendorClient::new(setup, version, key, errors::error_info)?;
+        Ok(Self::with_client(client, setup))
     }
 
     fn url(&self, target: StabilityEndpoint) -> Result<Url, BaseUrlError> {
@@ -175,7 +169,7 @@ fn image(head: &Head, root: &Value) -> Result<Bytes, ProviderError> {
 #[async_trait]
 impl ImageProvider for Stability {
     async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError> {
-        let settings = (self.models.0.get(&call.model))
+        let settings = (self.models.get(&call.model))
             .ok_or_else(|| ProviderError::rejected("model without settings"))?;
         let target = match call.quality {
             Quality::Standard => &settings.standard,

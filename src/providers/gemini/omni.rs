@@ -18,12 +18,9 @@ use super::{
     super::{
         InputPicture, ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
         answer::task_id,
-        http::{
-            Answer, Models, RequestJson, SetupError, TEXT_BODY_CAP, VendorClient,
-            base_url::BaseUrlError,
-        },
+        http::{Answer, RequestJson, SetupError, TEXT_BODY_CAP, base_url::BaseUrlError},
         picture::inputs_with_role,
-        setup::Setup,
+        setup::{Adapter, Setup},
     },
     KEY, client,
 };
@@ -128,19 +125,13 @@ fn input(call: &VideoCall) -> Value {
 }
 
 /// The video adapter of Gemini.
-#[derive(Debug)]
-pub struct GeminiOmni {
-    client: VendorClient,
-    models: Models<OmniModel>,
-}
+pub type GeminiOmni = Adapter<OmniModel>;
 
 impl GeminiOmni {
     /// The timeout bounds one call (a submission, a poll), not the generation.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        Ok(Self {
-            client: client(setup, errors::error_info)?,
-            models: setup.models(),
-        })
+        let client = client(setup, errors::error_info)?;
+        Ok(Self::with_client(client, setup))
     }
 
     /// A call about a task: its response, or `None` if the task is unknown.
@@ -174,7 +165,7 @@ impl GeminiOmni {
 #[async_trait]
 impl VideoProvider for GeminiOmni {
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
-        let body = RequestJson::of(&body(call, &self.models.get(&call.model)))?;
+        let body = RequestJson::of(&body(call, &self.settings(&call.model)))?;
         let url = self.client.url(&["interactions"])?;
         let answer = self.client.post(url, body).await?;
         let head = answer.head().clone();
@@ -207,7 +198,7 @@ impl VideoProvider for GeminiOmni {
     }
 
     fn has_model(&self, model: &str) -> bool {
-        self.models.has(model)
+        self.models.contains_key(model)
     }
 }
 

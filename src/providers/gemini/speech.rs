@@ -16,7 +16,7 @@ use super::{
             RequestJson, SPEECH_CAP, SetupError, VendorClient,
             classify::{Head, clean_id},
         },
-        setup::Setup,
+        setup::{Adapter, Setup},
     },
     bare_name, client, errors, method_url, response,
 };
@@ -33,7 +33,7 @@ const BODY_CAP: usize = 64 << 20;
 const RATE: u32 = 24_000;
 
 /// A model has no settings.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct GeminiSpeechModel;
 
 impl ModelSettings for GeminiSpeechModel {
@@ -49,15 +49,12 @@ impl ModelSettings for GeminiSpeechModel {
 }
 
 /// The speech adapter of Gemini.
-#[derive(Debug)]
-pub struct GeminiSpeech {
-    client: VendorClient,
-}
+pub type GeminiSpeech = Adapter<GeminiSpeechModel>;
 
 impl GeminiSpeech {
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let client = client(setup, errors::error_info)?;
-        Ok(Self { client })
+        Ok(Self::with_client(client, setup))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The client of a provider's API: its address, credentials and time-out, as all adapters use them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use reqwest::{
     Method, RequestBuilder,
@@ -22,25 +22,6 @@ use crate::providers::{ProviderError, ProviderErrorKind, Setup};
 /// The longest stream: 128,000 tokens at some 40 a second.
 const STREAM_TOTAL: Duration = Duration::from_hours(1);
 
-/// The settings of an adapter's models, by id.
-#[derive(Debug, Clone)]
-pub struct Models<S>(pub BTreeMap<String, S>);
-
-impl<S> Models<S> {
-    /// Whether the model has settings.
-    pub fn has(&self, model: &str) -> bool {
-        self.0.contains_key(model)
-    }
-
-    /// The settings of a model; the default ones if it has none.
-    pub fn get(&self, model: &str) -> S
-    where
-        S: Clone + Default,
-    {
-        self.0.get(model).cloned().unwrap_or_default()
-    }
-}
-
 #[derive(Debug, Clone)]
 pub struct VendorClient {
     /// The provider's name, for the log.
@@ -51,6 +32,8 @@ pub struct VendorClient {
     /// Bounds one call from connecting to the last byte of the body, and the head and each gap of a
     /// stream.
     pub timeout: Duration,
+    /// Time between two polls of a task within one call.
+    pub poll_interval: Duration,
     /// Reads the body of an error.
     pub error_info: fn(Option<&Value>) -> ErrorInfo,
     http: HttpClient,
@@ -75,6 +58,7 @@ impl VendorClient {
             name: setup.name.clone(),
             headers,
             timeout: setup.timeout,
+            poll_interval: setup.poll_interval,
             error_info,
             http: setup.http.clone(),
             base_url: setup.base_url.clone(),

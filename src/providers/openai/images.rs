@@ -14,11 +14,11 @@ use super::{
     super::{
         ImageAnswer, ImageCall, ImageProvider, ProviderError, answer,
         http::{
-            IMAGE_CAP, IMAGES_BODY_CAP, Models, RequestJson, SetupError, VendorClient,
-            classify::Head, form::Form,
+            IMAGE_CAP, IMAGES_BODY_CAP, RequestJson, SetupError, VendorClient, classify::Head,
+            form::Form,
         },
         picture::inputs_with_role,
-        setup::Setup,
+        setup::{Adapter, Setup},
         wire::WireObject,
     },
     client, errors,
@@ -144,19 +144,12 @@ fn form(call: &ImageCall, settings: &OpenAiImageModel) -> Form {
 }
 
 /// The image adapter of `OpenAI`.
-#[derive(Debug)]
-pub struct OpenAiImages {
-    client: VendorClient,
-    models: Models<OpenAiImageModel>,
-}
+pub type OpenAiImages = Adapter<OpenAiImageModel>;
 
 impl OpenAiImages {
     /// The best quality takes minutes: the timeout should be at least 180 s.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        Ok(Self {
-            client: client(setup)?,
-            models: setup.models(),
-        })
+        Ok(Self::with_client(client(setup)?, setup))
     }
 }
 
@@ -208,7 +201,7 @@ fn image(item: &Value) -> Result<Bytes, ProviderError> {
 #[async_trait]
 impl ImageProvider for OpenAiImages {
     async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError> {
-        let settings = self.models.get(&call.model);
+        let settings = self.settings(&call.model);
         let endpoint = |name| self.client.url(&["images", name]);
         let answer = if call.inputs.is_empty() {
             let body = RequestJson::of(&body(call, &settings))?;

@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::{
     super::{
         ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
-        http::{Models, RequestJson, SPEECH_CAP, SetupError, VendorClient},
-        setup::Setup,
+        http::{RequestJson, SPEECH_CAP, SetupError},
+        setup::{Adapter, Setup},
         wire::WireObject,
     },
     client,
@@ -65,19 +65,13 @@ fn body(
 }
 
 /// The speech adapter of `OpenAI` and of compatible servers.
-#[derive(Debug)]
-pub struct OpenAiSpeech {
-    client: VendorClient,
-    models: Models<OpenAiSpeechModel>,
-}
+pub type OpenAiSpeech = Adapter<OpenAiSpeechModel>;
 
 impl OpenAiSpeech {
     /// The timeout bounds each call of a split text.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        Ok(Self {
-            client: client(setup)?.with(ACCEPT, "application/octet-stream"),
-            models: setup.models(),
-        })
+        let client = client(setup)?.with(ACCEPT, "application/octet-stream");
+        Ok(Self::with_client(client, setup))
     }
 
     /// One call; returns the file and the request id.
@@ -96,7 +90,7 @@ impl OpenAiSpeech {
 #[async_trait]
 impl SpeechProvider for OpenAiSpeech {
     async fn generate(&self, call: &SpeechCall) -> Result<SpeechAnswer, ProviderError> {
-        let settings = self.models.get(&call.model);
+        let settings = self.settings(&call.model);
         let mut parts = Vec::new();
         let mut request_id = None;
         let mut left = SPEECH_CAP;
@@ -119,7 +113,7 @@ impl SpeechProvider for OpenAiSpeech {
     }
 
     fn has_model(&self, model: &str) -> bool {
-        self.models.has(model)
+        self.models.contains_key(model)
     }
 }
 

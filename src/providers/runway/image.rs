@@ -116,7 +116,7 @@ impl Runway {
     async fn wait_for_image(&self, task: &str) -> Result<Url, ProviderError> {
         let created = Instant::now();
         loop {
-            sleep(self.poll_interval).await;
+            sleep(self.client.poll_interval).await;
             match self.status(task).await {
                 Ok(VideoStatus::Done(VideoOutput::Url { url, .. })) => return Ok(url),
                 Ok(VideoStatus::Failed(error)) => return Err(error),

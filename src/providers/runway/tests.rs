@@ -2,7 +2,7 @@
 
 mod states;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::json;
 use url::Url;
