@@ -27,64 +27,38 @@ pub enum Delta {
     Opaque(Value),
 }
 
-/// The pieces that a surface sends to its caller. Text is always sent.
+/// The pieces that the writer of a surface's dialect sends to its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Visibility {
-    pub calls: bool,
-    /// Thinking that can be read.
-    pub thinking: bool,
-    /// Thinking that a chat server reports in a field of its own.
-    pub reasoning: bool,
-    /// Signatures and encrypted thinking.
+    pub surface: Surface,
+    /// Whether signatures and encrypted thinking are sent.
     pub encrypted: bool,
-    pub opaque: bool,
 }
 
 impl Visibility {
-    pub const TEXT: Self = Self {
-        calls: false,
-        thinking: false,
-        reasoning: false,
-        encrypted: false,
-        opaque: false,
-    };
+    pub const TEXT: Self = Self::of(Surface::Generate);
 
-    /// The pieces that the writer of a surface's dialect sends. Responses sends encrypted thinking only on
-    /// request.
+    /// Responses sends encrypted thinking only on request.
     pub const fn of(surface: Surface) -> Self {
-        match surface {
-            Surface::OpenAiChat => Self {
-                calls: true,
-                reasoning: true,
-                ..Self::TEXT
-            },
-            Surface::OpenAiResponses => Self {
-                calls: true,
-                thinking: true,
-                reasoning: true,
-                opaque: true,
-                ..Self::TEXT
-            },
-            Surface::AnthropicMessages => Self {
-                calls: true,
-                thinking: true,
-                reasoning: true,
-                encrypted: true,
-                opaque: true,
-            },
-            Surface::Generate | Surface::OpenAiImages | Surface::OpenAiSpeech => Self::TEXT,
-        }
+        let encrypted = matches!(surface, Surface::AnthropicMessages);
+        Self { surface, encrypted }
     }
 
     pub const fn shows(self, piece: &Delta) -> bool {
+        use Surface::{AnthropicMessages, OpenAiChat, OpenAiResponses};
+
         match piece {
             Delta::Text(_) => true,
-            Delta::ToolCall(_) | Delta::Arguments(_) => self.calls,
-            Delta::Thinking(_) => self.thinking,
-            Delta::Reasoning(..) => self.reasoning,
+            Delta::ToolCall(_) | Delta::Arguments(_) | Delta::Reasoning(..) => {
+                matches!(
+                    self.surface,
+                    OpenAiChat | OpenAiResponses | AnthropicMessages
+                )
+            }
+            Delta::Thinking(_) | Delta::Opaque(_) => {
+                matches!(self.surface, OpenAiResponses | AnthropicMessages)
+            }
             Delta::Signature(_) | Delta::Redacted(_) => self.encrypted,
-            Delta::Opaque(_) => self.opaque,
         }
     }
 }
