@@ -73,8 +73,7 @@ pub async fn count(
     member: &str,
 ) -> Result<u64, ProviderError> {
     let answer = client.post(url, body).await?;
-    let head = answer.head().clone();
-    let body = answer.json(COUNT_BODY_CAP).await?;
+    let (head, body) = answer.json(COUNT_BODY_CAP).await?;
     let counted = answer::count(body.get(member)).filter(|&count| count > 0);
     counted.ok_or_else(|| head.failed("answer without a count"))
 }
@@ -112,7 +111,8 @@ async fn send<'a, P: TextParser<'a>>(
         .map_err(late)??
     {
         let body = timeout(bound, answer.json(TEXT_BODY_CAP)).await;
-        parser.whole(&body.map_err(late)??)?;
+        let (_, root) = body.map_err(late)??;
+        parser.whole(&root)?;
         return parser.end(false);
     }
     match read_events(parser, answer.events(P::EVENT_CAP), &head).await {

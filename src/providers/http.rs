@@ -138,15 +138,10 @@ impl Answer {
         chunk.map_err(|error| self.head.with_context(classify::transport(&error)))
     }
 
-    /// The body as JSON, of at most `cap` bytes after decompression.
-    pub async fn json(mut self, cap: usize) -> Result<Value, ProviderError> {
-        let (body, _reserved) = self.whole_body(cap).await?;
-        if body.len() < LARGE_JSON {
-            return json(&self.head, &body);
-        }
-        let head = self.head;
-        let parsed = offload(move || json(&head, &body)).await;
-        parsed.unwrap_or_else(|| Err(ProviderError::failed("reading it failed")))
+    /// The head, and the body as JSON, of at most `cap` bytes after decompression.
+    pub async fn json(self, cap: usize) -> Result<(Head, Value), ProviderError> {
+        let read = |head: &Head, root| Ok((head.clone(), root));
+        self.json_files(cap, read).await
     }
 
     /// What `read` makes of a body as [`Self::json`] that holds files.
@@ -156,13 +151,16 @@ impl Answer {
         read: impl FnOnce(&Head, Value) -> Result<T, ProviderError> + Send + 'static,
     ) -> Result<T, ProviderError> {
         let (body, _reserved) = self.whole_body(cap).await?;
-        let head = self.head;
-        let reading = offload(move || {
+        let (head, is_large) = (self.head, body.len() >= LARGE_JSON);
+        let read = move || {
             let root = json(&head, &body);
             drop(body);
             root.and_then(|root| read(&head, root))
-        });
-        let answer = reading.await;
+        };
+        if !is_large {
+            return read();
+        }
+        let answer = offload(read).await;
         answer.unwrap_or_else(|| Err(ProviderError::failed("reading it failed")))
     }
 

@@ -106,8 +106,7 @@ impl Runway {
     /// Creates a task and returns its id.
     async fn create(&self, path: &str, body: RequestJson) -> Result<String, ProviderError> {
         let answer = self.client.post(self.client.url(&[path])?, body).await?;
-        let head = answer.head().clone();
-        let root = answer.json(TEXT_BODY_CAP).await?;
+        let (head, root) = answer.json(TEXT_BODY_CAP).await?;
         task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
     }
 
@@ -117,8 +116,7 @@ impl Runway {
         let Some(answer) = self.task(Method::GET, task).await? else {
             return Ok(VideoStatus::Gone);
         };
-        let head = answer.head().clone();
-        let root = answer.json(TEXT_BODY_CAP).await?;
+        let (head, root) = answer.json(TEXT_BODY_CAP).await?;
         response::status(&self.client, &head, &root)
     }
 }

@@ -168,8 +168,7 @@ impl VideoProvider for GeminiOmni {
         let body = RequestJson::of(&body(call, &self.settings(&call.model)))?;
         let url = self.client.url(&["interactions"])?;
         let answer = self.client.post(url, body).await?;
-        let head = answer.head().clone();
-        let root = answer.json(TEXT_BODY_CAP).await?;
+        let (head, root) = answer.json(TEXT_BODY_CAP).await?;
         if errors::is_error(&root) {
             return Err(self.client.error(&head, Some(&root)));
         }
@@ -182,8 +181,7 @@ impl VideoProvider for GeminiOmni {
         let Some(answer) = self.task(Method::GET, &[task]).await? else {
             return Ok(VideoStatus::Gone);
         };
-        let head = answer.head().clone();
-        let root = answer.json(TEXT_BODY_CAP).await?;
+        let (head, root) = answer.json(TEXT_BODY_CAP).await?;
         match response::state(&self.client, &head, &root)? {
             response::State::Running => Ok(VideoStatus::Running { progress: None }),
             response::State::Failed(error) => Ok(VideoStatus::Failed(error)),
