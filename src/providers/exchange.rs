@@ -146,9 +146,9 @@ async fn read_events<'a, P: TextParser<'a>>(
 #[derive(Debug)]
 pub struct AnswerBuilder<'a> {
     client: &'a VendorClient,
-    call: &'a TextCall,
+    pub call: &'a TextCall,
     pub head: Head,
-    parts: PartBuffer<'a>,
+    pub parts: PartBuffer<'a>,
     id: Option<String>,
     model_noted: bool,
     /// Why the provider ended the answer early.
@@ -160,11 +160,6 @@ pub struct AnswerBuilder<'a> {
 }
 
 impl<'a> AnswerBuilder<'a> {
-    /// The sequences that end the text.
-    pub fn stop_sequences(&self) -> &'a [String] {
-        &self.call.sampling.stop
-    }
-
     pub fn json(&self, event: &Event) -> Result<Value, ProviderError> {
         surrogates::parse(&event.data).map_err(|_| self.head.failed("event is not JSON"))
     }
@@ -215,19 +210,9 @@ impl<'a> AnswerBuilder<'a> {
         self.push(Delta::Text(text.to_owned()))
     }
 
-    /// The choices that were asked for.
-    pub fn choices(&self) -> u32 {
-        self.call.choices()
-    }
-
-    /// The pieces that follow are of this choice.
-    pub const fn enter(&mut self, choice: u32) {
-        self.parts.enter(choice);
-    }
-
     /// Begins a call, by the caller's name of the function. One without an id, or with that of an
     /// earlier call, gets a new one.
-    pub fn call(&mut self, mut call: ToolCall) -> Result<(), ProviderError> {
+    pub fn begin_call(&mut self, mut call: ToolCall) -> Result<(), ProviderError> {
         call.name = self.call.replaced_names.original(call.name);
         if call.id.is_empty() || !self.call_ids.insert(call.id.clone()) {
             let random = crate::domain::token::random::<12>().unwrap_or_default();
@@ -235,6 +220,19 @@ impl<'a> AnswerBuilder<'a> {
             call.id = format!("call_{}", hex.concat());
         }
         self.push(Delta::ToolCall(call))
+    }
+
+    /// The items of an array, which may be absent. `problem`: says that it is something else.
+    pub fn items<'v>(
+        &self,
+        value: Option<&'v Value>,
+        problem: &str,
+    ) -> Result<&'v [Value], ProviderError> {
+        match value {
+            None | Some(Value::Null) => Ok(&[]),
+            Some(Value::Array(items)) => Ok(items),
+            Some(_) => Err(self.head.failed(problem)),
+        }
     }
 
     /// Adds what only the vendor's dialect has a name for, for a caller who speaks it. To others a
@@ -257,15 +255,6 @@ impl<'a> AnswerBuilder<'a> {
     /// Whether the vendor was sent the caller's body, so that the caller speaks its dialect.
     pub fn is_passed(&self) -> bool {
         self.call.original.is_some()
-    }
-
-    pub fn is_dialogue(&self) -> bool {
-        self.call.is_dialogue
-    }
-
-    /// Returns whether the caller received any content.
-    pub fn has_delivered(&self) -> bool {
-        self.parts.has_delivered()
     }
 
     /// Whether nothing has been answered but thoughts.

@@ -116,7 +116,7 @@ impl ResponseParser<'_> {
                     *input += piece;
                 } else if !self.is_opaque {
                     self.delta(delta)?;
-                } else if self.answer.is_dialogue() {
+                } else if self.answer.call.is_dialogue {
                     return Err(self.answer.head.failed("pieces of an unknown kind"));
                 }
             }
@@ -220,7 +220,7 @@ impl ResponseParser<'_> {
                 };
                 // In a stream the block begins with `{}`, and its JSON follows in pieces.
                 self.input = Some(input).filter(|input| input != "{}");
-                self.answer.call(call)
+                self.answer.begin_call(call)
             }
             Some("server_tool_use") => {
                 self.server_call = Some((block.clone(), String::new()));

@@ -59,14 +59,10 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             self.answer.end_early(Stop::ContentFilter, refused)?;
             self.stop = Some(Stop::ContentFilter);
         }
-        match root.get("candidates") {
-            None | Some(Value::Null) => {}
-            Some(Value::Array(candidates)) => {
-                if let Some(candidate) = candidates.first() {
-                    self.candidate(candidate)?;
-                }
-            }
-            Some(_) => return Err(self.answer.head.failed("candidates are no array")),
+        let candidates = root.get("candidates");
+        let candidates = self.answer.items(candidates, "candidates are no array")?;
+        if let Some(candidate) = candidates.first() {
+            self.candidate(candidate)?;
         }
         let no_text = self.answer.is_empty();
         let counts = usage.map(|usage| TokenCounts {
@@ -100,12 +96,8 @@ impl ResponseParser<'_> {
             None | Some(Value::Null) => {}
             reason => self.finish(reason.and_then(Value::as_str).unwrap_or_default())?,
         }
-        let parts = match candidate.pointer("/content/parts") {
-            None | Some(Value::Null) => return Ok(()),
-            Some(Value::Array(parts)) => parts,
-            Some(_) => return Err(self.answer.head.failed("parts are no array")),
-        };
-        for part in parts {
+        let parts = candidate.pointer("/content/parts");
+        for part in self.answer.items(parts, "parts are no array")? {
             if part["thought"].as_bool() == Some(true) {
                 continue;
             }
@@ -168,7 +160,7 @@ impl ResponseParser<'_> {
         let Some(arguments) = object_arguments(call.get("args")) else {
             return Err(self.answer.head.failed("args are no object"));
         };
-        self.answer.call(ToolCall {
+        self.answer.begin_call(ToolCall {
             id: text(call.get("id")).unwrap_or_default(),
             name,
             arguments,

@@ -207,7 +207,7 @@ impl Calls {
     fn wait(&mut self, bytes: usize, answer: &AnswerBuilder<'_>) -> Result<(), ProviderError> {
         self.waiting += bytes;
         // The size limit of an answer applies to all choices together.
-        if self.waiting > TEXT_CAP / answer.choices() as usize {
+        if self.waiting > TEXT_CAP / answer.call.choices() as usize {
             return Err(answer.head.failed("text over the cap"));
         }
         Ok(())
@@ -260,7 +260,7 @@ impl Calls {
         if before.is_some() {
             return answer.push(Delta::Arguments(arguments));
         }
-        answer.call(ToolCall {
+        answer.begin_call(ToolCall {
             id: call.id.clone(),
             name: call.name.clone(),
             arguments,

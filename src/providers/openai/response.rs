@@ -54,7 +54,9 @@ struct Choice {
 
 impl<'a> TextParser<'a> for ResponseParser<'a> {
     fn new(answer: AnswerBuilder<'a>) -> Self {
-        let choices = (0..answer.choices()).map(|_| Choice::default()).collect();
+        let choices = (0..answer.call.choices())
+            .map(|_| Choice::default())
+            .collect();
         Self {
             answer,
             usage: Map::new(),
@@ -84,7 +86,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         let choices = (0..).zip(take(&mut self.choices));
         let mut choices: Vec<(u32, Choice)> = choices.collect();
         // A server that ignores `n` sends one choice. The caller received it, so it is charged.
-        if streamed && self.is_done && self.answer.has_delivered() {
+        if streamed && self.is_done && self.answer.parts.has_delivered() {
             choices.retain(|(_, choice)| choice.is_begun);
         }
         if streamed && choices.iter().any(|(_, choice)| choice.stop.is_none()) {
@@ -106,11 +108,11 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         }
         let counts = usage::counts(&self.usage);
         let (_, first) = stops.first().cloned().unwrap_or_default();
-        if self.answer.choices() == 1 {
+        if self.answer.call.choices() == 1 {
             return self.answer.finish(counts, first);
         }
         let is_refused = stops.iter().all(|(_, stop)| *stop == Stop::ContentFilter);
-        if is_refused && self.answer.is_empty() && !self.answer.has_delivered() {
+        if is_refused && self.answer.is_empty() && !self.answer.parts.has_delivered() {
             return Err(self.answer.head.refused(None));
         }
         let answer = self.answer.finish(counts, first)?;
@@ -151,11 +153,8 @@ impl ResponseParser<'_> {
             return Err(self.answer.head.failed("answer is no object"));
         };
         self.answer.identify(fields.get("id"), fields.get("model"));
-        let choices = match fields.get("choices") {
-            None | Some(Value::Null) => &[][..],
-            Some(Value::Array(choices)) => choices,
-            Some(_) => return Err(self.answer.head.failed("choices are no array")),
-        };
+        let choices = fields.get("choices");
+        let choices = self.answer.items(choices, "choices are no array")?;
         // The usage chunk has no choices.
         if choices.is_empty() && place == Place::Message {
             return Err(self.answer.head.failed("no choices"));
@@ -193,8 +192,8 @@ impl ResponseParser<'_> {
 
     /// Pieces that follow are of this choice, if there are several.
     fn enter(&mut self, at: u32) {
-        if self.answer.choices() > 1 {
-            self.answer.enter(at);
+        if self.answer.call.choices() > 1 {
+            self.answer.parts.enter(at);
         }
     }
 
@@ -256,19 +255,12 @@ impl ResponseParser<'_> {
             }
             Some(_) => return Err(self.answer.head.failed("content is no text")),
         }
-        match body.get("tool_calls") {
-            None | Some(Value::Null) => {}
-            Some(Value::Array(calls)) => {
-                for call in calls {
-                    self.call(at, call, place)?;
-                }
-                if !calls.is_empty() {
-                    return Ok(());
-                }
-            }
-            Some(_) => return Err(self.answer.head.failed("tool calls are no array")),
+        let calls = body.get("tool_calls");
+        let calls = self.answer.items(calls, "tool calls are no array")?;
+        for call in calls {
+            self.call(at, call, place)?;
         }
-        match body.get("function_call") {
+        match body.get("function_call").filter(|_| calls.is_empty()) {
             None | Some(Value::Null) => Ok(()),
             // The older form of a single call.
             Some(function) => {
@@ -311,7 +303,7 @@ impl ResponseParser<'_> {
             Place::Delta => self.choices[at].calls.read(call, &mut self.answer),
             Place::Message => {
                 let call = calls::whole(call).map_err(|detail| self.answer.head.failed(detail))?;
-                self.answer.call(call)
+                self.answer.begin_call(call)
             }
         }
     }

@@ -84,7 +84,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
 
     fn new(answer: AnswerBuilder<'a>) -> Self {
         Self {
-            stops: StopFilter::new(answer.stop_sequences()),
+            stops: StopFilter::new(&answer.call.sampling.stop),
             answer,
             sequence: Sequence::new(ITEMS),
             stop: None,
@@ -407,7 +407,7 @@ impl ResponseParser<'_> {
         if !self.deliver()? {
             return Ok(());
         }
-        self.answer.call(ToolCall {
+        self.answer.begin_call(ToolCall {
             id: text("call_id").to_owned(),
             name: text("name").to_owned(),
             arguments: String::new(),
