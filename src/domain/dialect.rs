@@ -22,7 +22,7 @@ use super::{
     pricing::CacheWrites,
     request::Original,
     usage::TextUsage,
-    validate::{FieldCode, Fields, Parsed, parsed, text},
+    validate::{FieldCode, Fields, Parsed, Text, parsed, text},
 };
 
 /// Output tokens that a request may ask for: more than any model writes.
@@ -61,6 +61,9 @@ const REFUSED: &[&str] = &[
     "use_beam_search",
     "web_search_options",
 ];
+/// A string of any length: the whole body is bounded.
+const STRING: Text = text(usize::MAX);
+const NOT_EMPTY: Text = STRING.min(1);
 /// Tools of one request.
 const MAX_TOOLS: usize = 1_000;
 
@@ -182,17 +185,13 @@ fn is_empty_list(fields: &Fields<'_>, name: &'static str) -> bool {
 
 /// An image by its URL, or in it.
 fn image_url() -> Parsed<ImageSource> {
-    let schema = || {
-        text(usize::MAX)
-            .min(1)
-            .with_pattern(r"^(https?://|data:)[^\x00]*$")
-    };
+    let schema = || NOT_EMPTY.with_pattern(r"^(https?://|data:)[^\x00]*$");
     parsed(schema, ImageSource::parse)
 }
 
 /// Returns the parser of a base64 file in `OpenAI`'s dialects.
 fn file_data() -> Parsed<DocumentSource> {
-    let schema = || text(usize::MAX).min(1).json_schema();
+    let schema = || NOT_EMPTY.json_schema();
     parsed(schema, DocumentSource::parse)
 }
 

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{MAX_TOOLS, schema_of};
+use super::{MAX_TOOLS, NOT_EMPTY, STRING, schema_of};
 use crate::domain::{
     conversation::{Function, ToolChoice, Tools},
     named::named_enum,
-    validate::{Field, FieldCode, Fields, Kind, Schemas, any_object, boolean, component, text},
+    validate::{Field, FieldCode, Fields, Kind, Schemas, any_object, boolean, component},
 };
 
 named_enum!(
@@ -18,9 +18,8 @@ named_enum!(
 
 /// Reads the members of a function, whichever object has them.
 pub(super) fn function(fields: &Fields<'_>) -> Option<Function> {
-    let name = fields.required("name", "Its name.", text(usize::MAX).min(1));
-    let about = "What it does, for the model.";
-    let description = fields.optional("description", about, text(usize::MAX));
+    let name = fields.required("name", "Its name.", NOT_EMPTY);
+    let description = fields.optional("description", "What it does, for the model.", STRING);
     let about = "A JSON schema of its arguments.";
     let parameters = fields.optional("parameters", about, any_object());
     let about = "Whether the arguments must follow the schema. Default: the provider's.";

@@ -14,15 +14,14 @@ mod writer;
 
 use serde_json::{Value, json};
 
-use super::{MAX_LIMIT, REFUSED, json as text_of};
+use super::{MAX_LIMIT, REFUSED, STRING, json as text_of};
 use crate::domain::{
     conversation::{Conversation, Effort, Message, Part, Reasoning, Role, Sampling, Visibility},
     generation::Surface,
     named::named_enum,
     request::{DialogueRequest, MODEL_NAME},
     validate::{
-        FieldCode, Fields, Input, List, Object, SchemaName, boolean, integer, number, only, text,
-        words,
+        FieldCode, Fields, Input, List, Object, SchemaName, boolean, integer, number, only, words,
     },
 };
 
@@ -75,8 +74,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
     fields.keep_others();
     let about = "`provider/model` of GET /openai/v1/models, or just `model`.";
     let model = fields.required("model", about, MODEL_NAME);
-    let about = "Instructions above the input.";
-    let instructions = fields.optional("instructions", about, text(usize::MAX));
+    let instructions = fields.optional("instructions", "Instructions above the input.", STRING);
     let input = List::new(
         "A text, or the items so far, the oldest first.",
         ("ResponseInputItem", "An item of the input."),

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use crate::domain::{
     conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
     dialect::{
-        file_data, functions::ToolType, image_url, instructions, is_empty_list, leading, needed,
-        refuse_reference, without_images,
+        NOT_EMPTY, STRING, file_data, functions::ToolType, image_url, instructions, is_empty_list,
+        leading, needed, refuse_reference, without_images,
     },
     named::named_enum,
-    validate::{FieldCode, Fields, List, text, words},
+    validate::{FieldCode, Fields, List, words},
 };
 
 named_enum!(
@@ -37,14 +37,14 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     let role = fields.required("role", "Who says it.", words::<ChatRole>());
     let parts = content(fields);
     let about = "Of an assistant: that it declined, and why.";
-    let refusal = fields.optional("refusal", about, text(usize::MAX));
+    let refusal = fields.optional("refusal", about, STRING);
     let calls = List::new(
         "Of an assistant: the calls that it wants.",
         ("ChatToolCall", "A call of a function."),
     );
     let calls = calls.read_any(fields, "tool_calls", call);
     let about = "Of a tool: the call that it answers.";
-    let call_id = fields.optional("tool_call_id", about, text(usize::MAX));
+    let call_id = fields.optional("tool_call_id", about, STRING);
     // A member of our answers, which the next turn sends back.
     fields.neutral("annotations", vec![json!([])]);
     // The package's helpers add this to an answer and send it back.
@@ -110,7 +110,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
 /// `LiteLLM`. No other vendor takes it back.
 fn thinking(fields: &Fields<'_>) -> Vec<Part> {
     let about = "Of an assistant: what it thought, as it was answered.";
-    let content = fields.optional("reasoning_content", about, text(usize::MAX));
+    let content = fields.optional("reasoning_content", about, STRING);
     let others = ["reasoning", "reasoning_details", "thinking_blocks"].into_iter();
     let others = others.filter_map(|name| match fields.value(name)? {
         Value::String(text) => Some(text.clone()),
@@ -134,8 +134,8 @@ fn content(fields: &Fields<'_>) -> Option<Vec<Part>> {
     }
     list.read(fields, "content", |part| {
         let kind = part.required("type", "What it is.", words::<ChatPartType>());
-        let said = part.optional("text", "The text.", text(usize::MAX));
-        let refusal = part.optional("refusal", "Of an assistant.", text(usize::MAX));
+        let said = part.optional("text", "The text.", STRING);
+        let refusal = part.optional("refusal", "Of an assistant.", STRING);
         let schema = ("ChatImage", "An image.");
         let image = part.object("image_url", "The image.", schema, image);
         let schema = ("ChatFile", "A PDF or a plain text file.");
@@ -152,8 +152,7 @@ fn content(fields: &Fields<'_>) -> Option<Vec<Part>> {
 }
 
 fn image(fields: &Fields<'_>) -> Option<Image> {
-    let about = "An https URL, or a data URL in base64.";
-    let source = fields.required("url", about, image_url());
+    let source = fields.required("url", "An https URL, or a data URL in base64.", image_url());
     let about = "How closely the model looks at it. Default: the provider's.";
     let detail = fields.optional("detail", about, words::<Detail>());
     source.map(|source| Image { source, detail })
@@ -166,7 +165,7 @@ fn file(fields: &Fields<'_>) -> Option<Document> {
     } else {
         fields.required("file_data", about, file_data())
     };
-    let name = fields.optional("filename", "Its name.", text(usize::MAX));
+    let name = fields.optional("filename", "Its name.", STRING);
     refuse_reference(fields, &["file_id"], "file_data");
     source.map(|source| Document {
         source,
@@ -176,18 +175,15 @@ fn file(fields: &Fields<'_>) -> Option<Document> {
 }
 
 fn call(fields: &Fields<'_>) -> Option<ToolCall> {
-    let id = fields.required("id", "Its id.", text(usize::MAX).min(1));
+    let id = fields.required("id", "Its id.", NOT_EMPTY);
     fields.required("type", "What is called.", words::<ToolType>());
     fields.hints(&["index"]);
     let function = ("ChatFunctionCall", "What is called, and with what.");
     let function = fields.object("function", "The function.", function, |function| {
-        let name = function.required("name", "Its name.", text(usize::MAX).min(1));
+        let name = function.required("name", "Its name.", NOT_EMPTY);
         let about = "Its arguments, in JSON.";
         function.hints(&["parsed_arguments"]);
-        (
-            name,
-            function.required("arguments", about, text(usize::MAX)),
-        )
+        (name, function.required("arguments", about, STRING))
     });
     if !fields.has("function") {
         needed::<()>(fields, "function", None);
@@ -197,7 +193,7 @@ fn call(fields: &Fields<'_>) -> Option<ToolCall> {
         let google = ("ChatGoogleContent", "What Gemini knows.");
         extra.object("google", "Gemini's.", google, |google| {
             let about = "Brought back as it was answered.";
-            google.optional("thought_signature", about, text(usize::MAX))
+            google.optional("thought_signature", about, STRING)
         })
     });
     Some(ToolCall {

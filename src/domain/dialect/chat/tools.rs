@@ -3,11 +3,12 @@
 use crate::domain::{
     conversation::{Format, Schema, Tools},
     dialect::{
+        NOT_EMPTY, STRING,
         functions::{self, Choice, ToolType},
         needed, schema_of,
     },
     named::named_enum,
-    validate::{Fields, List, any_object, boolean, text, words},
+    validate::{Fields, List, any_object, boolean, words},
 };
 
 pub(super) fn read(fields: &Fields<'_>) -> Tools {
@@ -55,10 +56,8 @@ pub(super) fn format(fields: &Fields<'_>) -> Format {
 }
 
 fn json_schema(fields: &Fields<'_>) -> Option<Schema> {
-    let about = "Its name, for the model.";
-    let name = fields.required("name", about, text(usize::MAX).min(1));
-    let about = "What it is for, for the model.";
-    let description = fields.optional("description", about, text(usize::MAX));
+    let name = fields.required("name", "Its name, for the model.", NOT_EMPTY);
+    let description = fields.optional("description", "What it is for, for the model.", STRING);
     let schema = fields.required("schema", "A JSON schema.", any_object());
     let about = "Whether the answer must follow it. Default: the provider's.";
     Some(Schema {

@@ -8,11 +8,12 @@ use crate::domain::{
         Document, DocumentSource, DocumentType, Image, ImageSource, Message, Part, Role, ToolCall,
         ToolResult,
     },
-    dialect::{GEMINI, give_signatures, image_url, is_empty_list, needed, without_images},
-    named::named_enum,
-    validate::{
-        Field, FieldCode, Fields, Kind, List, Refusal, Schemas, boolean, parsed, text, words,
+    dialect::{
+        GEMINI, NOT_EMPTY, STRING, give_signatures, image_url, is_empty_list, needed,
+        without_images,
     },
+    named::named_enum,
+    validate::{Field, FieldCode, Fields, Kind, List, Refusal, Schemas, boolean, parsed, words},
 };
 
 named_enum!(
@@ -107,7 +108,7 @@ pub(super) fn texts(fields: &Fields<'_>, name: &'static str) -> Option<Vec<Part>
     .or_text(|text| Part::text(text));
     list.read_any(fields, name, |block| {
         block.required("type", "What it is.", words::<SystemBlockType>());
-        let text = block.required("text", "The text.", text(usize::MAX));
+        let text = block.required("text", "The text.", STRING);
         block.neutral("citations", vec![json!([])]);
         text.map(Part::text)
     })
@@ -146,23 +147,21 @@ fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
         return Some(Part::text(""));
     }
     let kind = fields.required("type", "What it is.", words::<BlockType>());
-    let string = || text(usize::MAX);
-    let said = fields.optional("text", "Of a text.", string());
+    let said = fields.optional("text", "Of a text.", STRING);
     let source = source(fields, kind == Some(BlockType::Document));
-    let title = fields.optional("title", "Of a document.", string());
-    let id = fields.optional("id", "Of a tool use.", string().min(1));
-    let name = fields.optional("name", "Of a tool use: the tool's.", string().min(1));
-    let about = "Of a tool use: the arguments.";
-    let input = fields.optional("input", about, Input);
+    let title = fields.optional("title", "Of a document.", STRING);
+    let id = fields.optional("id", "Of a tool use.", NOT_EMPTY);
+    let name = fields.optional("name", "Of a tool use: the tool's.", NOT_EMPTY);
+    let input = fields.optional("input", "Of a tool use: the arguments.", Input);
     let about = "Of a tool's result: the tool use that it is of.";
-    let call_id = fields.optional("tool_use_id", about, string().min(1));
+    let call_id = fields.optional("tool_use_id", about, NOT_EMPTY);
     let content = result(fields, noted);
     let about = "Of a tool's result: whether the tool failed.";
     let is_error = fields.optional("is_error", about, boolean());
-    let thinking = fields.optional("thinking", "Of thinking.", string());
+    let thinking = fields.optional("thinking", "Of thinking.", STRING);
     let about = "Of thinking: brought back as it was answered.";
-    let signature = fields.optional("signature", about, string());
-    let data = fields.optional("data", "Of redacted thinking.", string());
+    let signature = fields.optional("signature", about, STRING);
+    let data = fields.optional("data", "Of redacted thinking.", STRING);
     citations(fields);
     fields.neutral("caller", vec![json!({"type": "direct"})]);
     fields.neutral("tool", Vec::new());
@@ -257,7 +256,7 @@ fn source(fields: &Fields<'_>, is_document: bool) -> Option<Source> {
         let kind = source.required("type", "What it is.", words::<SourceType>());
         let about = "For base64 and text; `text/plain` for text.";
         let media_type = source.optional("media_type", about, words::<MediaType>());
-        let schema = || text(usize::MAX).min(1).json_schema();
+        let schema = || NOT_EMPTY.json_schema();
         let parse: fn(&str) -> Result<Source, Refusal> = match (is_document, media_type) {
             (false, _) => |data| ImageSource::base64(data.to_owned()).map(Source::Image),
             (true, Some(MediaType::Pdf)) if kind == Some(SourceType::Base64) => |data| {
@@ -265,8 +264,7 @@ fn source(fields: &Fields<'_>, is_document: bool) -> Option<Source> {
             },
             (true, _) => |data| Ok(Source::Document(DocumentSource::Text(data.to_owned()))),
         };
-        let about = "For base64 and text.";
-        let data = source.optional("data", about, parsed(schema, parse));
+        let data = source.optional("data", "For base64 and text.", parsed(schema, parse));
         let url = source.optional("url", "For an image by URL.", image_url());
         let wrong = |name: &str, message: &str| {
             source.error(name, FieldCode::NotSupported, message);
@@ -297,9 +295,9 @@ fn result(fields: &Fields<'_>, noted: &Noted) -> Option<Vec<Part>> {
     .or_text(|text| Part::text(text));
     list.read_any(fields, "content", |block| {
         let kind = block.required("type", "What it is.", words::<ResultBlockType>());
-        let said = block.optional("text", "The text.", text(usize::MAX));
+        let said = block.optional("text", "The text.", STRING);
         let source = source(block, kind == Some(ResultBlockType::Document));
-        let title = block.optional("title", "Of a document.", text(usize::MAX));
+        let title = block.optional("title", "Of a document.", STRING);
         block.neutral("tool_name", Vec::new());
         citations(block);
         match kind? {

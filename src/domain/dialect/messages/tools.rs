@@ -7,9 +7,9 @@ use crate::domain::{
     conversation::{
         Effort, Format, Function, Json, Reasoning, Schema, Thinking, ToolChoice, Tools,
     },
-    dialect::{MAX_TOOLS, needed, schema_of},
+    dialect::{MAX_TOOLS, NOT_EMPTY, STRING, needed, schema_of},
     named::named_enum,
-    validate::{FieldCode, Fields, List, any_object, boolean, integer, text, words},
+    validate::{FieldCode, Fields, List, any_object, boolean, integer, words},
 };
 
 /// Whether each object of a schema has exactly the properties that it requires.
@@ -90,7 +90,7 @@ pub(super) fn read(fields: &Fields<'_>, noted: &Noted) -> Tools {
     let schema = ("ToolChoiceParam", "Which tool the model uses.");
     let choice = fields.object("tool_choice", about, schema, |choice| {
         let kind = choice.required("type", "What it is.", words::<ToolChoiceType>());
-        let name = choice.optional("name", "Of type `tool`.", text(usize::MAX).min(1));
+        let name = choice.optional("name", "Of type `tool`.", NOT_EMPTY);
         let about = "Whether one answer has at most one use of a tool. Default: false.";
         let one = choice.optional("disable_parallel_tool_use", about, boolean());
         let choice = match kind? {
@@ -134,7 +134,7 @@ fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Option<Function>> {
     if fields.value("type").is_some_and(|kind| kind == SEARCH) {
         // Other vendors do not know the search tool.
         fields.neutral("type", Vec::new());
-        fields.required("name", "Its name.", text(usize::MAX).min(1));
+        fields.required("name", "Its name.", NOT_EMPTY);
         let about = "Maximum number of searches of a web search tool.";
         let most = fields.optional("max_uses", about, integer(1..=MAX_LIMIT));
         fields.neutral("allowed_callers", vec![json!(["direct"])]);
@@ -142,9 +142,8 @@ fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Option<Function>> {
         return Some(None);
     }
     fields.optional("type", "What it is.", words::<MessageToolType>());
-    let name = fields.required("name", "Its name.", text(usize::MAX).min(1));
-    let about = "What it does, for the model.";
-    let description = fields.optional("description", about, text(usize::MAX));
+    let name = fields.required("name", "Its name.", NOT_EMPTY);
+    let description = fields.optional("description", "What it does, for the model.", STRING);
     let about = "A JSON schema of its arguments.";
     let schema = fields.required("input_schema", about, any_object());
     let about = "Whether the arguments must follow the schema. Default: the provider's.";

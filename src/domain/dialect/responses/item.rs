@@ -9,11 +9,11 @@ use super::{
 use crate::domain::{
     conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
     dialect::{
-        file_data, image_url, instructions, is_empty_list, leading, needed, refuse_reference,
-        without_images,
+        NOT_EMPTY, STRING, file_data, image_url, instructions, is_empty_list, leading, needed,
+        refuse_reference, without_images,
     },
     named::named_enum,
-    validate::{Field, FieldCode, Fields, Kind, List, Schemas, only, text, words},
+    validate::{Field, FieldCode, Fields, Kind, List, Schemas, only, words},
 };
 
 named_enum!(
@@ -109,22 +109,19 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
     }
     let about = "What it is. Default: `message`.";
     let kind = fields.optional("type", about, words::<ItemType>());
-    let string = || text(usize::MAX);
     let role = fields.optional("role", "Of a message: who says it.", words::<ItemRole>());
     let said = content(fields, "content", "Of a message: what is said.");
-    let call_id = fields.optional("call_id", "Of a call, and of its output.", string().min(1));
-    let name = fields.optional("name", "Of a call: the tool.", string().min(1));
-    let about = "Of a call: the namespace of the tool.";
-    let namespace = fields.optional("namespace", about, string());
-    let about = "Of a call of a custom tool.";
-    let input = fields.optional("input", about, string());
-    let arguments = fields.optional("arguments", "Of a call: JSON.", string());
+    let call_id = fields.optional("call_id", "Of a call, and of its output.", NOT_EMPTY);
+    let name = fields.optional("name", "Of a call: the tool.", NOT_EMPTY);
+    let namespace = fields.optional("namespace", "Of a call: the namespace of the tool.", STRING);
+    let input = fields.optional("input", "Of a call of a custom tool.", STRING);
+    let arguments = fields.optional("arguments", "Of a call: JSON.", STRING);
     let output = content(fields, "output", "Of a call's output.");
     let thoughts = summary(fields);
     let about = "Of reasoning: brought back as it was answered.";
-    let given = fields.optional("encrypted_content", about, string());
+    let given = fields.optional("encrypted_content", about, STRING);
     // Members of the items of our answers, which the next turn sends back.
-    let own_id = fields.optional("id", "Of an item of an answer.", string());
+    let own_id = fields.optional("id", "Of an item of an answer.", STRING);
     fields.optional("status", "Of an item of an answer.", words::<ItemStatus>());
     fields.optional("phase", "Of an item of an answer.", words::<Phase>());
     fields.neutral("caller", vec![json!({"type": "direct"})]);
@@ -196,8 +193,8 @@ fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Opti
     // The content of a reasoning item is of another kind, which no provider accepts.
     list.read(fields, name, |part| {
         let kind = part.required("type", "What it is.", words::<ContentType>());
-        let said = part.optional("text", "The text.", text(usize::MAX));
-        let refusal = part.optional("refusal", "Of an assistant.", text(usize::MAX));
+        let said = part.optional("text", "The text.", STRING);
+        let refusal = part.optional("refusal", "Of an assistant.", STRING);
         let about = "An https URL, or a data URL in base64.";
         let source = part.optional("image_url", about, image_url());
         let about = "How closely the model looks at it. Default: the provider's.";
@@ -206,7 +203,7 @@ fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Opti
         part.neutral("logprobs", vec![json!([])]);
         let about = "Of a file: a base64 data URL of application/pdf or text/plain.";
         let document = part.optional("file_data", about, file_data());
-        let name = part.optional("filename", "Of a file.", text(usize::MAX));
+        let name = part.optional("filename", "Of a file.", STRING);
         let references = ["file_id", "file_url"];
         let instead = match kind {
             Some(ContentType::InputImage) => "image_url",
@@ -250,7 +247,7 @@ fn summary(fields: &Fields<'_>) -> String {
     );
     let parts = list.read_any(fields, "summary", |part| {
         part.required("type", "`summary_text`", only([json!("summary_text")]));
-        part.required("text", "The text.", text(usize::MAX))
+        part.required("text", "The text.", STRING)
     });
     parts.unwrap_or_default().join("\n\n")
 }

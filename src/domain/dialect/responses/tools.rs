@@ -11,12 +11,13 @@ use super::{
 use crate::domain::{
     conversation::{Format, Schema, Tools},
     dialect::{
+        NOT_EMPTY, STRING,
         functions::{self, Choice},
         needed, schema_of,
     },
     named::named_enum,
     request::Search,
-    validate::{FieldCode, Fields, List, any_object, boolean, text, words},
+    validate::{FieldCode, Fields, List, any_object, boolean, words},
 };
 
 named_enum!(
@@ -180,7 +181,7 @@ fn one(fields: &Fields<'_>, is_custom: bool) -> Option<Tool> {
         let kind = format.required("type", "What it is.", words::<CustomFormatType>());
         let syntax = format.optional("syntax", "Of a grammar.", words::<GrammarSyntax>());
         let about = "The format is a grammar. The model sees it but need not follow it.";
-        let definition = format.optional("definition", about, text(usize::MAX));
+        let definition = format.optional("definition", about, STRING);
         match kind? {
             CustomFormatType::Text => None,
             CustomFormatType::Grammar => {
@@ -225,10 +226,9 @@ pub(super) fn format(fields: &Fields<'_>) -> Format {
         let schema = ("ResponseTextFormat", "The form of an answer.");
         config.object("format", "Its form. Default: text.", schema, |format| {
             let kind = format.required("type", "What it is.", words::<FormatType>());
-            let about = "Of a schema: its name, for the model.";
-            let name = format.optional("name", about, text(usize::MAX).min(1));
+            let name = format.optional("name", "Of a schema: its name, for the model.", NOT_EMPTY);
             let about = "Of a schema: what it is for, for the model.";
-            let description = format.optional("description", about, text(usize::MAX));
+            let description = format.optional("description", about, STRING);
             let schema = format.optional("schema", "A JSON schema.", any_object());
             let about = "Whether the answer must follow it. Default: the provider's.";
             let strict = format.optional("strict", about, boolean());
