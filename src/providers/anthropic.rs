@@ -1,11 +1,10 @@
 //! Anthropic Messages.
 //!
-//! Here: the settings and the call. Submodules: the request ([`request`]), response parsing
-//! ([`response`]) and error types ([`errors`]). Not here: which model takes a temperature; that is in the
+//! Here: the settings, the call and error types. Submodules: the request ([`request`]) and response
+//! parsing ([`response`]). Not here: which model takes a temperature; that is in the
 //! catalogue. Source: anthropic 2.10.0 (`PyPI`) `anthropic/types/*.py`; checked against requests
 //! recorded from the package.
 
-pub mod errors;
 pub mod request;
 pub mod response;
 
@@ -14,11 +13,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
-    DeltaSink, ProviderError, Released, TextAnswer, TextCall, TextProvider,
+    DeltaSink, ProviderError, ProviderErrorKind, Released, TextAnswer, TextCall, TextProvider,
     exchange::{count, exchange},
-    http::{SetupError, VendorClient, base_url::VersionPath},
+    http::{
+        SetupError, VendorClient,
+        base_url::VersionPath,
+        classify::{self, ErrorInfo},
+        vendor_message::VendorMessage,
+    },
     setup::{Adapter, Adapters, Setup},
 };
 use crate::domain::{
@@ -142,7 +147,7 @@ impl Anthropic {
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let key = (HeaderName::from_static("x-api-key"), "");
         let version = VersionPath::Last("v1");
-        let client = VendorClient::new(setup, version, key, errors::error_info)?;
+        let client = VendorClient::new(setup, version, key, error_info)?;
         Ok(Self::with_client(client, setup))
     }
 
@@ -189,6 +194,60 @@ impl TextProvider for Anthropic {
 
     fn may_hide_reasoning(&self, call: &TextCall) -> bool {
         request::may_think(call, &self.settings(&call.model))
+    }
+}
+
+/// Reads an error body or an `error` event; the most specific code wins.
+///
+/// `details.error_code` is more specific than `type`. Source: anthropic 2.13.0 (`PyPI`)
+/// `anthropic/types/shared/*_error.py`.
+fn error_info(root: Option<&Value>) -> ErrorInfo {
+    let Some(error) = root.and_then(|root| root.get("error")) else {
+        return ErrorInfo::default();
+    };
+    let code = classify::code(error.pointer("/details/error_code"));
+    let kind_name = classify::code(error.get("type"));
+    let vendor_message = VendorMessage::read(root);
+    // An account without funds is reported as a 400 without a code.
+    let message = vendor_message.text.as_deref().unwrap_or_default();
+    let has_no_funds = message.starts_with("Your credit balance is too low");
+    ErrorInfo {
+        kind: (code.and_then(kind))
+            .or(kind_name.and_then(kind))
+            .or(has_no_funds.then_some(ProviderErrorKind::Account)),
+        hint: kind_name.and_then(hint),
+        code: code.or(kind_name).map(str::to_owned),
+        retry_after: None,
+        vendor_message,
+    }
+}
+
+/// Codes that take precedence over the status: `organization_on_hold` comes with a 400, and a 503
+/// whose outcome is unknown, unlike others, may have started the work.
+fn kind(code: &str) -> Option<ProviderErrorKind> {
+    let account =
+        code.contains("spend_limit") || code.contains("billing") || code == "organization_on_hold";
+    if account {
+        Some(ProviderErrorKind::Account)
+    } else if code.ends_with("_outcome_unknown") {
+        Some(ProviderErrorKind::Failed)
+    } else if code == "image_dimensions_too_large" {
+        Some(ProviderErrorKind::Rejected)
+    } else {
+        None
+    }
+}
+
+/// What a type means inside a stream, where there is no status.
+fn hint(kind: &str) -> Option<ProviderErrorKind> {
+    match kind {
+        "authentication_error" | "permission_error" => Some(ProviderErrorKind::Account),
+        "overloaded_error" | "rate_limit_error" => Some(ProviderErrorKind::Overloaded),
+        "timeout_error" => Some(ProviderErrorKind::Timeout),
+        "invalid_request_error" | "not_found_error" | "request_too_large" => {
+            Some(ProviderErrorKind::Rejected)
+        }
+        _ => None,
     }
 }
 

@@ -1,10 +1,7 @@
 //! ElevenLabs text to speech.
 //!
-//! Here: the call and its settings; in [`errors`]: error codes. Sources: elevenlabs 2.78.0
-//! (`PyPI`) `elevenlabs/text_to_speech/raw_client.py`, `types/voice_settings.py`; checked
-//! against a request recorded from the package.
-
-pub mod errors;
+//! Sources: elevenlabs 2.78.0 (`PyPI`) `elevenlabs/text_to_speech/raw_client.py`,
+//! `types/voice_settings.py`; checked against a request recorded from the package.
 
 use std::sync::Arc;
 
@@ -14,8 +11,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
-    http::{RequestJson, SPEECH_CAP, SetupError, VendorClient, base_url::VersionPath},
+    ProviderError, ProviderErrorKind, SpeechAnswer, SpeechCall, SpeechProvider,
+    http::{
+        RequestJson, SPEECH_CAP, SetupError, VendorClient,
+        base_url::VersionPath,
+        classify::{ErrorInfo, machine_code},
+        vendor_message::VendorMessage,
+    },
     setup::{Adapter, Adapters, Setup},
 };
 use crate::domain::{
@@ -97,7 +99,7 @@ pub type ElevenLabs = Adapter<ElevenLabsModel>;
 impl ElevenLabs {
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let key = (HeaderName::from_static("xi-api-key"), "");
-        let client = VendorClient::new(setup, VersionPath::Last("v1"), key, errors::error_info)?;
+        let client = VendorClient::new(setup, VersionPath::Last("v1"), key, error_info)?;
         Ok(Self::with_client(client.with(ACCEPT, "*/*"), setup))
     }
 }
@@ -130,6 +132,51 @@ impl SpeechProvider for ElevenLabs {
 
     fn has_model(&self, model: &str) -> bool {
         self.models.contains_key(model)
+    }
+}
+
+/// `{"detail": {"status", "message"}}`; with 422 `detail` is a list of fields, sometimes it is a bare
+/// string. Newer bodies may have `code` and `type` in addition to `status`.
+///
+/// Source: elevenlabs/elevenlabs-docs `developer-guides/error-messages.mdx`.
+fn error_info(root: Option<&Value>) -> ErrorInfo {
+    let Some(detail) = root.and_then(|root| root.get("detail")) else {
+        return ErrorInfo::default();
+    };
+    let text = |value: Option<&Value>| {
+        // `only_for_creator+`
+        value
+            .and_then(Value::as_str)
+            .and_then(|text| machine_code(text.trim_end_matches('+')))
+            .map(str::to_owned)
+    };
+    let codes: Vec<String> = ["status", "code", "type"]
+        .into_iter()
+        .filter_map(|name| text(detail.get(name)))
+        .chain(text(Some(detail)))
+        .collect();
+    ErrorInfo {
+        kind: codes.iter().find_map(|code| kind(code)),
+        code: codes.into_iter().next(),
+        vendor_message: VendorMessage::read(root),
+        ..ErrorInfo::default()
+    }
+}
+
+/// Billing, which takes precedence over the status, and content policy.
+fn kind(code: &str) -> Option<ProviderErrorKind> {
+    let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
+    if has(&["quota", "payment", "billing", "insufficient_credits"]) {
+        Some(ProviderErrorKind::Account)
+    } else if has(&[
+        "against_policy",
+        "content_policy",
+        "moderation",
+        "prohibited",
+    ]) {
+        Some(ProviderErrorKind::ContentPolicy)
+    } else {
+        None
     }
 }
 

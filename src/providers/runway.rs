@@ -1,38 +1,45 @@
 //! Runway: video from text or from pictures, and images, as a task that is polled.
 //!
-//! Here: the calls and videos; in [`image`]: images; in [`response`]: tasks and failure codes. Sources:
-//! runwayml 5.24.0 (`PyPI`) `runwayml/types/text_to_video_create_params.py`,
-//! `task_retrieve_response.py`, `resources/tasks.py`; docs.dev.runwayml.com
-//! errors/task-failures; checked against requests recorded from the package; `image_to_video_create_params.py`
-//! for pictures.
+//! Here: settings, tasks and their failure codes, and videos; in [`image`]: images. Sources: runwayml
+//! 5.24.0 (`PyPI`) `runwayml/types/text_to_video_create_params.py`, `task_retrieve_response.py`,
+//! `resources/tasks.py`; docs.dev.runwayml.com errors/task-failures; checked against requests
+//! recorded from the package; `image_to_video_create_params.py` for pictures; issue 28 of
+//! runwayml/sdk-node for the lack of credits.
 
 pub mod image;
-pub mod response;
-pub mod settings;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use reqwest::{
     Method,
     header::{AUTHORIZATION, HeaderName},
 };
+use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
+use url::Url;
 
 use super::{
-    InputPicture, ProviderError, VideoCall, VideoProvider, VideoStatus,
+    InputPicture, ProviderError, ProviderErrorKind, VideoCall, VideoOutput, VideoProvider,
+    VideoStatus,
     answer::task_id,
-    http::{Answer, RequestJson, SetupError, TEXT_BODY_CAP, VendorClient, base_url::VersionPath},
+    http::{
+        Answer, RequestJson, SetupError, TEXT_BODY_CAP, VendorClient,
+        base_url::VersionPath,
+        classify::{ErrorInfo, Head},
+        vendor_message::VendorMessage,
+    },
     setup::{Adapter, Adapters, Setup},
     wire::WireObject,
 };
 use crate::domain::{
+    catalogue::ModelKind,
     generation::Modality,
-    request::InputRole,
-    vendor::{Vendor, read_settings},
+    request::{InputRole, Ratio},
+    settings::{ConfigError, blank_is_none, quoted},
+    vendor::{ModelSettings, Vendor, read_settings},
 };
 pub use image::RunwayImageModel;
-pub use settings::RunwayModel;
 
 pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor::new(
@@ -50,6 +57,74 @@ pub const ADAPTERS: Adapters = Adapters {
         Ok(())
     },
 };
+
+/// Settings of one model. The default suits `gen4.5`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunwayModel {
+    /// From our ratio to the model's value, mostly pixels: `"16:9" = "1280:720"`. Other ratios are
+    /// rejected.
+    #[serde(deserialize_with = "ratios")]
+    pub ratios: BTreeMap<String, String>,
+    /// `resolution` of models that take a named one (`768p`). `None` sends nothing.
+    #[serde(deserialize_with = "blank_is_none")]
+    pub resolution: Option<String>,
+    /// `audio` of models where it is optional; changes the price. `None` sends nothing.
+    pub audio: Option<bool>,
+}
+
+impl Default for RunwayModel {
+    fn default() -> Self {
+        let ratio = |ours: &str, theirs: &str| (ours.to_owned(), theirs.to_owned());
+        Self {
+            ratios: BTreeMap::from([ratio("16:9", "1280:720"), ratio("9:16", "720:1280")]),
+            resolution: None,
+            audio: None,
+        }
+    }
+}
+
+/// Keys in lowest terms, like the ratios of calls.
+fn ratios<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let mut reduced = BTreeMap::new();
+    for (ours, theirs) in BTreeMap::<String, String>::deserialize(source)? {
+        let Some(ratio) = Ratio::parse(&ours) else {
+            let bad = quoted(&ours);
+            let problem = format!("holds {bad}: must be ratios, such as \"16:9\"");
+            return Err(D::Error::custom(problem));
+        };
+        if theirs.is_empty() {
+            let problem = format!("has nothing for \"{ours}\": name the model's word");
+            return Err(D::Error::custom(problem));
+        }
+        let ratio = ratio.reduced().to_string();
+        if reduced.insert(ratio, theirs).is_some() {
+            let problem = format!("has the ratio of \"{ours}\" twice: keep one");
+            return Err(D::Error::custom(problem));
+        }
+    }
+    Ok(reduced)
+}
+
+impl ModelSettings for RunwayModel {
+    fn check(&self, model: &ModelKind) -> Result<(), ConfigError> {
+        let ModelKind::Video(video) = model else {
+            return Ok(());
+        };
+        let has = |text: &str| {
+            let ratio = Ratio::parse(text).map(|ratio| ratio.reduced().to_string());
+            ratio.is_some_and(|ratio| self.ratios.contains_key(&ratio))
+        };
+        let mut ratios = video.limits.ratios.iter().flatten();
+        match ratios.find(|text| !has(text)) {
+            None => Ok(()),
+            Some(other) => Err(ConfigError::new(
+                "limits.ratios",
+                format!("holds \"{other}\", which wire.ratios does not have: add it there"),
+            )),
+        }
+    }
+}
 
 /// The implemented API version; the header is required.
 const VERSION: &str = "2024-11-06";
@@ -88,7 +163,7 @@ impl Runway {
     /// The timeout bounds each call. For images it also bounds the whole generation.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let key = (AUTHORIZATION, "Bearer ");
-        let client = VendorClient::new(setup, VersionPath::Last("v1"), key, response::error_info)?;
+        let client = VendorClient::new(setup, VersionPath::Last("v1"), key, error_info)?;
         let client = client.with(HeaderName::from_static("x-runway-version"), VERSION);
         Ok(Self::with_client(client, setup))
     }
@@ -117,7 +192,7 @@ impl Runway {
             return Ok(VideoStatus::Gone);
         };
         let (head, root) = answer.json(TEXT_BODY_CAP).await?;
-        response::status(&self.client, &head, &root)
+        read_status(&self.client, &head, &root)
     }
 }
 
@@ -147,6 +222,74 @@ impl VideoProvider for Runway {
     fn has_model(&self, model: &str) -> bool {
         self.models.contains_key(model)
     }
+}
+
+/// `{"error": "a sentence"}` has no code, and an account without credits is reported only by its
+/// sentence, with status 400.
+fn error_info(root: Option<&Value>) -> ErrorInfo {
+    let text = root
+        .and_then(|root| root.get("error")?.as_str())
+        .unwrap_or_default();
+    let broke = text.to_lowercase().contains("enough credits");
+    ErrorInfo {
+        code: broke.then(|| "no_credits".to_owned()),
+        kind: broke.then_some(ProviderErrorKind::Account),
+        vendor_message: VendorMessage::read(root),
+        ..ErrorInfo::default()
+    }
+}
+
+/// The state of a task. Fails when `root` is not one.
+fn read_status(
+    client: &VendorClient,
+    head: &Head,
+    root: &Value,
+) -> Result<VideoStatus, ProviderError> {
+    let Some(status) = root["status"].as_str() else {
+        return Err(head.failed("answer without a status"));
+    };
+    Ok(match status {
+        "SUCCEEDED" => succeeded(head, root),
+        "FAILED" | "CANCELLED" => {
+            let code = root["failureCode"].as_str();
+            let kind = code.and_then(kind);
+            VideoStatus::Failed(client.error_of_code(head, code.unwrap_or(status), kind))
+        }
+        // PENDING; THROTTLED, which is our account's limit of running tasks; RUNNING; unknown
+        // states.
+        _ => VideoStatus::Running {
+            progress: progress(root),
+        },
+    })
+}
+
+/// The output is on another host and needs no key.
+fn succeeded(head: &Head, root: &Value) -> VideoStatus {
+    let url = root.pointer("/output/0").and_then(Value::as_str);
+    match url.and_then(|url| Url::parse(url).ok()) {
+        Some(url) => VideoStatus::Done(VideoOutput::Url { url, header: None }),
+        None => VideoStatus::Failed(head.failed("task without an output")),
+    }
+}
+
+/// `SAFETY.INPUT.TEXT`, `INPUT_PREPROCESSING.SAFETY.TEXT`, `THIRD_PARTY.SAFETY`: a refusal
+/// wherever `SAFETY` occurs. `ASSET.INVALID` is an invalid request. The rest
+/// (`INTERNAL.*`, `INPUT_PREPROCESSING.INTERNAL`, `THIRD_PARTY.*`) is the provider's.
+fn kind(code: &str) -> Option<ProviderErrorKind> {
+    if code.split('.').any(|word| word == "SAFETY") {
+        Some(ProviderErrorKind::ContentPolicy)
+    } else if code.starts_with("ASSET.") {
+        Some(ProviderErrorKind::Rejected)
+    } else {
+        None
+    }
+}
+
+/// A fraction from 0 to 1 as percent.
+fn progress(root: &Value) -> Option<u8> {
+    let fraction = root.get("progress")?.as_f64()?;
+    let percent = (fraction.clamp(0.0, 1.0) * 100.0).round();
+    (0..=100_u8).find(|whole| f64::from(*whole) >= percent)
 }
 
 #[cfg(test)]

@@ -1,13 +1,11 @@
 //! Stability AI's `stable-image` (v2beta): core, ultra, sd3 and inpaint.
 //!
-//! Here: the calls and their settings; in [`errors`]: error codes; in [`mask`]: masks in its
-//! format. The endpoints take an aspect ratio, not a size, or keep that of the source; the caller
+//! Here: the calls and error codes; in [`mask`]: masks in its format. The endpoints take an aspect ratio, not a size, or keep that of the source; the caller
 //! scales the result. Sources: api-evangelist/stability-ai
 //! `openapi/_original/stability-ai-stable-image-generate-openapi.yml`; Comfy-Org/ComfyUI
 //! `comfy_api_nodes/apis/stability_api.py`; `Stability-AI/ComfyUI-SAI_API` `stability_api.py` for
 //! `image`, `mask` and `strength`.
 
-pub mod errors;
 mod mask;
 pub mod settings;
 
@@ -25,8 +23,9 @@ use super::{
     http::{
         IMAGE_CAP, SetupError, VendorClient,
         base_url::{BaseUrlError, VersionPath},
-        classify::Head,
+        classify::{self, ErrorInfo, Head},
         form::Form,
+        vendor_message::VendorMessage,
     },
     picture::inputs_with_role,
     setup::{Adapter, Adapters, Setup},
@@ -130,7 +129,7 @@ impl Stability {
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
         let key = (AUTHORIZATION, "Bearer ");
         let version = VersionPath::Last("v2beta");
-        let client = VendorClient::new(setup, version, key, errors::error_info)?;
+        let client = VendorClient::new(setup, version, key, error_info)?;
         Ok(Self::with_client(client, setup))
     }
 
@@ -212,6 +211,28 @@ impl ImageProvider for Stability {
                 input_image_tokens: None,
             }),
         }
+    }
+}
+
+/// `{"id", "name": "bad_request", "errors": ["..."]}`. Only `name` decides what an error means.
+fn error_info(root: Option<&Value>) -> ErrorInfo {
+    let name = classify::code(root.and_then(|root| root.get("name")));
+    ErrorInfo {
+        code: name.map(str::to_owned),
+        kind: name.and_then(kind),
+        vendor_message: VendorMessage::read(root),
+        ..ErrorInfo::default()
+    }
+}
+
+/// A moderated prompt is reported as 403, which otherwise means an invalid key.
+fn kind(name: &str) -> Option<ProviderErrorKind> {
+    match name {
+        "content_moderation" | "content_filtered" => Some(ProviderErrorKind::ContentPolicy),
+        "payment_required" | "insufficient_credits" | "insufficient_balance" => {
+            Some(ProviderErrorKind::Account)
+        }
+        _ => None,
     }
 }
 
