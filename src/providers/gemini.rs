@@ -10,7 +10,8 @@ pub mod omni;
 pub mod request;
 pub mod response;
 pub mod speech;
-pub mod vendor;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use reqwest::header::HeaderName;
@@ -26,13 +27,71 @@ use super::{
         base_url::{BaseUrlError, VersionPath},
         classify::ErrorInfo,
     },
-    setup::{Adapter, Setup},
+    setup::{Adapter, Adapters, Setup},
 };
 use crate::domain::{
-    settings::{range::bounded, words},
-    vendor::ModelSettings,
+    catalogue::Dialogue,
+    conversation::Spelling,
+    generation::Modality,
+    request::SpeechFormat,
+    settings::{ConfigError, range::bounded, read_table, words},
+    vendor::{ModelSettings, SharedSettings, SpeechRange, Vendor, no_settings, read_settings},
 };
+use omni::{GeminiOmni, OmniModel};
 use response::ResponseParser;
+use speech::{GeminiSpeech, GeminiSpeechModel};
+
+pub const ADAPTERS: Adapters = Adapters {
+    vendor: Vendor {
+        speech: SpeechRange {
+            formats: &[SpeechFormat::Wav],
+            ..SpeechRange::ALL
+        },
+        dialogue: Dialogue {
+            late_instructions: false,
+            thinking: false,
+            one_at_a_time: false,
+            strict_tools: false,
+            reasoning_fields: false,
+            free_arguments: false,
+            alternating_roles: true,
+            // google-genai 3.6.1 `FunctionDeclaration.name`; colons are newer than the rest.
+            names: Spelling {
+                symbols: Some("_.-"),
+                max_chars: 64,
+                starts_with_letter: true,
+            },
+            // google-genai 3.6.1 `GenerateContentConfig.stop_sequences`.
+            max_stops: 5,
+            image_urls: false,
+            result_images: false,
+            image_detail: false,
+            gifs: false,
+            documents: true,
+            ..Dialogue::ALL
+        },
+        ..Vendor::new(
+            "gemini",
+            &[Modality::Text, Modality::Video, Modality::Audio],
+            |_, modality, wire| match modality {
+                Modality::Video => read_settings::<OmniModel>(wire),
+                Modality::Audio => {
+                    no_settings::<GeminiSpeechModel>("Gemini's speech", wire.as_ref())
+                }
+                Modality::Text | Modality::Image => text(wire),
+            },
+        )
+    },
+    add: |registry, setup| {
+        let name = || setup.name.clone();
+        registry.text.insert(name(), Arc::new(Gemini::new(setup)?));
+        let speech = GeminiSpeech::new(setup)?;
+        registry.speech.insert(name(), Arc::new(speech));
+        let video = GeminiOmni::new(setup)?;
+        registry.video.insert(name(), Arc::new(video));
+        Ok(())
+    },
+};
 
 /// Settings of one model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -55,6 +114,17 @@ fn thinking_budget<'de, D: Deserializer<'de>>(source: D) -> Result<Option<i64>, 
 }
 
 impl ModelSettings for GeminiModel {}
+
+fn text(wire: Option<toml::Value>) -> Result<SharedSettings, ConfigError> {
+    let model: GeminiModel = read_table(wire)?;
+    if model.thinking_level.is_some() && model.thinking_budget.is_some() {
+        return Err(ConfigError::new(
+            "",
+            "sets both thinking_level and thinking_budget: keep the one that the model takes",
+        ));
+    }
+    Ok(Arc::new(model))
+}
 
 /// The text adapter of Gemini.
 pub type Gemini = Adapter<GeminiModel>;

@@ -8,7 +8,7 @@ pub const VENDORS: &[&Adapters] = &[
     &openai::vendor::ADAPTERS,
     &openai::vendor::COMPATIBLE,
     &anthropic::ADAPTERS,
-    &gemini::vendor::ADAPTERS,
+    &gemini::ADAPTERS,
     &stability::ADAPTERS,
     &runway::ADAPTERS,
     &elevenlabs::ADAPTERS,
