@@ -27,7 +27,7 @@ use super::{
         form::Form,
         vendor_message::VendorMessage,
     },
-    picture::inputs_with_role,
+    media_call::inputs_with_role,
     setup::{Adapter, Adapters, Setup},
 };
 use crate::domain::{

@@ -19,7 +19,7 @@ use super::{
         InputPicture, ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
         answer::task_id,
         http::{Answer, RequestJson, SetupError, TEXT_BODY_CAP, base_url::BaseUrlError},
-        picture::inputs_with_role,
+        media_call::inputs_with_role,
         setup::{Adapter, Setup},
     },
     KEY, client,

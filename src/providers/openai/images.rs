@@ -17,7 +17,7 @@ use super::{
             IMAGE_CAP, IMAGES_BODY_CAP, RequestJson, SetupError, VendorClient, classify::Head,
             form::Form,
         },
-        picture::inputs_with_role,
+        media_call::inputs_with_role,
         setup::{Adapter, Setup},
         wire::WireObject,
     },

@@ -15,7 +15,7 @@ use crate::{
         request::{InputRole, Outpaint},
     },
     media::{MAX_DECODED_BYTES, is_turned},
-    providers::{InputPicture, ProviderError, picture::inputs_with_role},
+    providers::{InputPicture, ProviderError, media_call::inputs_with_role},
 };
 
 /// Held while a picture is decoded, because each decoder may use [`MAX_DECODED_BYTES`].

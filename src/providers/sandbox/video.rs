@@ -25,7 +25,7 @@ use crate::{
     },
     providers::{
         ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
-        picture::inputs_with_role,
+        media_call::inputs_with_role,
     },
 };
 
