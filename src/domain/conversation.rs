@@ -285,6 +285,11 @@ impl Conversation {
         self.messages.iter().flat_map(|message| &message.parts)
     }
 
+    fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
+        let messages = self.messages.iter_mut();
+        messages.flat_map(|message| &mut message.parts)
+    }
+
     /// The text of the last user message that has one, its parts on lines of their own.
     pub fn last_user_text(&self) -> String {
         let users = self.messages.iter().rev().filter(|m| m.role == Role::User);
@@ -327,11 +332,7 @@ impl Conversation {
     /// Replaces copies of base64 data by slices of the body that they were read from.
     pub fn share(&mut self, body: &Bytes) {
         let mut rest = Some(0);
-        let parts = self
-            .messages
-            .iter_mut()
-            .flat_map(|message| &mut message.parts);
-        let data = parts.flat_map(|part| match part {
+        let data = self.parts_mut().flat_map(|part| match part {
             Part::ToolResult(result) => result.parts.iter_mut(),
             part => std::slice::from_mut(part).iter_mut(),
         });

@@ -34,10 +34,12 @@ impl Spelling {
             .is_none_or(|symbols| c.is_ascii_alphanumeric() || symbols.contains(c))
     }
 
+    fn takes_start(&self, name: &str) -> bool {
+        !self.starts_with_letter || name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+    }
+
     pub fn fits(&self, name: &str) -> bool {
-        let first = name.chars().next();
-        let starts = first.is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-        (starts || !self.starts_with_letter)
+        self.takes_start(name)
             && name.chars().all(|c| self.takes(c))
             && name.chars().take(self.max_chars.saturating_add(1)).count() <= self.max_chars
     }
@@ -61,11 +63,7 @@ impl Spelling {
             .iter()
             .fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         let mut spelled = String::new();
-        let starts = name
-            .chars()
-            .next()
-            .is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-        if self.starts_with_letter && !starts {
+        if !self.takes_start(name) {
             spelled.push('_');
         }
         let replaced = name.chars().map(|c| {
@@ -80,6 +78,18 @@ impl Spelling {
         spelled.push('_');
         spelled.push_str(&digest[..DIGEST_DIGITS]);
         Cow::Owned(spelled)
+    }
+
+    /// The first spelling of a name that is not `taken`, which it is then.
+    fn spell_unique(&self, name: &str, taken: &mut HashSet<String>) -> String {
+        let mut salt = 0;
+        loop {
+            let spelled = self.spell(name, salt).into_owned();
+            if taken.insert(spelled.clone()) {
+                return spelled;
+            }
+            salt += 1;
+        }
     }
 }
 
@@ -134,15 +144,7 @@ impl Conversation {
             if new.contains_key(name) {
                 continue;
             }
-            let mut salt = 0;
-            let spelled = loop {
-                let spelled = spelling.spell(name, salt).into_owned();
-                if taken.insert(spelled.clone()) {
-                    break spelled;
-                }
-                salt += 1;
-            };
-            new.insert(name.clone(), spelled);
+            new.insert(name.clone(), spelling.spell_unique(name, &mut taken));
         }
         let replace = |name: &mut String| {
             if let Some(spelled) = new.get(name) {
@@ -172,14 +174,7 @@ impl Conversation {
         for part in self.parts_mut() {
             match part {
                 Part::ToolCall(call) => {
-                    let mut salt = 0;
-                    let id = loop {
-                        let id = spelling.spell(&call.id, salt).into_owned();
-                        if taken.insert(id.clone()) {
-                            break id;
-                        }
-                        salt += 1;
-                    };
+                    let id = spelling.spell_unique(&call.id, &mut taken);
                     let given = std::mem::replace(&mut call.id, id.clone());
                     calls.entry(given).or_default().push((id, false));
                 }
@@ -196,12 +191,6 @@ impl Conversation {
                 _ => {}
             }
         }
-    }
-
-    fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
-        self.messages
-            .iter_mut()
-            .flat_map(|message| &mut message.parts)
     }
 }
 
