@@ -7,11 +7,10 @@
 
 pub mod answer;
 mod base64;
-mod choices;
 mod document;
 mod encrypted;
 mod json;
-mod phase;
+mod markers;
 mod picture;
 mod schema;
 mod searches;
@@ -28,10 +27,10 @@ use super::named::named_enum;
 
 pub use super::image_header::ImageType;
 pub use answer::{Answered, Delta, ReasoningField, Visibility};
-pub use choices::{Choice, choices, ended};
 pub use document::{Document, DocumentData, DocumentSource, DocumentType};
 pub use encrypted::EncryptedReasoning;
 pub use json::Json;
+pub use markers::{Choice, choices, ended};
 pub use picture::{Detail, Image, ImageSource, MAX_IMAGES};
 pub use schema::complete_schema;
 pub use searches::searches;

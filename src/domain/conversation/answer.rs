@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     Part, Stop, ToolCall,
-    choices::{Choice, enter},
+    markers::{Choice, enter},
 };
 use crate::domain::{generation::Surface, named::named_enum};
 

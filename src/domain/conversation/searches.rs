@@ -15,12 +15,7 @@ fn is_search_call(item: &Value) -> bool {
 
 /// Counts the searches in a complete or partial answer. Failed searches are not billed.
 pub fn searches(parts: &[Part]) -> u64 {
-    let blocks = || {
-        parts.iter().filter_map(|part| match part {
-            Part::Opaque { block } => Some(block),
-            _ => None,
-        })
-    };
+    let blocks = || parts.iter().filter_map(Part::block);
     let failed = |id: &Value| {
         blocks().any(|block| {
             block["tool_use_id"] == *id

@@ -235,21 +235,11 @@ fn number(schema: &Value) -> f64 {
     let step = bound("multipleOf").filter(|step| *step > 0.0);
     let (low, above) = (bound("minimum"), bound("exclusiveMinimum"));
     let (high, below) = (bound("maximum"), bound("exclusiveMaximum"));
-    let mut number = step.unwrap_or(1.0);
-    if let Some(high) = high
-        .into_iter()
-        .chain(below.map(|below| below - 1.0))
-        .reduce(f64::min)
-    {
-        number = number.min(high);
-    }
-    if let Some(low) = low
-        .into_iter()
-        .chain(above.map(|above| above + 1.0))
-        .reduce(f64::max)
-    {
-        number = number.max(low);
-    }
+    let highest = [high, below.map(|below| below - 1.0)];
+    let lowest = [low, above.map(|above| above + 1.0)];
+    let number = step.unwrap_or(1.0);
+    let number = highest.into_iter().flatten().fold(number, f64::min);
+    let number = lowest.into_iter().flatten().fold(number, f64::max);
     step.map_or(number, |step| (number / step).ceil() * step)
 }
 

@@ -1,13 +1,16 @@
-//! The choices of an answer to a chat that asked for several (`n`).
+//! Markers: opaque parts that say something of the parts after them, so that answers with and without
+//! them are stored and passed on in the same way.
 //!
-//! A marker before the parts of each choice. It is an opaque part, so that answers are stored and
-//! passed on as those with one choice, which have no marker.
+//! The marker of a choice is before its parts, in an answer to a chat that asked for several (`n`).
+//! That of a phase (`commentary` or `final_answer`) is before the text of a message of the Responses
+//! API, to whose callers alone it is sent; the next turn sends it back.
 
 use serde_json::{Value, json};
 
 use super::{Delta, Part, Stop};
 
-const KIND: &str = "gensvc.choice";
+const CHOICE: &str = "gensvc.choice";
+const PHASE: &str = "gensvc.phase";
 
 /// The marker before the parts of a choice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,7 +44,7 @@ impl Stop {
 
 impl Choice {
     pub(super) fn from_block(block: &Value) -> Option<Self> {
-        (block["type"] == KIND).then(|| Self {
+        (block["type"] == CHOICE).then(|| Self {
             index: block["index"]
                 .as_u64()
                 .and_then(|index| index.try_into().ok())
@@ -51,7 +54,7 @@ impl Choice {
     }
 
     fn block(&self) -> Value {
-        json!({"type": KIND, "index": self.index, "finish_reason": self.finish_reason})
+        json!({"type": CHOICE, "index": self.index, "finish_reason": self.finish_reason})
     }
 }
 
@@ -61,23 +64,65 @@ impl From<Choice> for Delta {
     }
 }
 
+fn phase_of(block: &Value) -> Option<&str> {
+    block["phase"].as_str().filter(|_| block["type"] == PHASE)
+}
+
+fn is_marker(block: &Value) -> bool {
+    block["type"] == CHOICE || phase_of(block).is_some()
+}
+
 impl Delta {
-    /// The choice that the next pieces belong to, if this is a marker.
-    pub fn choice(&self) -> Option<Choice> {
+    fn block(&self) -> Option<&Value> {
         match self {
-            Self::Opaque(block) => Choice::from_block(block),
+            Self::Opaque(block) => Some(block),
             _ => None,
         }
+    }
+
+    /// The choice that the next pieces belong to, if this is a marker.
+    pub fn choice(&self) -> Option<Choice> {
+        self.block().and_then(Choice::from_block)
+    }
+
+    /// Creates the marker of a phase.
+    pub fn from_phase(phase: &str) -> Self {
+        Self::Opaque(json!({"type": PHASE, "phase": phase}))
+    }
+
+    /// The phase of the text after this piece, if this is a marker.
+    pub fn phase(&self) -> Option<&str> {
+        self.block().and_then(phase_of)
+    }
+
+    /// Whether this only marks a choice or a phase, and is no content.
+    pub fn is_marker(&self) -> bool {
+        self.block().is_some_and(is_marker)
     }
 }
 
 impl Part {
-    /// As [`Delta::choice`].
-    pub fn choice(&self) -> Option<Choice> {
+    /// What only the dialect of the vendor has.
+    pub(super) fn block(&self) -> Option<&Value> {
         match self {
-            Self::Opaque { block } => Choice::from_block(block),
+            Self::Opaque { block } => Some(block),
             _ => None,
         }
+    }
+
+    /// As [`Delta::choice`].
+    pub fn choice(&self) -> Option<Choice> {
+        self.block().and_then(Choice::from_block)
+    }
+
+    /// As [`Delta::phase`].
+    pub fn phase(&self) -> Option<&str> {
+        self.block().and_then(phase_of)
+    }
+
+    /// As [`Delta::is_marker`].
+    pub fn is_marker(&self) -> bool {
+        self.block().is_some_and(is_marker)
     }
 }
 
