@@ -22,7 +22,7 @@ use super::{
     pricing::CacheWrites,
     request::Original,
     usage::TextUsage,
-    validate::{FieldCode, Fields, Parsed, Text, parsed, text},
+    validate::{FieldCode, Fields, List, Parsed, Text, parsed, text},
 };
 
 /// Output tokens that a request may ask for: more than any model writes.
@@ -177,10 +177,19 @@ fn needed<T>(fields: &Fields<'_>, name: &str, value: Option<T>) -> Option<T> {
     value
 }
 
-/// Whether a field is a list of nothing: the content of an empty message.
-fn is_empty_list(fields: &Fields<'_>, name: &'static str) -> bool {
+/// Reads a text or a list of parts. Unlike other lists it may be empty, as in an empty message.
+fn text_or_parts(
+    list: List<Part>,
+    fields: &Fields<'_>,
+    name: &'static str,
+    read: impl Fn(&Fields<'_>) -> Option<Part>,
+) -> Option<Vec<Part>> {
     let items = fields.value(name).and_then(Value::as_array);
-    items.is_some_and(Vec::is_empty)
+    if items.is_some_and(Vec::is_empty) {
+        return Some(Vec::new());
+    }
+    list.or_text(|text| Part::text(text))
+        .read(fields, name, read)
 }
 
 /// An image by its URL, or in it.

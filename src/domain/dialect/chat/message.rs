@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::domain::{
     conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
     dialect::{
-        NOT_EMPTY, STRING, file_data, functions::ToolType, image_url, instructions, is_empty_list,
-        leading, needed, refuse_reference, without_images,
+        NOT_EMPTY, STRING, file_data, functions::ToolType, image_url, instructions, leading,
+        needed, refuse_reference, text_or_parts, without_images,
     },
     named::named_enum,
     validate::{FieldCode, Fields, List, words},
@@ -127,12 +127,8 @@ fn thinking(fields: &Fields<'_>) -> Vec<Part> {
 }
 
 fn content(fields: &Fields<'_>) -> Option<Vec<Part>> {
-    let list = List::new("What is said.", ("ChatPart", "A part of a message."))
-        .or_text(|text| Part::text(text));
-    if is_empty_list(fields, "content") {
-        return Some(Vec::new());
-    }
-    list.read(fields, "content", |part| {
+    let list = List::new("What is said.", ("ChatPart", "A part of a message."));
+    text_or_parts(list, fields, "content", |part| {
         let kind = part.required("type", "What it is.", words::<ChatPartType>());
         let said = part.optional("text", "The text.", STRING);
         let refusal = part.optional("refusal", "Of an assistant.", STRING);

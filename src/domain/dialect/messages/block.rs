@@ -9,7 +9,7 @@ use crate::domain::{
         ToolResult,
     },
     dialect::{
-        GEMINI, NOT_EMPTY, STRING, give_signatures, image_url, is_empty_list, needed,
+        GEMINI, NOT_EMPTY, STRING, give_signatures, image_url, needed, text_or_parts,
         without_images,
     },
     named::named_enum,
@@ -80,14 +80,8 @@ named_enum!(
 
 pub(super) fn message(fields: &Fields<'_>, noted: &Noted) -> Option<Message> {
     let role = fields.required("role", "Who says it.", words::<MessageRole>());
-    let list = List::new("What is said.", ("MessageBlock", "A block of a message."))
-        .required()
-        .or_text(|text| Part::text(text));
-    let parts = if is_empty_list(fields, "content") {
-        Some(Vec::new())
-    } else {
-        list.read(fields, "content", |fields| block(fields, noted))
-    };
+    let list = List::new("What is said.", ("MessageBlock", "A block of a message.")).required();
+    let parts = text_or_parts(list, fields, "content", |fields| block(fields, noted));
     let role = match role? {
         MessageRole::System => Role::System,
         MessageRole::User => Role::User,

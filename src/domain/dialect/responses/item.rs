@@ -9,8 +9,8 @@ use super::{
 use crate::domain::{
     conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
     dialect::{
-        NOT_EMPTY, STRING, file_data, image_url, instructions, is_empty_list, leading, needed,
-        refuse_reference, without_images,
+        NOT_EMPTY, STRING, file_data, image_url, instructions, leading, needed, refuse_reference,
+        text_or_parts, without_images,
     },
     named::named_enum,
     validate::{Field, FieldCode, Fields, Kind, List, Schemas, only, words},
@@ -185,13 +185,9 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
 
 /// A text, or parts.
 fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Option<Vec<Part>> {
-    let list = List::new(about, ("ResponseContentPart", "A part of a message."))
-        .or_text(|said: &str| Part::text(said));
-    if is_empty_list(fields, name) {
-        return Some(Vec::new());
-    }
+    let list = List::new(about, ("ResponseContentPart", "A part of a message."));
     // The content of a reasoning item is of another kind, which no provider accepts.
-    list.read(fields, name, |part| {
+    text_or_parts(list, fields, name, |part| {
         let kind = part.required("type", "What it is.", words::<ContentType>());
         let said = part.optional("text", "The text.", STRING);
         let refusal = part.optional("refusal", "Of an assistant.", STRING);
