@@ -60,19 +60,23 @@ pub struct ResponseParser<'a> {
 #[derive(Debug, Default)]
 struct OpenItem {
     has_pieces: bool,
-    /// Its names, as [`Known`] has them.
-    ids: Vec<String>,
-    place: Option<(u64, String)>,
+    names: Vec<Name>,
+}
+
+/// A name of an item.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Name {
+    /// Its id, or that of its call.
+    Id(String),
+    /// Its index and type.
+    Place(u64, String),
 }
 
 /// Items that were streamed. In the last event, some servers list them with other indexes or other
 /// ids.
 #[derive(Debug, Default)]
 struct Known {
-    /// Their ids and the ids of calls.
-    ids: HashSet<String>,
-    /// Their indexes and types.
-    places: HashSet<(u64, String)>,
+    names: HashSet<Name>,
     /// The number of those without an id and an index.
     unnamed: usize,
 }
@@ -130,39 +134,37 @@ impl OpenItem {
     fn named(index: Option<u64>, item: &Value) -> Self {
         let text = |name: &str| item[name].as_str();
         let ids = [text("id"), text("call_id")].into_iter().flatten();
+        let ids = ids.filter(|id| !id.is_empty());
+        let ids = ids.map(|id| Name::Id(id.to_owned()));
         let kind = text("type").unwrap_or_default();
+        let place = index.map(|index| Name::Place(index, kind.to_owned()));
         Self {
             has_pieces: false,
-            ids: ids.filter(|id| !id.is_empty()).map(str::to_owned).collect(),
-            place: index.map(|index| (index, kind.to_owned())),
+            names: ids.chain(place).collect(),
         }
     }
 
     fn is(&self, other: &Self) -> bool {
-        let is_place = self.place.is_some() && self.place == other.place;
-        is_place || self.ids.iter().any(|id| other.ids.contains(id))
+        self.names.iter().any(|name| other.names.contains(name))
     }
 }
 
 impl Known {
     fn add(&mut self, item: OpenItem) -> OpenItem {
-        if item.ids.is_empty() && item.place.is_none() {
+        if item.names.is_empty() {
             self.unnamed += 1;
         }
-        self.ids.extend(item.ids.iter().cloned());
-        self.places.extend(item.place.clone());
+        self.names.extend(item.names.iter().cloned());
         item
     }
 
     fn is_empty(&self) -> bool {
-        self.ids.is_empty() && self.places.is_empty() && self.unnamed == 0
+        self.names.is_empty() && self.unnamed == 0
     }
 
     /// Whether an item was streamed. Each streamed item without a name counts for one unknown item.
     fn take(&mut self, item: &OpenItem) -> bool {
-        let mut ids = item.ids.iter();
-        let is_named = ids.any(|id| self.ids.contains(id))
-            || (item.place.as_ref()).is_some_and(|place| self.places.contains(place));
+        let is_named = item.names.iter().any(|name| self.names.contains(name));
         if !is_named && self.unnamed > 0 {
             self.unnamed -= 1;
             return true;
