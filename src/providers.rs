@@ -23,7 +23,6 @@ pub mod stability;
 pub mod surrogates;
 pub mod text;
 pub mod vendors;
-mod wire;
 
 pub use delta::{DeltaSink, Deltas};
 pub use error::{ProviderError, ProviderErrorKind};

@@ -16,6 +16,7 @@ mod schema;
 mod searches;
 mod spelling;
 mod tools;
+mod wire;
 
 use std::collections::HashMap;
 
@@ -36,6 +37,7 @@ pub use schema::complete_schema;
 pub use searches::searches;
 pub use spelling::{ReplacedNames, Spelling};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};
+pub use wire::{WireObject, WireUrl, WireValue};
 
 /// Bytes of the longest token of any public tokenizer: 128 spaces.
 const LONGEST_TOKEN: usize = 128;

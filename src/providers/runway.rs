@@ -30,10 +30,10 @@ use super::{
         vendor_message::VendorMessage,
     },
     setup::{Adapter, Adapters, Setup},
-    wire::WireObject,
 };
 use crate::domain::{
     catalogue::ModelKind,
+    conversation::WireObject,
     generation::Modality,
     request::{InputRole, Ratio},
     settings::{ConfigError, blank_is_none, quoted},

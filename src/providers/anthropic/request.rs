@@ -6,17 +6,13 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        ProviderError, TextCall,
-        http::RequestJson,
-        wire::{WireObject, WireValue},
-    },
+    super::{ProviderError, TextCall, http::RequestJson},
     ALWAYS, AnthropicModel, BETWEEN_TOOLS, CURRENT_VERSION, VERSION,
 };
 use crate::domain::{
     conversation::{
         Conversation, DocumentSource, Effort, Format, Function, ImageSource, Message, Part,
-        Reasoning, Role, Schema, Thinking, ToolChoice, Tools,
+        Reasoning, Role, Schema, Thinking, ToolChoice, Tools, WireObject, WireValue,
     },
     json::Members,
     request::Original,

@@ -8,16 +8,12 @@ use std::{collections::HashMap, iter::once};
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        ProviderError, TextCall,
-        http::RequestJson,
-        wire::{WireObject, WireValue},
-    },
+    super::{ProviderError, TextCall, http::RequestJson},
     GeminiModel, bare_name,
 };
 use crate::domain::conversation::{
     Conversation, Document, DocumentData, Effort, Format, Function, Image, ImageSource, Message,
-    Part, Reasoning, Role, Schema, Thinking, ToolChoice, Tools, texts,
+    Part, Reasoning, Role, Schema, Thinking, ToolChoice, Tools, WireObject, WireValue, texts,
 };
 
 /// What stands for the signature of a call that Gemini did not make: without any it refuses the

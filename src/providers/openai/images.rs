@@ -19,12 +19,12 @@ use super::{
         },
         media_call::inputs_with_role,
         setup::{Adapter, Setup},
-        wire::WireObject,
     },
     client, errors,
 };
 use crate::domain::{
     catalogue::{ModelKind, Support},
+    conversation::WireObject,
     request::{InputRole, Quality},
     settings::{ConfigError, words},
     vendor::ModelSettings,

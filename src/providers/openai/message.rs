@@ -4,10 +4,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::wire::{WireObject, WireUrl, WireValue};
 use crate::domain::conversation::{
     Conversation, Detail, Format, Function, Message, Part, ReasoningField, Role, Schema,
-    ToolChoice, reasoning, texts,
+    ToolChoice, WireObject, WireUrl, WireValue, reasoning, texts,
 };
 
 /// The name of a schema that has none.

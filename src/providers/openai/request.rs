@@ -6,16 +6,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        ProviderError, TextCall,
-        http::RequestJson,
-        wire::{WireObject, WireValue},
-    },
+    super::{ProviderError, TextCall, http::RequestJson},
     message, responses,
 };
 use crate::domain::{
     catalogue::Dialogue,
-    conversation::{Conversation, Effort, Reasoning, Spelling, Thinking, Tools},
+    conversation::{
+        Conversation, Effort, Reasoning, Spelling, Thinking, Tools, WireObject, WireValue,
+    },
     generation::Surface,
     json::Members,
     named::named_enum,

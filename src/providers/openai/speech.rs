@@ -15,12 +15,12 @@ use super::{
         ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
         http::{RequestJson, SPEECH_CAP, SetupError},
         setup::{Adapter, Setup},
-        wire::WireObject,
     },
     client,
     split::split,
 };
 use crate::domain::{
+    conversation::WireObject,
     settings::{blank_is_none, range::bounded},
     vendor::ModelSettings,
 };

@@ -21,13 +21,14 @@ use super::{Runway, picture};
 use crate::{
     domain::{
         catalogue::{ModelKind, Support},
+        conversation::WireObject,
         request::InputRole,
         settings::ConfigError,
         vendor::ModelSettings,
     },
     providers::{
         ImageAnswer, ImageCall, ImageProvider, ProviderError, ProviderErrorKind, VideoOutput,
-        VideoProvider as _, VideoStatus, http::RequestJson, wire::WireObject,
+        VideoProvider as _, VideoStatus, http::RequestJson,
     },
 };
 

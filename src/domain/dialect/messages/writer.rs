@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::text_of;
 use crate::domain::{
-    conversation::{Delta, Json, Part, Stop, ToolCall},
+    conversation::{Delta, Json, Part, Stop, ToolCall, WireObject, WireValue},
     dialect::{Answer, GEMINI, Head, Writer},
     usage::TextUsage,
 };
@@ -28,41 +28,6 @@ enum Open {
     /// Thinking that has ended, but for more of its signature.
     Signed,
     Tool,
-}
-
-#[derive(Serialize)]
-struct Message<'a> {
-    id: String,
-    r#type: &'static str,
-    role: &'static str,
-    model: &'a str,
-    content: Vec<Block>,
-    stop_reason: Option<&'static str>,
-    stop_sequence: Option<&'a str>,
-    usage: Value,
-}
-
-/// A type of its own, because a tree of values would change the notation of numbers in `input`.
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Block {
-    Text {
-        text: String,
-    },
-    Thinking {
-        thinking: String,
-        signature: String,
-    },
-    RedactedThinking {
-        data: String,
-    },
-    ToolUse {
-        id: String,
-        name: String,
-        input: Json,
-    },
-    #[serde(untagged)]
-    Opaque(Value),
 }
 
 /// The event for one token, serialized directly.
@@ -98,21 +63,21 @@ impl MessagesWriter {
 
     fn message<'a>(
         &'a self,
-        content: Vec<Block>,
+        parts: &'a [Part],
         stop: Option<&'a Stop>,
         usage: Value,
-    ) -> Message<'a> {
+    ) -> WireObject<'a> {
         let (stop_reason, stop_sequence) = stop.map(stop_of).unzip();
-        Message {
-            id: format!("msg_{}", self.head.id),
-            r#type: "message",
-            role: "assistant",
-            model: &self.head.model,
-            content,
-            stop_reason,
-            stop_sequence: stop_sequence.flatten(),
-            usage,
-        }
+        let content = WireValue::list(move || parts.iter().flat_map(blocks));
+        WireObject::default()
+            .with("id", json!(format!("msg_{}", self.head.id)))
+            .with("type", "message")
+            .with("role", "assistant")
+            .with("model", &self.head.model)
+            .with("content", content)
+            .with("stop_reason", json!(stop_reason))
+            .with("stop_sequence", json!(stop_sequence.flatten()))
+            .with("usage", usage)
     }
 
     fn close(&mut self) -> String {
@@ -125,7 +90,7 @@ impl MessagesWriter {
     }
 
     /// Closes the block before and begins another.
-    fn start(&mut self, open: Open, block: &Block) -> String {
+    fn start(&mut self, open: Open, block: &impl Serialize) -> String {
         let closed = self.close();
         self.open = Some(open);
         let index = self.blocks;
@@ -146,7 +111,7 @@ impl MessagesWriter {
     }
 
     /// A block that is begun with all that it has.
-    fn complete(&mut self, block: &Block) -> String {
+    fn complete(&mut self, block: &impl Serialize) -> String {
         self.start(Open::Tool, block) + &self.close()
     }
 
@@ -154,11 +119,7 @@ impl MessagesWriter {
         if continued {
             return String::new();
         }
-        let block = Block::Thinking {
-            thinking: String::new(),
-            signature: String::new(),
-        };
-        self.start(Open::Thinking, &block)
+        self.start(Open::Thinking, &thinking("", ""))
     }
 }
 
@@ -197,39 +158,48 @@ fn stop_of(stop: &Stop) -> (&'static str, Option<&str>) {
     }
 }
 
-impl Block {
-    /// The blocks of a part: a call of Gemini's has its signature before it.
-    fn of(part: &Part) -> Vec<Self> {
-        match part {
-            Part::Text { text } => vec![Self::Text { text: text.clone() }],
-            Part::Thinking { text, signature } => vec![Self::Thinking {
-                thinking: text.clone(),
-                signature: signature.clone(),
-            }],
-            Part::Redacted { data } => vec![Self::RedactedThinking { data: data.clone() }],
-            Part::ToolCall(call) => {
-                // A model may write anything: an agent must see that, instead of no arguments.
-                let unread = || Json::from(&json!({"INVALID_JSON": call.arguments}));
-                let block = Self::call(call, call.object().unwrap_or_else(unread));
-                let signature = gemini_signature(call).map(|signature| Self::Thinking {
-                    thinking: String::new(),
-                    signature,
-                });
-                signature.into_iter().chain([block]).collect()
-            }
-            // No answer has one.
-            Part::ToolResult(_) | Part::Image(_) | Part::Document(_) => Vec::new(),
-            Part::Opaque { block } => vec![Self::Opaque(block.clone())],
+/// The blocks of a part: a call of Gemini's has its signature before it.
+fn blocks(part: &Part) -> impl Iterator<Item = WireValue<'_>> {
+    let block = match part {
+        Part::Text { text } => Some(text_block(text).into()),
+        Part::Thinking { text, signature } => Some(thinking(text, signature).into()),
+        Part::Redacted { data } => Some(redacted(data).into()),
+        Part::ToolCall(call) => {
+            // A model may write anything: an agent must see that, instead of no arguments.
+            let unread = || Json::from(&json!({"INVALID_JSON": call.arguments}));
+            Some(tool_use(call, call.object().unwrap_or_else(unread)).into())
         }
-    }
+        // No answer has one.
+        Part::ToolResult(_) | Part::Image(_) | Part::Document(_) => None,
+        Part::Opaque { block } => Some(WireValue::Opaque(block)),
+    };
+    let signature = match part {
+        Part::ToolCall(call) => gemini_signature(call),
+        _ => None,
+    };
+    let signature = signature.map(|signature| WireValue::from(thinking("", json!(signature))));
+    signature.into_iter().chain(block)
+}
 
-    fn call(call: &ToolCall, input: Json) -> Self {
-        Self::ToolUse {
-            id: call.id.clone(),
-            name: call.name.clone(),
-            input,
-        }
-    }
+fn text_block(text: &str) -> WireObject<'_> {
+    WireObject::with_type("text").with("text", text)
+}
+
+fn thinking<'a>(text: &'a str, signature: impl Into<WireValue<'a>>) -> WireObject<'a> {
+    WireObject::with_type("thinking")
+        .with("thinking", text)
+        .with("signature", signature)
+}
+
+fn redacted(data: &str) -> WireObject<'_> {
+    WireObject::with_type("redacted_thinking").with("data", data)
+}
+
+fn tool_use(call: &ToolCall, input: Json) -> WireObject<'_> {
+    WireObject::with_type("tool_use")
+        .with("id", &call.id)
+        .with("name", &call.name)
+        .with("input", input)
 }
 
 fn gemini_signature(call: &ToolCall) -> Option<String> {
@@ -239,8 +209,7 @@ fn gemini_signature(call: &ToolCall) -> Option<String> {
 
 impl Writer for MessagesWriter {
     fn whole(&self, answer: &Answer) -> String {
-        let content = answer.parts.iter().flat_map(Block::of).collect();
-        text_of(&self.message(content, Some(&answer.stop), usage_of(&answer.usage)))
+        text_of(&self.message(&answer.parts, Some(&answer.stop), usage_of(&answer.usage)))
     }
 
     fn begin(&mut self) -> String {
@@ -250,7 +219,7 @@ impl Writer for MessagesWriter {
             "cache_read_input_tokens": 0,
             "output_tokens": 1,
         });
-        let message = self.message(Vec::new(), None, usage);
+        let message = self.message(&[], None, usage);
         event(&json!({"type": "message_start", "message": message}))
     }
 
@@ -260,8 +229,7 @@ impl Writer for MessagesWriter {
                 let begun = if self.open == Some(Open::Text) {
                     String::new()
                 } else {
-                    let text = String::new();
-                    self.start(Open::Text, &Block::Text { text })
+                    self.start(Open::Text, &text_block(""))
                 };
                 begun + &self.add(Piece::Text { text })
             }
@@ -283,7 +251,7 @@ impl Writer for MessagesWriter {
                 self.open = Some(Open::Signed);
                 begun + &self.add(Piece::Signature { signature })
             }
-            Delta::Redacted(data) => self.complete(&Block::RedactedThinking { data: data.clone() }),
+            Delta::Redacted(data) => self.complete(&redacted(data)),
             Delta::ToolCall(call) => {
                 let mut events = String::new();
                 if let Some(signature) = &gemini_signature(call) {
@@ -291,7 +259,7 @@ impl Writer for MessagesWriter {
                     events += &self.add(Piece::Signature { signature });
                 }
                 let no_arguments = Json::from(&json!({}));
-                events += &self.start(Open::Tool, &Block::call(call, no_arguments));
+                events += &self.start(Open::Tool, &tool_use(call, no_arguments));
                 if !call.arguments.is_empty() {
                     let partial_json = &call.arguments;
                     events += &self.add(Piece::Json { partial_json });
@@ -299,7 +267,7 @@ impl Writer for MessagesWriter {
                 events
             }
             Delta::Arguments(partial_json) => self.add(Piece::Json { partial_json }),
-            Delta::Opaque(block) => self.complete(&Block::Opaque(block.clone())),
+            Delta::Opaque(block) => self.complete(block),
         }
     }
 

@@ -4,10 +4,9 @@
 
 use std::mem::take;
 
-use super::super::super::wire::{WireObject, WireUrl, WireValue};
 use crate::domain::conversation::{
     Conversation, Detail, Document, DocumentData, DocumentSource, Image, Message, Part, Role,
-    ToolResult, texts,
+    ToolResult, WireObject, WireUrl, WireValue, texts,
 };
 
 /// The conversation in order, the instructions first, with `system_role`.

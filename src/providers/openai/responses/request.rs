@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        super::{ProviderError, TextCall, http::RequestJson, wire::WireObject},
+        super::{ProviderError, TextCall, http::RequestJson},
         message::with_schema,
         request::{OpenAiModel, cache_options, effort},
     },
     item,
 };
 use crate::domain::{
-    conversation::{Conversation, Format, Function, Json, ToolChoice},
+    conversation::{Conversation, Format, Function, Json, ToolChoice, WireObject},
     json::Members,
     request::{SHARED, VERBOSITY},
 };

@@ -1,16 +1,16 @@
-//! JSON objects of requests.
+//! JSON objects of requests and answers.
 //!
-//! They take little memory beyond that of the call: texts are borrowed, and the items of a list are
-//! made one by one while it is written.
+//! They take little memory beyond that of the conversation: texts are borrowed, and the items of a
+//! list are made one by one while it is written.
 
 use std::borrow::Cow;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::domain::conversation::{DocumentData, ImageSource, Json};
+use super::{DocumentData, ImageSource, Json};
 
-/// A value of a request.
+/// A value of such an object.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum WireValue<'a> {
