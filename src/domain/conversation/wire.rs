@@ -17,8 +17,7 @@ pub enum WireValue<'a> {
     Text(&'a str),
     Value(Value),
     Json(Cow<'a, Json>),
-    /// A part that only the vendor's dialect has.
-    Opaque(&'a Value),
+    Borrowed(&'a Value),
     Object(WireObject<'a>),
     List(#[serde(serialize_with = "write_list")] Items<'a>),
     Image(WireUrl<'a>),

@@ -84,7 +84,7 @@ fn block(part: &Part) -> WireValue<'_> {
             .with("tool_use_id", &result.call_id)
             .with_list("content", &result.parts, block)
             .with_some("is_error", result.is_error.then_some(json!(true))),
-        Part::Opaque { block } => return WireValue::Opaque(block),
+        Part::Opaque { block } => return WireValue::Borrowed(block),
     };
     block.into()
 }

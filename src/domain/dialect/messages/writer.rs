@@ -171,7 +171,7 @@ fn blocks(part: &Part) -> impl Iterator<Item = WireValue<'_>> {
         }
         // No answer has one.
         Part::ToolResult(_) | Part::Image(_) | Part::Document(_) => None,
-        Part::Opaque { block } => Some(WireValue::Opaque(block)),
+        Part::Opaque { block } => Some(WireValue::Borrowed(block)),
     };
     let signature = match part {
         Part::ToolCall(call) => gemini_signature(call),

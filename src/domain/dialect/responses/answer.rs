@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -10,31 +9,10 @@ use super::{
     mapping::{OwnTool, Shown, custom_input, encrypted_content, signature_before},
 };
 use crate::domain::{
-    conversation::{Part, Stop, ToolCall},
+    conversation::{Part, Stop, ToolCall, WireObject, WireValue},
     dialect::{Answer, Head},
     usage::TextUsage,
 };
-
-#[derive(Serialize)]
-pub(super) struct ResponseBody<'a> {
-    id: String,
-    object: &'static str,
-    created_at: i64,
-    status: &'static str,
-    background: bool,
-    error: Option<Value>,
-    incomplete_details: Option<Value>,
-    model: &'a str,
-    output: Vec<Value>,
-    usage: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_usage: Option<Value>,
-    previous_response_id: (),
-    store: bool,
-    truncation: &'static str,
-    #[serde(flatten)]
-    echo: &'a Echo,
-}
 
 /// How far a response has come.
 #[derive(Clone, Copy)]
@@ -44,45 +22,43 @@ pub(super) enum Progress<'a> {
     Failed { code: &'a str, message: &'a str },
 }
 
-impl<'a> ResponseBody<'a> {
-    pub(super) fn new(head: &'a Head, echo: &'a Echo, progress: Progress<'_>) -> Self {
-        let mut body = Self {
-            id: format!("resp_{}", head.id),
-            object: "response",
-            created_at: head.created,
-            status: "in_progress",
-            background: false,
-            error: None,
-            incomplete_details: None,
-            model: &head.model,
-            output: Vec::new(),
-            usage: None,
-            tool_usage: None,
-            previous_response_id: (),
-            store: false,
-            truncation: "disabled",
-            echo,
-        };
-        match progress {
-            Progress::Begun => {}
-            Progress::Ended(answer) => {
-                let reason = incomplete(&answer.stop);
-                body.status = reason.map_or("completed", |_| "incomplete");
-                body.incomplete_details = reason.map(|reason| json!({"reason": reason}));
-                let items = items(&head.id, &answer.parts, &echo.shown);
-                body.output = items.map(|(_, item)| item).collect();
-                body.usage = Some(usage_of(&answer.usage));
-                let searches = answer.usage.searches;
-                body.tool_usage =
-                    searches.map(|made| json!({"web_search": {"num_requests": made}}));
-            }
-            Progress::Failed { code, message } => {
-                body.status = "failed";
-                body.error = Some(json!({"code": code, "message": message}));
-            }
-        }
-        body
-    }
+/// The body of a response.
+pub(super) fn body<'a>(head: &'a Head, echo: &'a Echo, progress: Progress<'_>) -> WireObject<'a> {
+    let answer = match progress {
+        Progress::Ended(answer) => Some(answer),
+        Progress::Begun | Progress::Failed { .. } => None,
+    };
+    let reason = answer.and_then(|answer| incomplete(&answer.stop));
+    let details = json!(reason.map(|reason| json!({"reason": reason})));
+    let (status, error) = match progress {
+        Progress::Begun => ("in_progress", Value::Null),
+        Progress::Ended(_) if reason.is_some() => ("incomplete", Value::Null),
+        Progress::Ended(_) => ("completed", Value::Null),
+        Progress::Failed { code, message } => ("failed", json!({"code": code, "message": message})),
+    };
+    let parts = answer.map(|answer| &answer.parts[..]).unwrap_or_default();
+    let output = items(&head.id, parts, &echo.shown).map(|(_, item)| item);
+    let searches = answer.and_then(|answer| answer.usage.searches);
+    let tool_usage = searches.map(|made| json!({"web_search": {"num_requests": made}}));
+    let body = WireObject::default()
+        .with("id", json!(format!("resp_{}", head.id)))
+        .with("object", "response")
+        .with("created_at", json!(head.created))
+        .with("status", status)
+        .with("background", json!(false))
+        .with("error", error)
+        .with("incomplete_details", details)
+        .with("model", &head.model)
+        .with("output", output.collect::<Value>())
+        .with("usage", json!(answer.map(|answer| usage_of(&answer.usage))))
+        .with_some("tool_usage", tool_usage)
+        .with("previous_response_id", Value::Null)
+        .with("store", json!(false))
+        .with("truncation", "disabled");
+    let echoed = echo.members.iter();
+    echoed.fold(body, |body, (name, value)| {
+        body.with(*name, WireValue::Borrowed(value))
+    })
 }
 
 /// The reason of an answer that is incomplete.

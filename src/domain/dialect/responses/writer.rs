@@ -5,53 +5,42 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    answer::{
-        Progress, ResponseBody, begun, incomplete, item, output_text, set_phase, summary_text,
-    },
+    answer::{Progress, begun, body, incomplete, item, output_text, set_phase, summary_text},
     id, is_item,
     mapping::{Shown, custom_input, signature_before},
     text_of,
 };
 use crate::domain::{
-    conversation::{Delta, Part},
+    conversation::{Delta, Part, WireObject},
     dialect::{Answer, Head, Writer},
     validate::Fields,
 };
 
 /// Members of the request that its answer repeats.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Echo {
-    instructions: Option<String>,
-    max_output_tokens: Option<Value>,
-    parallel_tool_calls: bool,
-    reasoning: Value,
-    temperature: Option<Value>,
-    text: Value,
-    tool_choice: Value,
-    tools: Value,
-    top_p: Option<Value>,
-    metadata: Value,
-    #[serde(skip)]
+    pub(super) members: Vec<(&'static str, Value)>,
     pub shown: Shown,
 }
 
 impl Echo {
     pub(super) fn of(fields: &Fields<'_>, instructions: Option<String>) -> Self {
-        let given = |name| fields.value(name).cloned();
-        let or = |name, default| given(name).unwrap_or(default);
-        Self {
-            instructions,
-            max_output_tokens: given("max_output_tokens"),
-            parallel_tool_calls: given("parallel_tool_calls") != Some(json!(false)),
-            reasoning: or("reasoning", json!({"effort": null, "summary": null})),
-            temperature: given("temperature"),
-            text: or("text", json!({"format": {"type": "text"}})),
-            tool_choice: or("tool_choice", json!("auto")),
-            tools: or("tools", json!([])),
-            top_p: given("top_p"),
-            metadata: or("metadata", json!({})),
-            shown: Shown::default(),
-        }
+        let given = |name, default| (name, fields.value(name).cloned().unwrap_or(default));
+        let is_parallel = fields.value("parallel_tool_calls") != Some(&json!(false));
+        let members = vec![
+            ("instructions", json!(instructions)),
+            given("max_output_tokens", Value::Null),
+            ("parallel_tool_calls", json!(is_parallel)),
+            given("reasoning", json!({"effort": null, "summary": null})),
+            given("temperature", Value::Null),
+            given("text", json!({"format": {"type": "text"}})),
+            given("tool_choice", json!("auto")),
+            given("tools", json!([])),
+            given("top_p", Value::Null),
+            given("metadata", json!({})),
+        ];
+        let shown = Shown::default();
+        Self { members, shown }
     }
 }
 
@@ -121,13 +110,13 @@ impl ResponsesWriter {
     }
 
     fn response(&mut self, kind: &'static str, progress: Progress<'_>) -> String {
-        #[derive(Serialize)]
-        struct OfResponse<'a> {
-            response: ResponseBody<'a>,
-        }
         let sequence = self.next();
-        let response = ResponseBody::new(&self.head, &self.echo, progress);
-        event(kind, sequence, OfResponse { response })
+        let response = body(&self.head, &self.echo, progress);
+        event(
+            kind,
+            sequence,
+            WireObject::default().with("response", response),
+        )
     }
 
     /// The last part begins an item.
@@ -267,11 +256,7 @@ impl ResponsesWriter {
 
 impl Writer for ResponsesWriter {
     fn whole(&self, answer: &Answer) -> String {
-        text_of(&ResponseBody::new(
-            &self.head,
-            &self.echo,
-            Progress::Ended(answer),
-        ))
+        text_of(&body(&self.head, &self.echo, Progress::Ended(answer)))
     }
 
     fn begin(&mut self) -> String {
