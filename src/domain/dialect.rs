@@ -159,6 +159,26 @@ fn leading(messages: &mut Vec<Message>) -> Vec<Part> {
     leading.flat_map(|message| message.parts).collect()
 }
 
+/// Takes the instructions that come first, and joins results of tools that follow each other, as well
+/// as the messages that `joins` says are one.
+fn sorted(
+    mut messages: Vec<Message>,
+    joins: fn(&Message, &Message) -> bool,
+) -> (Vec<Part>, Vec<Message>) {
+    let system = leading(&mut messages);
+    let mut sorted: Vec<Message> = Vec::new();
+    let is_result = |message: &Message| matches!(message.parts[..], [Part::ToolResult(_), ..]);
+    for message in messages {
+        match sorted.last_mut() {
+            Some(last) if joins(last, &message) || is_result(last) && is_result(&message) => {
+                last.parts.extend(message.parts);
+            }
+            _ => sorted.push(message),
+        }
+    }
+    (system, sorted)
+}
+
 /// The instructions of several parts or messages, as one.
 fn instructions(parts: Vec<Part>) -> Option<String> {
     let texts = parts.into_iter().filter_map(|part| match part {

@@ -11,7 +11,7 @@ mod writer;
 
 use serde_json::{Value, json};
 
-use super::{MAX_LIMIT, REFUSED, json as text_of};
+use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, sorted};
 use crate::domain::{
     conversation::{Conversation, Effort, Reasoning, Sampling},
     generation::Surface,
@@ -102,9 +102,9 @@ impl Input for ChatRequest {
         fields.unsupported(UNSUPPORTED);
         let others = fields.others();
         left_out.extend(others.marker());
-        let (system, messages) = message::sorted(messages?);
+        let (system, messages) = sorted(messages?, |_, _| false);
         let conversation = Conversation {
-            system,
+            system: instructions(system),
             messages,
             tools,
             format,

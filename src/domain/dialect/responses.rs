@@ -123,7 +123,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
         has_context.then_some("reasoning.context"),
         has_bound.then_some("max_tool_calls"),
     ];
-    let (system, messages) = item::sorted(instructions.clone(), item::messages(input?));
+    let (system, messages) = item::dialogue(instructions.clone(), input?);
     let conversation = Conversation {
         system,
         messages,

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::domain::{
     conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
     dialect::{
-        NOT_EMPTY, STRING, file_data, functions::ToolType, image_url, instructions, leading,
-        needed, refuse_reference, text_or_parts, without_images,
+        NOT_EMPTY, STRING, file_data, functions::ToolType, image_url, needed, refuse_reference,
+        text_or_parts, without_images,
     },
     named::named_enum,
     validate::{FieldCode, Fields, List, words},
@@ -198,21 +198,4 @@ fn call(fields: &Fields<'_>) -> Option<ToolCall> {
         arguments: function.1?,
         thought_signature,
     })
-}
-
-/// Instructions that come first stand above the messages; results of tools that follow each other
-/// are one message.
-pub(super) fn sorted(mut messages: Vec<Message>) -> (Option<String>, Vec<Message>) {
-    let system = leading(&mut messages);
-    let mut sorted: Vec<Message> = Vec::new();
-    let is_result = |message: &Message| matches!(message.parts[..], [Part::ToolResult(_), ..]);
-    for message in messages {
-        match sorted.last_mut() {
-            Some(last) if is_result(last) && is_result(&message) => {
-                last.parts.extend(message.parts);
-            }
-            _ => sorted.push(message),
-        }
-    }
-    (instructions(system), sorted)
 }

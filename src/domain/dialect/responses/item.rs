@@ -1,5 +1,7 @@
 //! The items of an input.
 
+use std::mem::take;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -9,7 +11,7 @@ use super::{
 use crate::domain::{
     conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
     dialect::{
-        NOT_EMPTY, STRING, file_data, image_url, instructions, leading, needed, refuse_reference,
+        NOT_EMPTY, STRING, file_data, image_url, instructions, needed, refuse_reference, sorted,
         text_or_parts, without_images,
     },
     named::named_enum,
@@ -89,7 +91,7 @@ pub(super) enum Item {
 }
 
 /// The messages among the items.
-pub(super) fn messages(items: Vec<Item>) -> Vec<Message> {
+fn messages(items: Vec<Item>) -> Vec<Message> {
     let messages = items.into_iter().filter_map(|item| match item {
         Item::Message(message) => Some(message),
         Item::Tools(_) | Item::Passed => None,
@@ -248,32 +250,16 @@ fn summary(fields: &Fields<'_>) -> String {
     parts.unwrap_or_default().join("\n\n")
 }
 
-/// Instructions that come first stand above the messages. What an assistant said and called is one
-/// message, as are outputs of calls that follow each other.
-pub(super) fn sorted(
-    first: Option<String>,
-    mut items: Vec<Message>,
-) -> (Option<String>, Vec<Message>) {
-    let mut system: Vec<Part> = first.map(Part::text).into_iter().collect();
-    system.extend(leading(&mut items));
-    let mut sorted: Vec<Message> = Vec::new();
-    let is_result = |message: &Message| matches!(message.parts[..], [Part::ToolResult(_), ..]);
-    for message in items {
-        match sorted.last_mut() {
-            Some(last)
-                if last.role == Role::Assistant && message.role == Role::Assistant
-                    || is_result(last) && is_result(&message) =>
-            {
-                last.parts.extend(message.parts);
-            }
-            _ => sorted.push(message),
-        }
+/// The instructions and the messages. What an assistant said and called is one message.
+pub(super) fn dialogue(first: Option<String>, items: Vec<Item>) -> (Option<String>, Vec<Message>) {
+    let (leading, mut messages) = sorted(messages(items), |last, next| {
+        last.role == Role::Assistant && next.role == Role::Assistant
+    });
+    for message in &mut messages {
+        message.parts = give_to_calls(take(&mut message.parts));
     }
-    for message in &mut sorted {
-        let parts = std::mem::take(&mut message.parts);
-        message.parts = give_to_calls(parts);
-    }
-    (instructions(system), sorted)
+    let system = first.map(Part::text).into_iter().chain(leading);
+    (instructions(system.collect()), messages)
 }
 
 /// The member `include`: whether the answer has encrypted reasoning.
