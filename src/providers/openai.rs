@@ -16,19 +16,174 @@ mod responses;
 pub mod speech;
 pub mod split;
 mod usage;
-pub mod vendor;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use reqwest::header::AUTHORIZATION;
+use serde::de::Error as _;
+use toml::{Table, Value};
 
 use super::{
     DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider,
     exchange::{count, exchange},
     http::{SetupError, VendorClient, base_url::VersionPath},
-    setup::{Adapter, Setup},
+    setup::{Adapter, Adapters, Setup},
 };
+use crate::domain::{
+    catalogue::Dialogue,
+    conversation::Spelling,
+    generation::{Modality, Surface},
+    pricing::CacheWrites,
+    settings::ConfigError,
+    vendor::{Access, SharedSettings, Vendor, read_settings},
+};
+use images::{OpenAiImageModel, OpenAiImages};
 pub use request::{Api, OpenAiModel, SystemRole, TokenField};
 use response::ResponseParser;
+use speech::{OpenAiSpeech, OpenAiSpeechModel};
+
+/// Values of `reasoning_effort`; each model supports a subset.
+const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+const TIERS: &[&str] = &["auto", "default", "flex", "scale", "priority", "fast"];
+
+const DIALOGUE: Dialogue = Dialogue {
+    thinking: false,
+    reasoning_fields: false,
+    result_images: false,
+    thought_signatures: false,
+    instructions_only: true,
+    names: Spelling {
+        symbols: Some("_-"),
+        max_chars: 64,
+        starts_with_letter: false,
+    },
+    max_stops: 4,
+    own: Some(Surface::OpenAiChat),
+    // From gpt-5.6 on; earlier ones have no price for it.
+    cache_writes: CacheWrites::Short,
+    ..Dialogue::ALL
+};
+
+/// `OpenAI`.
+pub const ADAPTERS: Adapters = Adapters {
+    vendor: Vendor {
+        dialogue: Dialogue {
+            combined_schemas: false,
+            // Other servers make longer ones themselves.
+            ids: Spelling {
+                max_chars: 40,
+                ..Spelling::ANY
+            },
+            ..DIALOGUE
+        },
+        ..Vendor::new(
+            "openai",
+            &[Modality::Text, Modality::Image, Modality::Audio],
+            |id, modality, wire| match modality {
+                Modality::Image => read_settings::<OpenAiImageModel>(wire),
+                Modality::Audio => read_settings::<OpenAiSpeechModel>(wire),
+                Modality::Text | Modality::Video => text(id, wire),
+            },
+        )
+    },
+    add: |registry, setup| {
+        let name = || setup.name.clone();
+        registry.text.insert(name(), Arc::new(OpenAi::new(setup)?));
+        let images = OpenAiImages::new(setup)?;
+        registry.image.insert(name(), Arc::new(images));
+        let speech = OpenAiSpeech::new(setup)?;
+        registry.speech.insert(name(), Arc::new(speech));
+        Ok(())
+    },
+};
+
+/// A server that is compatible with `OpenAI`'s Chat Completions or Images.
+pub const COMPATIBLE: Adapters = Adapters {
+    vendor: Vendor {
+        access: Access::OptionalKey,
+        temperature: Some([0.0, 2.0]),
+        dialogue: Dialogue {
+            // It would fetch them from within the operator's network.
+            image_urls: false,
+            // Google's own is such a server.
+            thought_signatures: true,
+            reasoning_fields: true,
+            ..DIALOGUE
+        },
+        ..Vendor::new(
+            "openai_compatible",
+            &[Modality::Text, Modality::Image],
+            |_, modality, wire| match modality {
+                Modality::Image => compatible_image(wire),
+                _ => read_settings::<OpenAiModel>(wire),
+            },
+        )
+    },
+    add: |registry, setup| {
+        let name = || setup.name.clone();
+        registry.text.insert(name(), Arc::new(OpenAi::new(setup)?));
+        let images = OpenAiImages::new(setup)?;
+        registry.image.insert(name(), Arc::new(images));
+        Ok(())
+    },
+};
+
+/// Fields that only `OpenAI` has are not sent unless configured.
+fn compatible_image(wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
+    let blank = |name: &str| (name.to_owned(), Value::from(""));
+    let table = Table::from_iter(["output_format", "moderation"].map(blank));
+    read_settings::<OpenAiImageModel>(Some(over(table, wire)))
+}
+
+/// Other defaults, and the settings of a file over them.
+fn over(mut defaults: Table, wire: Option<Value>) -> Value {
+    match wire {
+        None => {}
+        Some(Value::Table(given)) => defaults.extend(given),
+        Some(other) => return other,
+    }
+    Value::Table(defaults)
+}
+
+/// `OpenAI` itself: other defaults, and checked values.
+fn text(id: &str, wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
+    let api = if has_responses(id) {
+        "responses"
+    } else {
+        "chat"
+    };
+    let table = Table::from_iter([
+        ("api".to_owned(), api.into()),
+        ("token_field".to_owned(), "max_completion_tokens".into()),
+        ("system_role".to_owned(), "developer".into()),
+        ("service_tier".to_owned(), "default".into()),
+        ("no_obfuscation".to_owned(), true.into()),
+    ]);
+    let wire = over(table, wire);
+    for (key, names) in [("reasoning_effort", EFFORTS), ("service_tier", TIERS)] {
+        if let Some(word) = wire.get(key).and_then(Value::as_str)
+            && !names.contains(&word)
+        {
+            return Err(ConfigError::unknown_variant(word, names).under(key));
+        }
+    }
+    read_settings::<OpenAiModel>(Some(wire))
+}
+
+/// Whether a model is called by the Responses API unless configured: from gpt-5.4 on, and those that
+/// have no other API.
+fn has_responses(id: &str) -> bool {
+    let name = id.strip_prefix("ft:").unwrap_or(id);
+    let Some(rest) = name.strip_prefix("gpt-") else {
+        return false;
+    };
+    let mut words = rest.split(['-', ':']);
+    let version = words.next().unwrap_or_default();
+    let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
+    let version = major.parse::<u32>().ok().zip(minor.parse::<u32>().ok());
+    version.is_some_and(|version| version >= (5, 4)) || words.any(|w| ["codex", "pro"].contains(&w))
+}
 
 /// The text adapter of `OpenAI` and of compatible servers.
 pub type OpenAi = Adapter<OpenAiModel>;

@@ -5,8 +5,8 @@ use super::{anthropic, elevenlabs, gemini, openai, runway, sandbox, setup::Adapt
 /// All, in the order in which errors list them.
 pub const VENDORS: &[&Adapters] = &[
     &sandbox::ADAPTERS,
-    &openai::vendor::ADAPTERS,
-    &openai::vendor::COMPATIBLE,
+    &openai::ADAPTERS,
+    &openai::COMPATIBLE,
     &anthropic::ADAPTERS,
     &gemini::ADAPTERS,
     &stability::ADAPTERS,

@@ -289,3 +289,25 @@ async fn usage_is_believed_only_where_it_can_be() {
         assert_eq!(counts(result.unwrap().usage), want, "{usage}");
     }
 }
+
+#[test]
+fn current_models_are_called_by_responses() {
+    for id in [
+        "gpt-6-luna",
+        "gpt-6.1-sol",
+        "gpt-5.4",
+        "gpt-5.4-mini-2026-03-05",
+        "gpt-5.10",
+        "gpt-5-pro",
+        "gpt-5.3-codex",
+        "ft:gpt-5.6-luna:org::1",
+        "gpt-10",
+    ] {
+        assert!(has_responses(id), "{id}");
+    }
+    for id in [
+        "gpt-5.3", "gpt-5", "gpt-4o", "gpt-4.1", "o3", "m", "gpt-", "gpt-5x",
+    ] {
+        assert!(!has_responses(id), "{id}");
+    }
+}
