@@ -1,11 +1,10 @@
 //! Gemini Omni: video through the Interactions API, in background mode.
 //!
-//! Here: the calls and their settings. Submodules: interactions ([`response`]) and errors
-//! ([`errors`]). Sources: google-genai 3.4.0 (`PyPI`) `google/genai/_gaos/types/interactions/`;
-//! checked against requests recorded from the package. Some rules come from live responses in
-//! the tests of a public adapter; they are marked "live".
+//! Here: the calls and their settings. Submodule: interactions ([`response`]). Sources: google-genai
+//! 3.4.0 (`PyPI`) `google/genai/_gaos/types/interactions/`; checked against requests recorded from the
+//! package. Some rules come from live responses in the tests of a public adapter; they are marked
+//! "live".
 
-pub mod errors;
 pub mod response;
 
 use async_trait::async_trait;
@@ -130,7 +129,7 @@ pub type GeminiOmni = Adapter<OmniModel>;
 impl GeminiOmni {
     /// The timeout bounds one call (a submission, a poll), not the generation.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let client = client(setup, errors::error_info)?;
+        let client = client(setup, response::error_info)?;
         Ok(Self::with_client(client, setup))
     }
 
@@ -142,7 +141,7 @@ impl GeminiOmni {
             return Ok(Some(answer));
         }
         let (head, body) = answer.error_json().await;
-        if errors::is_unknown_task(head.status, body.as_ref()) {
+        if response::is_unknown_task(head.status, body.as_ref()) {
             return Ok(None);
         }
         Err(self.client.error(&head, body.as_ref()))
@@ -169,7 +168,7 @@ impl VideoProvider for GeminiOmni {
         let url = self.client.url(&["interactions"])?;
         let answer = self.client.post(url, body).await?;
         let (head, root) = answer.json(TEXT_BODY_CAP).await?;
-        if errors::is_error(&root) {
+        if response::is_error(&root) {
             return Err(self.client.error(&head, Some(&root)));
         }
         task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
