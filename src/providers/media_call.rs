@@ -71,7 +71,7 @@ pub struct ImageCall {
 }
 
 /// PNG, JPEG or WebP images, at least one and at most as many as requested.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageAnswer {
     /// At most 20 MiB each, not validated.
     pub images: Vec<Bytes>,

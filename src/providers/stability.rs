@@ -206,9 +206,8 @@ impl ImageProvider for Stability {
             }
             _ => Ok(ImageAnswer {
                 images,
-                urls: Vec::new(),
                 request_id,
-                input_image_tokens: None,
+                ..ImageAnswer::default()
             }),
         }
     }

@@ -184,9 +184,9 @@ fn read(
     }
     Ok(ImageAnswer {
         images,
-        urls: Vec::new(),
         request_id: head.request_id.clone(),
         input_image_tokens,
+        ..ImageAnswer::default()
     })
 }
 

@@ -162,10 +162,9 @@ impl ImageProvider for Runway {
         };
         running.task = None;
         Ok(ImageAnswer {
-            images: Vec::new(),
             urls: vec![ended?],
             request_id: Some(task),
-            input_image_tokens: None,
+            ..ImageAnswer::default()
         })
     }
 }

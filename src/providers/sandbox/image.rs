@@ -36,9 +36,8 @@ impl ImageProvider for SandboxImage {
         .await??;
         Ok(ImageAnswer {
             images,
-            urls: Vec::new(),
             request_id,
-            input_image_tokens: None,
+            ..ImageAnswer::default()
         })
     }
 }
