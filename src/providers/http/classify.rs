@@ -98,40 +98,21 @@ pub fn by_status(status: u16) -> (ProviderErrorKind, bool) {
     }
 }
 
-/// An error status, refined by the body.
-pub fn answered(provider: &str, head: &Head, error_info: &ErrorInfo) -> ProviderError {
-    let (by_status, idle) = by_status(head.status);
-    let kind = error_info.kind.unwrap_or(by_status);
-    let not_started = idle && kind == ProviderErrorKind::Overloaded && !head.must_not_repeat;
-    let code = error_info.code.as_deref().unwrap_or_default();
+/// The error of a response: by its status, refined by its body. Inside a 200 the body alone says what
+/// it is, and work had started, so that it is never `not_started`, even on overload.
+pub fn error(provider: &str, head: &Head, error_info: &ErrorInfo) -> ProviderError {
+    let (by_status, is_idle) = by_status(head.status);
+    let by_body = error_info.hint.filter(|_| head.is_success());
+    let kind = error_info.kind.or(by_body).unwrap_or(by_status);
+    let not_started = is_idle && kind == ProviderErrorKind::Overloaded && !head.must_not_repeat;
+    let given = error_info.code.as_deref().unwrap_or_default();
     let is_refused = match kind {
         ProviderErrorKind::Account => (400..500).contains(&head.status),
         // A voice is named by the caller.
-        ProviderErrorKind::Rejected => head.status == 404 && !code.contains("voice"),
+        ProviderErrorKind::Rejected => head.status == 404 && !given.contains("voice"),
         _ => false,
     };
-    let mut error = finish(provider, head, error_info, kind, not_started);
-    error.is_refused = is_refused;
-    error
-}
-
-/// An error inside a 200. Work had started, so it is never `not_started`, even on overload.
-pub fn from_error_in_body(provider: &str, head: &Head, error_info: &ErrorInfo) -> ProviderError {
-    let kind = error_info
-        .kind
-        .or(error_info.hint)
-        .unwrap_or(ProviderErrorKind::Failed);
-    finish(provider, head, error_info, kind, false)
-}
-
-fn finish(
-    provider: &str,
-    head: &Head,
-    error_info: &ErrorInfo,
-    kind: ProviderErrorKind,
-    not_started: bool,
-) -> ProviderError {
-    let code = error_info.code.as_deref().and_then(machine_code);
+    let code = machine_code(given);
     if kind == ProviderErrorKind::Account {
         // Only the operator can fix this.
         tracing::error!(
@@ -152,6 +133,7 @@ fn finish(
     let kind = overflow.map_or(kind, |_| ProviderErrorKind::ContextLength);
     let mut error = head.with_context(ProviderError::new(kind, detail(head.status, code)));
     error.not_started = not_started;
+    error.is_refused = is_refused;
     error.overflow = overflow.map(Box::new);
     // Other refusals are about the operator's account or configuration.
     let is_about_input =

@@ -128,12 +128,7 @@ impl VendorClient {
 
     /// The error that a response of this status and body is.
     pub fn error(&self, head: &Head, root: Option<&Value>) -> ProviderError {
-        let error_info = (self.error_info)(root);
-        if head.is_success() {
-            classify::from_error_in_body(&self.name, head, &error_info)
-        } else {
-            classify::answered(&self.name, head, &error_info)
-        }
+        classify::error(&self.name, head, &(self.error_info)(root))
     }
 
     /// The error of a successful response whose work ended for the reason `code`. `kind`: where the
@@ -149,7 +144,7 @@ impl VendorClient {
             kind,
             ..ErrorInfo::default()
         };
-        classify::from_error_in_body(&self.name, head, &error_info)
+        classify::error(&self.name, head, &error_info)
     }
 
     /// Sends once and reads the response's head, whatever its status.

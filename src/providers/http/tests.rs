@@ -13,7 +13,7 @@ use url::Url;
 
 use super::{
     base_url::VersionPath,
-    classify::{ErrorInfo, answered, by_status, clean_id, from_error_in_body, machine_code},
+    classify::{ErrorInfo, by_status, clean_id, error, machine_code},
     client::secret_header,
     *,
 };
@@ -151,7 +151,7 @@ async fn headers_of_an_answer() {
     ];
     let upstream = Upstream::start(Reply::status(429, &headers, "{}")).await;
     let answer = post(&upstream.base, TIMEOUT).await.unwrap();
-    let error = answered("p", answer.head(), &ErrorInfo::default());
+    let error = error("p", answer.head(), &ErrorInfo::default());
     assert_eq!(
         (error.kind, error.not_started),
         (ProviderErrorKind::Overloaded, false)
@@ -161,7 +161,7 @@ async fn headers_of_an_answer() {
     let headers = [("request-id", "with space"), ("x-should-retry", "true")];
     let upstream = Upstream::start(Reply::status(500, &headers, "{}")).await;
     let answer = post(&upstream.base, TIMEOUT).await.unwrap();
-    let error = answered("p", answer.head(), &ErrorInfo::default());
+    let error = error("p", answer.head(), &ErrorInfo::default());
     assert_eq!(
         (error.kind, error.not_started),
         (ProviderErrorKind::Failed, false)
@@ -193,29 +193,27 @@ fn statuses() {
 
 #[test]
 fn nothing_of_a_body_is_kept_but_a_code() {
-    let head = Head {
-        status: 503,
-        ..Head::default()
-    };
     for (code, want) in [
-        ("overloaded", "status 503, code overloaded"),
-        ("Your prompt was: tell me", "status 503"),
-        ("", "status 503"),
-        ("<b>", "status 503"),
+        ("overloaded", ", code overloaded"),
+        ("Your prompt was: tell me", ""),
+        ("", ""),
+        ("<b>", ""),
     ] {
         let error_info = ErrorInfo {
             code: Some(code.to_owned()),
+            hint: Some(ProviderErrorKind::Overloaded),
             ..ErrorInfo::default()
         };
-        for error in [
-            answered("p", &head, &error_info),
-            from_error_in_body("p", &head, &error_info),
-        ] {
-            assert_eq!(error.detail, want);
+        for (status, not_started) in [(503, true), (200, false)] {
+            let head = Head {
+                status,
+                ..Head::default()
+            };
+            let error = error("p", &head, &error_info);
+            assert_eq!(error.detail, format!("status {status}{want}"));
             assert!(error.message().starts_with("the provider "));
+            assert_eq!(error.not_started, not_started);
         }
-        assert!(answered("p", &head, &error_info).not_started);
-        assert!(!from_error_in_body("p", &head, &error_info).not_started);
     }
     assert_eq!(machine_code(&"a".repeat(64)).map(str::len), Some(64));
     assert_eq!(machine_code(&"a".repeat(65)), None);
@@ -263,7 +261,7 @@ fn trouble_with_our_account_is_logged_loudly() {
                 status,
                 ..Head::default()
             };
-            answered("my_groq", &head, &ErrorInfo::default());
+            error("my_groq", &head, &ErrorInfo::default());
         }
     });
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
