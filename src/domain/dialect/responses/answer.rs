@@ -56,8 +56,8 @@ pub(super) fn body<'a>(head: &'a Head, echo: &'a Echo, progress: Progress<'_>) -
         .with("store", json!(false))
         .with("truncation", "disabled");
     let echoed = echo.members.iter();
-    echoed.fold(body, |body, (name, value)| {
-        body.with(*name, WireValue::Borrowed(value))
+    echoed.fold(body, |body, &(name, ref value)| {
+        body.with(name, WireValue::Borrowed(value))
     })
 }
 
