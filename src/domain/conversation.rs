@@ -433,6 +433,13 @@ impl Part {
         Self::Text { text: text.into() }
     }
 
+    pub fn thinking(text: impl Into<String>, signature: impl Into<String>) -> Self {
+        Self::Thinking {
+            text: text.into(),
+            signature: signature.into(),
+        }
+    }
+
     /// Whether it is a call after thoughts of Gemini's.
     pub const fn has_thought_signature(&self) -> bool {
         matches!(self, Self::ToolCall(call) if call.thought_signature.is_some())

@@ -160,18 +160,11 @@ impl Delta {
                 signature.push_str(&piece);
             }
             (Self::Text(text), _) => parts.push(Part::Text { text }),
-            (Self::Thinking(text), _) => parts.push(Part::Thinking {
-                text,
-                signature: String::new(),
-            }),
-            (Self::Reasoning(field, text), _) => parts.push(Part::Thinking {
-                text,
-                signature: field.signature().to_owned(),
-            }),
-            (Self::Signature(signature), _) => parts.push(Part::Thinking {
-                text: String::new(),
-                signature,
-            }),
+            (Self::Thinking(text), _) => parts.push(Part::thinking(text, "")),
+            (Self::Reasoning(field, text), _) => {
+                parts.push(Part::thinking(text, field.signature()));
+            }
+            (Self::Signature(signature), _) => parts.push(Part::thinking("", signature)),
             (Self::Redacted(data), _) => parts.push(Part::Redacted { data }),
             (Self::ToolCall(call), _) => parts.push(Part::ToolCall(call)),
             // Without a call there is nothing that they are of.

@@ -118,12 +118,7 @@ fn thinking(fields: &Fields<'_>) -> Vec<Part> {
     });
     let texts = content.into_iter().chain(others);
     let texts = texts.filter(|text| !text.is_empty());
-    texts
-        .map(|text| Part::Thinking {
-            text,
-            signature: String::new(),
-        })
-        .collect()
+    texts.map(|text| Part::thinking(text, "")).collect()
 }
 
 fn content(fields: &Fields<'_>) -> Option<Vec<Part>> {

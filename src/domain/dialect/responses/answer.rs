@@ -205,10 +205,7 @@ pub(super) fn begun(generation: &str, at: usize, part: &Part, shown: &Shown) -> 
             arguments: String::new(),
             ..call.clone()
         }),
-        Part::Thinking { .. } | Part::Redacted { .. } => Part::Thinking {
-            text: String::new(),
-            signature: String::new(),
-        },
+        Part::Thinking { .. } | Part::Redacted { .. } => Part::thinking("", ""),
         part => part.clone(),
     };
     let mut item = item(generation, at, &empty, shown)?;

@@ -139,13 +139,7 @@ pub(super) fn decrypted(content: &str, id: &str, text: String) -> Part {
         Some(data) => Part::Redacted {
             data: data.to_owned(),
         },
-        None => Part::Thinking {
-            text,
-            signature: content
-                .strip_prefix(SIGNATURE)
-                .unwrap_or_default()
-                .to_owned(),
-        },
+        None => Part::thinking(text, content.strip_prefix(SIGNATURE).unwrap_or_default()),
     }
 }
 
