@@ -240,16 +240,8 @@ impl Conversation {
             + MESSAGE_TOKENS * (parts + instructions)
             + TOOL_TOKENS * self.tools.functions.len()
             + DOCUMENT_TOKENS * self.documents().count()
-            + if self.tools.functions.is_empty() {
-                0
-            } else {
-                TOOLS_TOKENS
-            }
-            + if self.format == Format::Text {
-                0
-            } else {
-                FORMAT_TOKENS
-            }
+            + TOOLS_TOKENS * usize::from(!self.tools.functions.is_empty())
+            + FORMAT_TOKENS * usize::from(self.format != Format::Text)
     }
 
     /// The input tokens that it has at least, with any tokenizer. Thinking is not counted: vendors

@@ -181,10 +181,11 @@ impl VideoProvider for GeminiOmni {
             return Ok(VideoStatus::Gone);
         };
         let (head, root) = answer.json(TEXT_BODY_CAP).await?;
-        match response::state(&self.client, &head, &root)? {
-            response::State::Running => Ok(VideoStatus::Running { progress: None }),
-            response::State::Failed(error) => Ok(VideoStatus::Failed(error)),
-            response::State::Done(url) => Ok(VideoStatus::Done(self.output(url)?)),
+        match response::status(&self.client, &head, &root)? {
+            VideoStatus::Done(VideoOutput::Url { url, .. }) => {
+                Ok(VideoStatus::Done(self.output(url)?))
+            }
+            status => Ok(status),
         }
     }
 

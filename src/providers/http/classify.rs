@@ -168,12 +168,9 @@ pub fn transport(error: &reqwest::Error) -> ProviderError {
     } else {
         "transport"
     };
-    let made = ProviderError::new(kind, chain(stage, error));
-    if error.is_connect() {
-        made.not_started()
-    } else {
-        made
-    }
+    let mut made = ProviderError::new(kind, chain(stage, error));
+    made.not_started = error.is_connect();
+    made
 }
 
 /// The sources of a transport error, without its own text, which contains the URL.

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::super::{
     super::{
-        ProviderError, ProviderErrorKind,
+        ProviderError, ProviderErrorKind, VideoOutput, VideoStatus,
         http::{
             VendorClient,
             classify::{self, ErrorInfo, Head, machine_code},
@@ -33,16 +33,13 @@ const POLICY: [&str; 8] = [
     "content policy",
 ];
 
-#[derive(Debug)]
-pub enum State {
-    /// Queued, running, or an unknown state.
-    Running,
-    Done(Url),
-    Failed(ProviderError),
-}
-
-/// Fails when `root` is not an interaction.
-pub fn state(client: &VendorClient, head: &Head, root: &Value) -> Result<State, ProviderError> {
+/// The state of an interaction, without the header that its file may need. Fails when `root` is not
+/// one.
+pub fn status(
+    client: &VendorClient,
+    head: &Head,
+    root: &Value,
+) -> Result<VideoStatus, ProviderError> {
     if is_error(root) && root.get("status").is_none() {
         return Err(client.error(head, Some(root)));
     }
@@ -57,12 +54,13 @@ pub fn state(client: &VendorClient, head: &Head, root: &Value) -> Result<State, 
         | "incomplete"
         | "budget_exceeded"
         | "requires_action"
-        | "requires_continuation" => State::Failed(failure(client, head, root, status)),
-        _ => State::Running,
+        | "requires_continuation" => VideoStatus::Failed(failure(client, head, root, status)),
+        // Queued, running, or an unknown state.
+        _ => VideoStatus::Running { progress: None },
     })
 }
 
-fn completed(head: &Head, root: &Value) -> State {
+fn completed(head: &Head, root: &Value) -> VideoStatus {
     let own = root.get("output_video");
     let video = contents(root)
         .filter(|content| content["type"].as_str() == Some("video"))
@@ -71,8 +69,8 @@ fn completed(head: &Head, root: &Value) -> State {
     if let Some(video) = video {
         let url = video["uri"].as_str();
         return match url.and_then(|url| Url::parse(url).ok()) {
-            Some(url) => State::Done(url),
-            None => State::Failed(head.failed("video without an address")),
+            Some(url) => VideoStatus::Done(VideoOutput::Url { url, header: None }),
+            None => VideoStatus::Failed(head.failed("video without an address")),
         };
     }
     let spoke = contents(root)
@@ -81,7 +79,7 @@ fn completed(head: &Head, root: &Value) -> State {
         .filter_map(Value::as_str)
         .any(|text| !text.trim().is_empty());
     // A refusal is text instead of a video (live).
-    State::Failed(if spoke && !has_video_tokens(root) {
+    VideoStatus::Failed(if spoke && !has_video_tokens(root) {
         head.refused(None)
     } else {
         head.failed("completed without a video")
