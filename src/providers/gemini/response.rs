@@ -12,7 +12,7 @@ use super::{
         exchange::{AnswerBuilder, TextParser},
         sse::Event,
     },
-    errors,
+    error_of,
 };
 use crate::domain::{
     conversation::{Stop, ToolCall},
@@ -38,7 +38,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     /// Fails on an error object, and on a blocked prompt or a finish reason that ends the answer
     /// early before any of it was delivered.
     fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
-        if errors::error_of(root).is_some() {
+        if error_of(root).is_some() {
             return Err(self.answer.error(root));
         }
         if !root.is_object() {

@@ -18,7 +18,7 @@ use super::{
         },
         setup::{Adapter, Setup},
     },
-    bare_name, client, errors, method_url, response,
+    bare_name, client, error_info, error_of, method_url, response,
 };
 use crate::{
     domain::{
@@ -53,7 +53,7 @@ pub type GeminiSpeech = Adapter<GeminiSpeechModel>;
 
 impl GeminiSpeech {
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let client = client(setup, errors::error_info)?;
+        let client = client(setup, error_info)?;
         Ok(Self::with_client(client, setup))
     }
 }
@@ -64,7 +64,7 @@ fn read(
     head: &Head,
     root: &Value,
 ) -> Result<SpeechAnswer, ProviderError> {
-    if errors::error_of(root).is_some() {
+    if error_of(root).is_some() {
         return Err(client.error(head, Some(root)));
     }
     note_model(&client.name, bare_name(model), root.get("modelVersion"));

@@ -18,7 +18,7 @@ use super::super::{
             classify::{self, ErrorInfo, Head, machine_code},
         },
     },
-    errors,
+    error_info as gemini_error_info, error_of,
 };
 
 /// Words for a refusal, in codes (any case) and in messages.
@@ -133,12 +133,12 @@ fn failure(client: &VendorClient, head: &Head, root: &Value, status: &str) -> Pr
 
 /// Whether `root` is an error instead of an interaction.
 pub fn is_error(root: &Value) -> bool {
-    errors::error_of(root).is_some()
+    error_of(root).is_some()
 }
 
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
-    let mut found = errors::error_info(root);
-    if let Some(error) = root.and_then(errors::error_of) {
+    let mut found = gemini_error_info(root);
+    if let Some(error) = root.and_then(error_of) {
         let word = classify::code(error.get("code"));
         found.code = found.code.or(word.map(str::to_owned));
         if found.kind.is_none() && is_refusal(error) {
@@ -172,7 +172,7 @@ pub fn is_refusal(error: &Value) -> bool {
 /// transient (live).
 pub fn is_unknown_task(status: u16, root: Option<&Value>) -> bool {
     let message = || {
-        root.and_then(errors::error_of)?
+        root.and_then(error_of)?
             .get("message")?
             .as_str()
             .map(str::to_lowercase)
