@@ -44,17 +44,10 @@ impl Form {
         let files = self.files.iter().map(|(_, file)| file.bytes.len());
         let mut body = Vec::with_capacity(files.sum::<usize>() + (4 << 10));
         for (name, value) in &self.fields {
-            for piece in [
-                "--",
-                &boundary,
-                "\r\nContent-Disposition: form-data; name=\"",
-                name,
-                "\"\r\n\r\n",
-                value,
-                "\r\n",
-            ] {
-                body.extend_from_slice(piece.as_bytes());
-            }
+            let field = format!(
+                "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n"
+            );
+            body.extend_from_slice(field.as_bytes());
         }
         for (name, file) in &self.files {
             let head = format!(
