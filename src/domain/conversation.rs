@@ -16,7 +16,6 @@ mod schema;
 mod searches;
 mod spelling;
 mod tools;
-mod wire;
 
 use std::collections::HashMap;
 
@@ -30,14 +29,13 @@ pub use super::image_header::ImageType;
 pub use answer::{Answered, Delta, ReasoningField, Visibility};
 pub use document::{Document, DocumentData, DocumentSource, DocumentType};
 pub use encrypted::EncryptedReasoning;
-pub use json::Json;
+pub use json::{Json, WireObject, WireUrl, WireValue};
 pub use markers::{Choice, choices, ended};
 pub use picture::{Detail, Image, ImageSource, MAX_IMAGES};
 pub use schema::complete_schema;
 pub use searches::searches;
 pub use spelling::{ReplacedNames, Spelling};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};
-pub use wire::{WireObject, WireUrl, WireValue};
 
 /// Bytes of the longest token of any public tokenizer: 128 spaces.
 const LONGEST_TOKEN: usize = 128;

@@ -1,7 +1,14 @@
-//! JSON that is passed on.
+//! JSON that is passed on as it was written, and objects of requests and answers.
+//!
+//! The objects take little memory beyond that of the conversation: texts are borrowed, and the items of a
+//! list are made one by one while it is written.
+
+use std::borrow::Cow;
 
 use serde::{Serialize, Serializer, ser::Error as _};
 use serde_json::{Value, value::RawValue};
+
+use super::{DocumentData, ImageSource};
 
 /// A JSON value as it was written, which a model sees, and answers, in the order of its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,5 +42,143 @@ impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let value: &RawValue = serde_json::from_str(&self.0).map_err(S::Error::custom)?;
         value.serialize(serializer)
+    }
+}
+
+/// A value of an object.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum WireValue<'a> {
+    Text(&'a str),
+    Value(Value),
+    Json(Cow<'a, Json>),
+    Borrowed(&'a Value),
+    Object(WireObject<'a>),
+    List(#[serde(serialize_with = "write_list")] Items<'a>),
+    Image(WireUrl<'a>),
+    Document(DocumentData<'a>),
+}
+
+/// Makes the items of a list.
+type Items<'a> = Box<dyn Fn() -> Box<dyn Iterator<Item = WireValue<'a>> + 'a> + 'a>;
+
+fn write_list<S: Serializer>(items: &Items<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(items())
+}
+
+impl<'a> WireValue<'a> {
+    pub fn list<I>(items: impl Fn() -> I + 'a) -> Self
+    where
+        I: Iterator<Item: Into<Self>> + 'a,
+    {
+        let make = move || -> Box<dyn Iterator<Item = Self> + 'a> {
+            Box::new(items().map(Into::<Self>::into))
+        };
+        Self::List(Box::new(make))
+    }
+}
+
+impl<'a> From<&'a str> for WireValue<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a String> for WireValue<'a> {
+    fn from(text: &'a String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Value> for WireValue<'_> {
+    fn from(value: Value) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl<'a> From<&'a Json> for WireValue<'a> {
+    fn from(json: &'a Json) -> Self {
+        Self::Json(Cow::Borrowed(json))
+    }
+}
+
+impl From<Json> for WireValue<'_> {
+    fn from(json: Json) -> Self {
+        Self::Json(Cow::Owned(json))
+    }
+}
+
+impl<'a> From<WireObject<'a>> for WireValue<'a> {
+    fn from(object: WireObject<'a>) -> Self {
+        Self::Object(object)
+    }
+}
+
+/// An object whose members are written in the order in which they were added.
+#[derive(Default)]
+pub struct WireObject<'a>(Vec<(&'static str, WireValue<'a>)>);
+
+impl<'a> WireObject<'a> {
+    /// An object with a member `type`.
+    pub fn with_type(name: &'static str) -> Self {
+        Self::default().with("type", name)
+    }
+
+    /// Adds a member.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<WireValue<'a>>) -> Self {
+        self.0.push((name, value.into()));
+        self
+    }
+
+    /// Adds a member, unless it is `None`.
+    #[must_use]
+    pub fn with_some(self, name: &'static str, value: Option<impl Into<WireValue<'a>>>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    /// Adds a list with what `write` makes of each item, unless it is empty.
+    #[must_use]
+    pub fn with_list<T, V>(self, name: &'static str, items: &'a [T], write: fn(&'a T) -> V) -> Self
+    where
+        T: 'a,
+        V: Into<WireValue<'a>> + 'a,
+    {
+        if items.is_empty() {
+            return self;
+        }
+        self.with(name, WireValue::list(move || items.iter().map(write)))
+    }
+
+    /// `None` if it has no members.
+    pub fn non_empty(self) -> Option<Self> {
+        (!self.0.is_empty()).then_some(self)
+    }
+}
+
+impl Serialize for WireObject<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+/// A URL, or the data as one.
+pub struct WireUrl<'a>(pub &'a ImageSource);
+
+impl Serialize for WireUrl<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            ImageSource::Url(url) => serializer.serialize_str(url),
+            // `collect_str` writes the data without copying it.
+            ImageSource::Base64 {
+                media_type, data, ..
+            } => {
+                let data = data.as_str();
+                serializer.collect_str(&format_args!("data:{media_type};base64,{data}"))
+            }
+        }
     }
 }
