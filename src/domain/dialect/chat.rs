@@ -2,23 +2,27 @@
 //! `openai/types/chat/completion_create_params.py`, `chat_completion.py`,
 //! `chat_completion_chunk.py`).
 //!
-//! Here: the request. Submodules: its messages ([`message`]), its tools ([`tools`]), and what
-//! writes its answers ([`writer`]).
+//! Here: the request and its tools. Submodules: its messages ([`message`]), and what writes its
+//! answers ([`writer`]).
 
 mod message;
-mod tools;
 mod writer;
 
 use serde_json::{Value, json};
 
-use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, sorted};
+use super::{
+    MAX_LIMIT, NOT_EMPTY, REFUSED, STRING,
+    functions::{self, Choice, ToolType},
+    instructions, json as text_of, needed, schema_of, sorted,
+};
 use crate::domain::{
-    conversation::{Conversation, Effort, Reasoning, Sampling},
+    conversation::{Conversation, Effort, Format, Reasoning, Sampling, Schema, Tools},
     generation::Surface,
+    named::named_enum,
     request::{DialogueRequest, MODEL_NAME},
     validate::{
-        FieldCode, Fields, Input, List, Object, SchemaName, boolean, integer, number, only,
-        sequences, words,
+        FieldCode, Fields, Input, List, Object, SchemaName, any_object, boolean, integer, number,
+        only, sequences, words,
     },
 };
 pub use writer::ChatWriter;
@@ -76,8 +80,8 @@ impl Input for ChatRequest {
                 effort,
             },
         };
-        let tools = tools::read(fields);
-        let format = tools::format(fields);
+        let tools = read_tools(fields);
+        let format = read_format(fields);
         let about = "Whether the answer is an event stream.";
         let stream = fields.optional("stream", about, boolean());
         let include_usage = fields.object("stream_options", "Of a stream.", OPTIONS, |options| {
@@ -135,6 +139,63 @@ fn limit(fields: &Fields<'_>) -> Option<u32> {
         fields.error("max_tokens", FieldCode::NotAllowed, message);
     }
     limit.or(older)
+}
+
+fn read_tools(fields: &Fields<'_>) -> Tools {
+    let tools = List::new(
+        "Functions that the model may call.",
+        ("ChatTool", "A function."),
+    );
+    let functions = tools.read_any(fields, "tools", |tool| {
+        tool.required("type", "What it is.", words::<ToolType>());
+        let schema = ("ChatFunction", "A function.");
+        let function = tool.object("function", "The function.", schema, functions::function);
+        if !tool.has("function") {
+            needed::<()>(tool, "function", None);
+        }
+        function
+    });
+    functions::tools(fields, functions, Choice::Within)
+}
+
+named_enum!(
+    /// The form of an answer.
+    ChatFormatType {
+        Text = "text",
+        JsonObject = "json_object",
+        JsonSchema = "json_schema",
+    }
+);
+
+fn read_format(fields: &Fields<'_>) -> Format {
+    let about = "The form of the answer. Default: text.";
+    let schema = ("ChatResponseFormat", "The form of an answer.");
+    let format = fields.object("response_format", about, schema, |format| {
+        let kind = format.required("type", "What it is.", words::<ChatFormatType>());
+        let about = "Of type `json_schema`.";
+        let schema = ("ChatJsonSchema", "The schema of an answer.");
+        let schema = format.object("json_schema", about, schema, json_schema);
+        match kind? {
+            ChatFormatType::Text => Some(Format::Text),
+            ChatFormatType::JsonObject => Some(Format::JsonObject),
+            ChatFormatType::JsonSchema if format.has("json_schema") => schema.map(Format::Schema),
+            ChatFormatType::JsonSchema => needed(format, "json_schema", None),
+        }
+    });
+    format.unwrap_or_default()
+}
+
+fn json_schema(fields: &Fields<'_>) -> Option<Schema> {
+    let name = fields.required("name", "Its name, for the model.", NOT_EMPTY);
+    let description = fields.optional("description", "What it is for, for the model.", STRING);
+    let schema = fields.required("schema", "A JSON schema.", any_object());
+    let about = "Whether the answer must follow it. Default: the provider's.";
+    Some(Schema {
+        strict: fields.optional("strict", about, boolean()),
+        name: Some(name?),
+        description,
+        schema: schema_of(schema?),
+    })
 }
 
 impl Object for ChatRequest {
