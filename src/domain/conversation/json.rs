@@ -1,7 +1,7 @@
 //! JSON that is passed on as it was written, and objects of requests and answers.
 //!
-//! The objects take little memory beyond that of the conversation: texts are borrowed, and the items of a
-//! list are made one by one while it is written.
+//! The objects take little memory beyond that of the conversation: texts are borrowed, and the items
+//! of a list are made one by one while it is written.
 
 use std::borrow::Cow;
 

@@ -15,7 +15,7 @@ pub fn items<'a>(conversation: &'a Conversation, system_role: &'static str) -> W
         let system = conversation.system.as_ref();
         let system = system.map(|text| wire_message(system_role, text.into()));
         let messages = conversation.messages.iter();
-        let messages = messages.flat_map(move |message| items_of(message, system_role));
+        let messages = messages.flat_map(move |message| message_items(message, system_role));
         system.into_iter().chain(messages)
     })
 }
@@ -27,7 +27,7 @@ fn wire_message<'a>(role: &'static str, content: WireValue<'a>) -> WireObject<'a
 }
 
 /// Texts, images and documents up to the next item are one message.
-fn items_of<'a>(
+fn message_items<'a>(
     Message { role, parts }: &'a Message,
     system_role: &'static str,
 ) -> impl Iterator<Item = WireObject<'a>> + 'a {
