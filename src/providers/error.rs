@@ -81,12 +81,8 @@ impl ProviderError {
             ProviderErrorKind::Account => return ACCOUNT_REFUSED.to_owned(),
             ProviderErrorKind::Failed => "the provider failed",
             ProviderErrorKind::ContextLength => {
-                let own = self
-                    .overflow
-                    .as_deref()
-                    .copied()
-                    .unwrap_or_default()
-                    .to_string();
+                let overflow = self.overflow.as_deref().copied();
+                let own = overflow.unwrap_or_default().to_string();
                 return match &self.vendor_message {
                     Some(message) if !message.contains(&own) => format!("{own} ({message})"),
                     Some(message) => message.clone(),
