@@ -233,7 +233,7 @@ impl Service {
         &self,
         name: &'static str,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, ServiceError> {
+    ) -> Result<T> {
         let (done, result) = oneshot::channel();
         self.0.runner.spawn(async move {
             // The caller may have hung up.
@@ -244,7 +244,7 @@ impl Service {
     }
 
     /// Refuses what starts, ends or removes work while the server is paused.
-    fn require_running(&self) -> Result<(), ServiceError> {
+    fn require_running(&self) -> Result<()> {
         if self.0.settings.paused {
             Err(ServiceError::Paused)
         } else {
@@ -292,6 +292,8 @@ pub struct CreditsShort {
     /// The deciding parameter and the largest value of it that would fit.
     pub affordable: Option<(&'static str, u64)>,
 }
+
+pub type Result<T, E = ServiceError> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
@@ -415,7 +417,7 @@ impl From<RunError> for ServiceError {
 }
 
 /// Reserves memory for the request of the current task.
-fn reserve(bytes: usize) -> Result<Option<Reservation>, ServiceError> {
+fn reserve(bytes: usize) -> Result<Option<Reservation>> {
     match memory::reservation() {
         Some(reserved) if !reserved.try_add(bytes) => Err(ServiceError::Overloaded),
         reserved => Ok(reserved),

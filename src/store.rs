@@ -108,6 +108,8 @@ pub struct Durability {
     pub synchronous_commit: bool,
 }
 
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 /// Cheap to clone: several callers may share a statement.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
@@ -284,7 +286,7 @@ impl From<sqlx::Error> for StoreError {
 }
 
 /// Fails unless a write touched exactly one row.
-fn exactly_one(statement: &'static str, rows: u64) -> Result<(), StoreError> {
+fn exactly_one(statement: &'static str, rows: u64) -> Result<()> {
     if rows == 1 {
         Ok(())
     } else {
@@ -345,7 +347,7 @@ impl Store {
     }
 
     /// Fails unless the database answers and accepts writes.
-    pub async fn ping(&self) -> Result<(), StoreError> {
+    pub async fn ping(&self) -> Result<()> {
         let writable = sqlx::query_scalar!(
             r#"select current_setting('transaction_read_only') = 'off' as "writable!""#
         )
@@ -360,7 +362,7 @@ impl Store {
     }
 
     /// Reads the settings that decide what a crash of the database's machine can lose.
-    pub async fn durability(&self) -> Result<Durability, StoreError> {
+    pub async fn durability(&self) -> Result<Durability> {
         let durability = sqlx::query_as!(
             Durability,
             r#"select current_setting('fsync') = 'on' as "fsync!",

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, json};
 
-use super::{Service, ServiceError, auth::Caller};
+use super::{Result, Service, ServiceError, auth::Caller};
 use crate::{
     domain::{
         generation::Modality,
@@ -38,7 +38,7 @@ impl Service {
         &self,
         caller: &Caller,
         change: &AccountChange,
-    ) -> Result<AccountSettings, ServiceError> {
+    ) -> Result<AccountSettings> {
         ServiceError::any(self.change_violations(change))?;
         let default = |(modality, target): &(Modality, Option<Target>)| {
             let default = target.as_ref().map(|target| {

@@ -2,7 +2,7 @@
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::{Service, ServiceError};
+use super::{Result, Service, ServiceError};
 use crate::{
     domain::{
         ids::{AccountId, ApiKeyId, UserId},
@@ -26,16 +26,13 @@ fn email_is_taken() -> ServiceError {
 }
 
 impl Service {
-    async fn hashed(&self, password: SecretString) -> Result<String, ServiceError> {
+    async fn hashed(&self, password: SecretString) -> Result<String> {
         let turn = self.0.passwords.turn_of_operator().await?;
         self.0.passwords.hash(turn, password).await
     }
 
     /// Creates an account with its first user and its first grant.
-    pub async fn create_account(
-        &self,
-        request: &AccountRequest,
-    ) -> Result<(AccountId, UserId), ServiceError> {
+    pub async fn create_account(&self, request: &AccountRequest) -> Result<(AccountId, UserId)> {
         ServiceError::any(request.violations())?;
         let password_hash = self.hashed(request.password.clone().into()).await?;
         let local = request.email.split('@').next().unwrap_or_default();
@@ -58,7 +55,7 @@ impl Service {
         &self,
         account: AccountId,
         change: &AccountUpdate,
-    ) -> Result<AccountRecord, ServiceError> {
+    ) -> Result<AccountRecord> {
         ServiceError::any(change.violations())?;
         let (email, name) = (change.email.as_deref(), change.name.as_deref());
         match self.0.store.update_account(account, email, name).await {
@@ -70,7 +67,7 @@ impl Service {
     }
 
     /// Deletes an account; [`Self::erase_deleted`] then removes the content of its generations.
-    pub async fn delete_account(&self, account: AccountId) -> Result<AccountRecord, ServiceError> {
+    pub async fn delete_account(&self, account: AccountId) -> Result<AccountRecord> {
         self.require_running()?;
         match self.0.store.close_account(account, self.now()).await? {
             Closed::Done => self.account(account).await,
@@ -84,16 +81,12 @@ impl Service {
 
     /// Removes content and files of some generations of deleted accounts. Returns whether there
     /// may be more.
-    pub async fn erase_deleted(&self) -> Result<bool, ServiceError> {
+    pub async fn erase_deleted(&self) -> Result<bool> {
         Ok(self.0.runner.erase_deleted(ERASED_AT_ONCE).await?)
     }
 
     /// Sets a user's password and ends all of the user's sessions. Returns their number.
-    pub async fn reset_password(
-        &self,
-        user: UserId,
-        password: SecretString,
-    ) -> Result<u64, ServiceError> {
+    pub async fn reset_password(&self, user: UserId, password: SecretString) -> Result<u64> {
         ServiceError::any(password_violations(password.expose_secret()))?;
         let hash = self.hashed(password).await?;
         let new = NewPassword {
@@ -107,12 +100,12 @@ impl Service {
         ended.ok_or(ServiceError::NotFound)
     }
 
-    pub async fn user(&self, email: &str) -> Result<UserRow, ServiceError> {
+    pub async fn user(&self, email: &str) -> Result<UserRow> {
         let user = self.0.store.user_by_email(email).await?;
         user.ok_or(ServiceError::NotFound)
     }
 
-    pub async fn account(&self, id: AccountId) -> Result<AccountRecord, ServiceError> {
+    pub async fn account(&self, id: AccountId) -> Result<AccountRecord> {
         let account = self.0.store.account(id).await?;
         account.ok_or(ServiceError::NotFound)
     }
@@ -124,7 +117,7 @@ impl Service {
         account: AccountId,
         suspended: bool,
         reason: Option<&str>,
-    ) -> Result<AccountRecord, ServiceError> {
+    ) -> Result<AccountRecord> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let changed = store.set_suspended(account, suspended, reason, now);
         changed.await?.ok_or(ServiceError::NotFound)
@@ -136,7 +129,7 @@ impl Service {
         account: AccountId,
         id: ApiKeyId,
         request: &KeyRequest,
-    ) -> Result<ApiKeyRecord, ServiceError> {
+    ) -> Result<ApiKeyRecord> {
         ServiceError::any(self.key_violations(request))?;
         let now = self.now();
         let key = self.0.store.replace_key(account, id, request, now).await?;

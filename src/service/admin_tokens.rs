@@ -2,7 +2,7 @@
 
 use secrecy::SecretString;
 
-use super::{Service, ServiceError, TokenRefusal, auth::Caller};
+use super::{Result, Service, ServiceError, TokenRefusal, auth::Caller};
 use crate::{
     domain::{
         ids::AdminTokenId,
@@ -24,11 +24,7 @@ pub enum Presented {
 impl Service {
     /// Checks the bearer token of a request to the operator's routes and counts the request, as
     /// [`Service::authenticate`] does.
-    pub async fn authenticate_operator(
-        &self,
-        token: &str,
-        counts: bool,
-    ) -> Result<Presented, ServiceError> {
+    pub async fn authenticate_operator(&self, token: &str, counts: bool) -> Result<Presented> {
         let refused = |why| Err(ServiceError::Token(why));
         let Some(BearerToken::Admin(digest)) = BearerToken::parse(token) else {
             let caller = self.authenticate(token, counts, false).await?;
@@ -45,10 +41,7 @@ impl Service {
     }
 
     /// Creates an admin token; its plain text is only in this response.
-    pub async fn create_admin_token(
-        &self,
-        name: &str,
-    ) -> Result<(AdminTokenRecord, SecretString), ServiceError> {
+    pub async fn create_admin_token(&self, name: &str) -> Result<(AdminTokenRecord, SecretString)> {
         let token = token::new_admin_token().map_err(|e| ServiceError::Internal(e.to_string()))?;
         let (store, now) = (&self.0.store, self.0.clock.now());
         let record = store.create_admin_token(name, token.digest, now).await?;
@@ -56,15 +49,12 @@ impl Service {
     }
 
     /// All admin tokens, newest first.
-    pub async fn admin_tokens(&self) -> Result<Vec<AdminTokenRecord>, ServiceError> {
+    pub async fn admin_tokens(&self) -> Result<Vec<AdminTokenRecord>> {
         Ok(self.0.store.admin_tokens().await?)
     }
 
     /// Revokes an admin token, immediately and permanently.
-    pub async fn revoke_admin_token(
-        &self,
-        id: AdminTokenId,
-    ) -> Result<AdminTokenRecord, ServiceError> {
+    pub async fn revoke_admin_token(&self, id: AdminTokenId) -> Result<AdminTokenRecord> {
         let now = self.0.clock.now();
         let token = self.0.store.revoke_admin_token(id, now).await?;
         token.ok_or(ServiceError::NotFound)

@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc};
 
 use chrono::{DateTime, Utc};
 
-use super::{Service, ServiceError, TokenRefusal};
+use super::{Result, Service, ServiceError, TokenRefusal};
 use crate::{
     domain::{
         ability::{Abilities, Ability},
@@ -79,7 +79,7 @@ impl Caller {
     }
 
     /// Refuses a suspended account's caller, and one that lacks the ability.
-    pub fn require(&self, ability: Ability) -> Result<(), ServiceError> {
+    pub fn require(&self, ability: Ability) -> Result<()> {
         self.require_active()?;
         if self.abilities.grant(ability) {
             Ok(())
@@ -89,7 +89,7 @@ impl Caller {
     }
 
     /// Refuses callers of suspended accounts, and callers without any ability to generate.
-    pub fn require_any_generation(&self) -> Result<(), ServiceError> {
+    pub fn require_any_generation(&self) -> Result<()> {
         let mut types = Modality::ALL.iter().copied().map(Ability::to_generate);
         if types.any(|ability| self.abilities.grant(ability)) {
             return self.require_active();
@@ -99,7 +99,7 @@ impl Caller {
     }
 
     /// Refuses a suspended account's caller.
-    pub fn require_active(&self) -> Result<(), ServiceError> {
+    pub fn require_active(&self) -> Result<()> {
         if self.suspended {
             return Err(ServiceError::Suspended);
         }
@@ -107,7 +107,7 @@ impl Caller {
     }
 
     /// Refuses a request over the rate limit.
-    pub fn check_rate(&self) -> Result<(), ServiceError> {
+    pub fn check_rate(&self) -> Result<()> {
         match self.rate() {
             Some(rate) if rate.retry_after_seconds.is_some() => {
                 Err(ServiceError::RateLimited(rate))
@@ -130,7 +130,7 @@ impl Caller {
     }
 
     /// Refuses an API key.
-    pub fn require_session(&self) -> Result<(), ServiceError> {
+    pub fn require_session(&self) -> Result<()> {
         self.require_active()?;
         match self.credential {
             Credential::Session(_) => Ok(()),
@@ -141,11 +141,7 @@ impl Caller {
 
 impl Service {
     /// Returns the caller with which an operator reads a customer's account, even a suspended one.
-    pub async fn view_as(
-        &self,
-        operator: &Caller,
-        account: AccountId,
-    ) -> Result<Caller, ServiceError> {
+    pub async fn view_as(&self, operator: &Caller, account: AccountId) -> Result<Caller> {
         operator.require_active()?;
         if !operator.operator {
             return Err(ServiceError::AdminRequired);
@@ -160,12 +156,7 @@ impl Service {
     /// Checks a bearer token and counts the request; `counts` is `false` for a part of a session's
     /// request that was counted. [`Caller::check_rate`] refuses a request over the limit.
     /// `may_defer`: a cached key may be checked later, see [`Caller::confirm`].
-    pub async fn authenticate(
-        &self,
-        token: &str,
-        counts: bool,
-        may_defer: bool,
-    ) -> Result<Caller, ServiceError> {
+    pub async fn authenticate(&self, token: &str, counts: bool, may_defer: bool) -> Result<Caller> {
         let refused = |why| Err(ServiceError::Token(why));
         let now = self.0.clock.now();
         match BearerToken::parse(token) {
@@ -199,7 +190,7 @@ impl Service {
     }
 
     /// Reads a key and counts the request.
-    async fn authenticate_key(&self, digest: TokenDigest) -> Result<Caller, ServiceError> {
+    async fn authenticate_key(&self, digest: TokenDigest) -> Result<Caller> {
         let now = self.0.clock.now();
         let Some(key) = self.0.store.authenticate_key(digest, now).await? else {
             return Err(ServiceError::Token(TokenRefusal::Invalid));
@@ -250,7 +241,7 @@ impl Drop for CachedKey {
 
 impl CachedKey {
     /// Reads the key of a request that has placed no hold, and counts the request.
-    async fn read(&self) -> Result<Caller, ServiceError> {
+    async fn read(&self) -> Result<Caller> {
         let (service, presumed) = (self.service.clone(), &self.presumed);
         let digest = presumed.digest;
         service.0.key_cache.remove(&digest);
@@ -288,7 +279,7 @@ impl Caller {
 
     /// Reads a cached key and counts the request, unless a hold has done both. Returns the caller as
     /// it is now, if the key was read.
-    pub async fn confirm(&self) -> Result<Option<Self>, ServiceError> {
+    pub async fn confirm(&self) -> Result<Option<Self>> {
         let Some(cached) = self.cached.as_ref().filter(|_| self.is_unconfirmed()) else {
             return Ok(None);
         };
@@ -299,7 +290,7 @@ impl Caller {
     }
 
     /// Like [`Self::confirm`], and refuses a key that has lost the ability since it was cached.
-    pub async fn confirm_for(&self, ability: Ability) -> Result<Option<Self>, ServiceError> {
+    pub async fn confirm_for(&self, ability: Ability) -> Result<Option<Self>> {
         let confirmed = self.confirm().await?;
         if let Some(caller) = &confirmed {
             caller.require(ability)?;

@@ -1,6 +1,6 @@
 //! The operator's grants, adjustments and refunds.
 
-use super::{Service, ServiceError};
+use super::{Result, Service, ServiceError};
 use crate::{
     domain::{
         ids::{AccountId, GenerationId},
@@ -30,7 +30,7 @@ impl Service {
         account: AccountId,
         what: Move,
         reference: Option<&str>,
-    ) -> Result<Movement, ServiceError> {
+    ) -> Result<Movement> {
         self.require_running()?;
         ServiceError::any(what.violations(reference))?;
         let new = NewMove {
@@ -88,7 +88,7 @@ impl Service {
         }
     }
 
-    pub async fn account_of(&self, id: GenerationId) -> Result<AccountId, ServiceError> {
+    pub async fn account_of(&self, id: GenerationId) -> Result<AccountId> {
         let account = self.0.store.account_of(id).await?;
         account.ok_or(ServiceError::NotFound)
     }

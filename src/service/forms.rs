@@ -1,6 +1,6 @@
 //! Forms of the console that create something: once, however often they are sent.
 
-use super::ServiceError;
+use super::{Result, ServiceError};
 use crate::store::StoreError;
 
 #[derive(Debug)]
@@ -24,10 +24,10 @@ impl<T> Created<T> {
 pub async fn create_once<T, C, F>(
     create: impl FnOnce() -> C,
     find: impl Fn() -> F,
-) -> Result<Created<T>, ServiceError>
+) -> Result<Created<T>>
 where
-    C: Future<Output = Result<T, ServiceError>>,
-    F: Future<Output = Result<Option<T>, ServiceError>>,
+    C: Future<Output = Result<T>>,
+    F: Future<Output = Result<Option<T>>>,
 {
     if let Some(found) = find().await? {
         return Ok(Created::Before(found));

@@ -21,7 +21,7 @@ pub use dialogue::Preview;
 pub use estimate::Estimate;
 pub use hold_wait::HoldQueues;
 
-use super::{Service, ServiceError, WaitPlace, auth::Caller, explain};
+use super::{Result, Service, ServiceError, WaitPlace, auth::Caller, explain};
 use crate::{
     domain::{
         ability::Ability,
@@ -105,7 +105,7 @@ impl Service {
         info: RequestInfo<'_>,
         deltas: Option<DeltaSink>,
         waiting: impl Fn() + Send + Copy,
-    ) -> Result<Submitted, ServiceError> {
+    ) -> Result<Submitted> {
         // Keeps a copy of a request that may be planned again, if there is memory.
         let catalogue_ends = self.0.clock.now() + PLANNING;
         let catalogue = self.catalogue();
@@ -170,7 +170,7 @@ impl Service {
         info: RequestInfo<'_>,
         deltas: Option<DeltaSink>,
         waiting: impl Fn() + Send + Copy,
-    ) -> Result<Submitted, ServiceError> {
+    ) -> Result<Submitted> {
         let idempotent = info
             .idempotent
             .filter(|request| self.is_deduplicated(request));
@@ -224,7 +224,7 @@ impl Service {
         idempotent: Option<&IdempotentRequest>,
         attempt: Option<Arc<UndecidedAttempt>>,
         (mut wait, waiting): (Option<HoldWait<'_, F>>, F),
-    ) -> Result<Submitted, ServiceError> {
+    ) -> Result<Submitted> {
         loop {
             if self.is_draining() {
                 return Err(ServiceError::ShuttingDown);
@@ -263,7 +263,7 @@ impl Service {
         idempotent: Option<&IdempotentRequest>,
         attempt: Option<Arc<UndecidedAttempt>>,
         (wait, waiting): (Option<&mut HoldWait<'_, F>>, F),
-    ) -> Result<Submitted, ServiceError> {
+    ) -> Result<Submitted> {
         let permits = match self.permits(caller, plan) {
             // Before the credits are looked at.
             Err(error @ ServiceError::TooManyRequests(_)) => {
@@ -331,7 +331,7 @@ impl Service {
         planned: Planned<'a>,
         surface: Surface,
         info: RequestInfo<'_>,
-    ) -> Result<Prepared<'a>, ServiceError> {
+    ) -> Result<Prepared<'a>> {
         let Planned {
             first: mut plan,
             mut route,
@@ -397,7 +397,7 @@ impl Service {
     }
 
     /// Fails unless this catalogue applies at `created_at`.
-    fn check_catalogue(&self, created_at: DateTime<Utc>) -> Result<(), ServiceError> {
+    fn check_catalogue(&self, created_at: DateTime<Utc>) -> Result<()> {
         if self.catalogue().is_valid_at(created_at) {
             return Ok(());
         }
@@ -420,7 +420,7 @@ impl Service {
         caller: &Caller,
         plan: &mut Prepared<'_>,
         idempotent: Option<&IdempotentRequest>,
-    ) -> Result<bool, ServiceError> {
+    ) -> Result<bool> {
         plan.restore_passed()?;
         let credits = if plan.is_unlimited() {
             Some(self.spendable(caller).await?)
@@ -464,11 +464,7 @@ impl Service {
 
     /// Takes the permits for a call that begins now, without waiting. `None` if it is a job for a
     /// worker.
-    fn permits(
-        &self,
-        caller: &Caller,
-        plan: &mut Prepared<'_>,
-    ) -> Result<Option<Permits>, ServiceError> {
+    fn permits(&self, caller: &Caller, plan: &mut Prepared<'_>) -> Result<Option<Permits>> {
         if plan.work.call.is_none() {
             return Ok(None);
         }
@@ -500,7 +496,7 @@ impl Service {
 }
 
 /// The work of a hold that is not being placed.
-fn unshared(work: &mut Arc<Work>) -> Result<&mut Work, ServiceError> {
+fn unshared(work: &mut Arc<Work>) -> Result<&mut Work> {
     Arc::get_mut(work).ok_or_else(|| ServiceError::Internal("a refused hold is in use".to_owned()))
 }
 

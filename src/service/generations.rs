@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
-use super::{Service, ServiceError, WaitPlace, auth::Caller, generate::Submitted, reserve};
+use super::{Result, Service, ServiceError, WaitPlace, auth::Caller, generate::Submitted, reserve};
 use crate::{
     domain::{
         ability::Ability,
@@ -40,11 +40,7 @@ pub struct Found {
 }
 
 impl Service {
-    pub async fn generation(
-        &self,
-        caller: &Caller,
-        id: GenerationId,
-    ) -> Result<Generation, ServiceError> {
+    pub async fn generation(&self, caller: &Caller, id: GenerationId) -> Result<Generation> {
         let found = self.0.store.generation(caller.account_id, id).await?;
         found.ok_or(ServiceError::NotFound)
     }
@@ -55,7 +51,7 @@ impl Service {
         caller: &Caller,
         ids: &[Uuid],
         read: impl FnMut(GenerationId, Answer) + Send,
-    ) -> Result<(), ServiceError> {
+    ) -> Result<()> {
         let permit = self.0.answers.acquire(caller.account_id).await;
         let _permit = permit.ok_or(ServiceError::Overloaded)?;
         let _reserved = reserve(ANSWER_BYTES)?;
@@ -64,7 +60,7 @@ impl Service {
     }
 
     /// A generation of any account, for the operator; of a deleted one what remains.
-    pub async fn any_generation(&self, id: GenerationId) -> Result<Generation, ServiceError> {
+    pub async fn any_generation(&self, id: GenerationId) -> Result<Generation> {
         let (store, account) = (&self.0.store, self.account_of(id).await?);
         let found = store.generation_including_deleted(account, id).await?;
         found.ok_or(ServiceError::NotFound)
@@ -79,7 +75,7 @@ impl Service {
         id: GenerationId,
         timeout: Duration,
         on_wait: impl Fn() + Send,
-    ) -> Result<Found, ServiceError> {
+    ) -> Result<Found> {
         self.wait(caller, id, timeout, None, false, on_wait).await
     }
 
@@ -88,7 +84,7 @@ impl Service {
         &self,
         caller: &Caller,
         submitted: Submitted,
-    ) -> Result<(Submitted, Generation), ServiceError> {
+    ) -> Result<(Submitted, Generation)> {
         let record = match &submitted {
             Submitted::New(record, _) | Submitted::Queued(record, _) => record.as_ref().clone(),
             Submitted::Replay(id) | Submitted::Joined(id) => self.generation(caller, *id).await?,
@@ -106,7 +102,7 @@ impl Service {
         submitted: Submitted,
         persistent: bool,
         on_wait: impl Fn() + Send,
-    ) -> Result<Generation, ServiceError> {
+    ) -> Result<Generation> {
         let is_replay = matches!(submitted, Submitted::Replay(_));
         let is_new = matches!(submitted, Submitted::New(..));
         let (id, timeout, place) = match submitted {
@@ -152,11 +148,7 @@ impl Service {
     }
 
     /// Returns a failed generation that was deleted; an error for a completed one.
-    pub async fn remains(
-        &self,
-        caller: &Caller,
-        id: GenerationId,
-    ) -> Result<Generation, ServiceError> {
+    pub async fn remains(&self, caller: &Caller, id: GenerationId) -> Result<Generation> {
         let store = &self.0.store;
         let found = store.generation_including_deleted(caller.account_id, id);
         match found.await? {
@@ -176,7 +168,7 @@ impl Service {
         mut place: Option<WaitPlace>,
         persistent: bool,
         on_wait: impl Fn() + Send,
-    ) -> Result<Found, ServiceError> {
+    ) -> Result<Found> {
         let begun = Instant::now();
         let until = begun + longest;
         let (waiter, stopping) = (self.0.runner.waiter(id), self.0.runner.stopping());
@@ -241,11 +233,7 @@ impl Service {
     /// Ends an unfinished generation, without a charge unless some of its text was delivered. A text
     /// whose response is read to its end for the token counts, or that another server streams, may
     /// still be unfinished when this returns.
-    pub async fn cancel(
-        &self,
-        caller: &Caller,
-        id: GenerationId,
-    ) -> Result<Generation, ServiceError> {
+    pub async fn cancel(&self, caller: &Caller, id: GenerationId) -> Result<Generation> {
         let found = self.generation(caller, id).await?;
         caller.require(Ability::to_generate(found.modality))?;
         if found.status.is_finished() {
@@ -259,7 +247,7 @@ impl Service {
     }
 
     /// Removes the prompt and the result of a finished generation permanently.
-    pub async fn delete(&self, caller: &Caller, id: GenerationId) -> Result<(), ServiceError> {
+    pub async fn delete(&self, caller: &Caller, id: GenerationId) -> Result<()> {
         let found = self.generation(caller, id).await?;
         caller.require(Ability::to_generate(found.modality))?;
         self.require_running()?;

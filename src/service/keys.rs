@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use secrecy::SecretString;
 
 use super::{
-    Service, ServiceError, TokenRefusal,
+    Result, Service, ServiceError, TokenRefusal,
     auth::Caller,
     forms::{Created, create_once},
 };
@@ -40,7 +40,7 @@ impl Service {
         account: AccountId,
         request: &KeyRequest,
         by: Option<&Caller>,
-    ) -> Result<(ApiKeyRecord, SecretString), ServiceError> {
+    ) -> Result<(ApiKeyRecord, SecretString)> {
         let token = token::new_api_key().map_err(|e| ServiceError::Internal(e.to_string()))?;
         let key = self.store_key(account, request, by, &token).await?;
         Ok((key, token.secret))
@@ -53,7 +53,7 @@ impl Service {
         caller: &Caller,
         request: &KeyRequest,
         form: &FormToken,
-    ) -> Result<(Created<ApiKeyRecord>, SecretString), ServiceError> {
+    ) -> Result<(Created<ApiKeyRecord>, SecretString)> {
         let account = caller.account_id;
         let token = form_token::api_key_of_form(form, account);
         let key = create_once(
@@ -75,7 +75,7 @@ impl Service {
         request: &KeyRequest,
         by: Option<&Caller>,
         token: &NewToken,
-    ) -> Result<ApiKeyRecord, ServiceError> {
+    ) -> Result<ApiKeyRecord> {
         // The new key would not share the spend limit.
         if by.is_some_and(Caller::is_capped) {
             return Err(ServiceError::CappedKey);
@@ -104,17 +104,13 @@ impl Service {
         self.0.clock.now()
     }
 
-    pub async fn key(&self, caller: &Caller, id: ApiKeyId) -> Result<ApiKeyRecord, ServiceError> {
+    pub async fn key(&self, caller: &Caller, id: ApiKeyId) -> Result<ApiKeyRecord> {
         let key = self.0.store.key(caller.account_id, id, self.now()).await?;
         key.ok_or(ServiceError::NotFound)
     }
 
     /// Revokes a key of an account, immediately and permanently.
-    pub async fn revoke_key(
-        &self,
-        account: AccountId,
-        id: ApiKeyId,
-    ) -> Result<ApiKeyRecord, ServiceError> {
+    pub async fn revoke_key(&self, account: AccountId, id: ApiKeyId) -> Result<ApiKeyRecord> {
         let now = self.0.clock.now();
         let key = self.0.store.revoke_key(account, id, now).await?;
         key.ok_or(ServiceError::NotFound)

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use secrecy::SecretString;
 
-use super::{Service, ServiceError, auth::Caller, password::Turn};
+use super::{Result, Service, ServiceError, auth::Caller, password::Turn};
 use crate::{
     domain::{
         ids::{AccountId, UserId},
@@ -31,7 +31,7 @@ pub struct LoggedIn {
 
 impl Service {
     /// Creates a session. A wrong email and a wrong password take the same time and get the same error.
-    pub async fn login(&self, login: Login, address: Address) -> Result<LoggedIn, ServiceError> {
+    pub async fn login(&self, login: Login, address: Address) -> Result<LoggedIn> {
         let now = self.0.clock.now();
         let turn = self.0.passwords.turn(address, &login.email, now).await?;
         let service = self.clone();
@@ -49,7 +49,7 @@ impl Service {
         password: SecretString,
         address: Address,
         turn: Turn,
-    ) -> Result<(Option<UserRow>, Turn), ServiceError> {
+    ) -> Result<(Option<UserRow>, Turn)> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let text = address.to_string();
         if let Err(wait) = store.begin_login(email, &text, now).await? {
@@ -68,12 +68,7 @@ impl Service {
         Ok((user.filter(|_| right), turn))
     }
 
-    async fn attempt(
-        &self,
-        login: Login,
-        address: Address,
-        turn: Turn,
-    ) -> Result<LoggedIn, ServiceError> {
+    async fn attempt(&self, login: Login, address: Address, turn: Turn) -> Result<LoggedIn> {
         let verified = self.verified(&login.email, login.password, address, turn);
         let (user, turn) = verified.await?;
         drop(turn);
@@ -95,7 +90,7 @@ impl Service {
         })
     }
 
-    pub async fn logout(&self, caller: &Caller) -> Result<(), ServiceError> {
+    pub async fn logout(&self, caller: &Caller) -> Result<()> {
         match caller.credential {
             Credential::Session(id) => Ok(self.0.store.end_session(id, self.0.clock.now()).await?),
             Credential::ApiKey(_) => Err(ServiceError::SessionRequired),
@@ -108,7 +103,7 @@ impl Service {
         caller: &Caller,
         change: PasswordChange,
         address: Address,
-    ) -> Result<(), ServiceError> {
+    ) -> Result<()> {
         let Credential::Session(session) = caller.credential else {
             return Err(ServiceError::SessionRequired);
         };
@@ -139,7 +134,7 @@ impl Service {
         .await?
     }
 
-    pub async fn identity(&self, caller: &Caller) -> Result<Identity, ServiceError> {
+    pub async fn identity(&self, caller: &Caller) -> Result<Identity> {
         let store = &self.0.store;
         Ok(store.identity(caller.account_id, caller.user_id).await?)
     }

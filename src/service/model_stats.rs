@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 use utoipa::ToSchema;
 
-use super::{Service, ServiceError};
+use super::{Result, Service};
 use crate::{
     domain::{clock::rfc3339, generation::Modality},
     store::{StoreError, operators::ModelHealth},
@@ -94,7 +94,7 @@ impl LastRead {
 impl Service {
     /// Returns the figures of the last day, at most a minute old unless reads fail. A read completes
     /// also if the caller hangs up, so that hang-ups do not repeat it.
-    pub async fn model_stats(&self) -> Result<Arc<ModelStats>, ServiceError> {
+    pub async fn model_stats(&self) -> Result<Arc<ModelStats>> {
         let mut cached = Arc::clone(&self.0.model_stats).lock_owned().await;
         let now = self.0.clock.now();
         if let Some(last) = cached.as_ref().filter(|last| last.is_fresh(now)) {

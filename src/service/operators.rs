@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Service, ServiceError};
+use super::{Result, Service};
 use crate::{
     domain::{
         ids::{AccountId, UserId},
@@ -28,7 +28,7 @@ pub struct ProviderCalls {
 
 impl Service {
     /// Grants or revokes the role of an operator.
-    pub async fn set_operator(&self, user: UserId, operator: bool) -> Result<(), ServiceError> {
+    pub async fn set_operator(&self, user: UserId, operator: bool) -> Result<()> {
         let now = self.0.clock.now();
         Ok(self.0.store.set_operator(user, operator, now).await?)
     }
@@ -37,7 +37,7 @@ impl Service {
     /// servers by model and by error.
     pub async fn provider_health(
         &self,
-    ) -> Result<(Vec<ProviderCalls>, Vec<ModelHealth>, Vec<ProviderErrors>), ServiceError> {
+    ) -> Result<(Vec<ProviderCalls>, Vec<ModelHealth>, Vec<ProviderErrors>)> {
         let _permit = self.report_permit(Party::Operator).await?;
         let health = self.0.store.model_health(RECENT, None).await?;
         let errors = self.0.store.provider_errors(RECENT).await?;
@@ -66,7 +66,7 @@ impl Service {
         by: SpendingBy,
         from: DateTime<Utc>,
         to: DateTime<Utc>,
-    ) -> Result<(Vec<Spending>, SpendingSums), ServiceError> {
+    ) -> Result<(Vec<Spending>, SpendingSums)> {
         let _permit = self.report_permit(Party::Operator).await?;
         let most = (by == SpendingBy::Account).then_some(ROWS);
         Ok(self.0.store.spending(by, from, to, most).await?)

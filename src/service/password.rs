@@ -13,7 +13,7 @@ use argon2::{
 use chrono::{DateTime, TimeDelta, Utc};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::ServiceError;
+use super::{Result, ServiceError};
 use crate::{
     domain::{
         limiter::{Limiter, Permit},
@@ -84,7 +84,7 @@ impl Hasher {
         address: Address,
         email: &str,
         now: DateTime<Utc>,
-    ) -> Result<Turn, ServiceError> {
+    ) -> Result<Turn> {
         let waiter = if self.failures_of(address, now) < MAX_FAILURES {
             Waiter::Party(address.into())
         } else {
@@ -106,7 +106,7 @@ impl Hasher {
     }
 
     /// Waits for the operator's turn.
-    pub(super) async fn turn_of_operator(&self) -> Result<Turn, ServiceError> {
+    pub(super) async fn turn_of_operator(&self) -> Result<Turn> {
         let waiter = Waiter::Party(Party::Operator);
         let by_party = self.by_party.acquire(waiter, 1).await;
         Ok(Turn {
@@ -140,11 +140,7 @@ impl Hasher {
         recent.map_or(0, |(count, _)| *count)
     }
 
-    pub(super) async fn hash(
-        &self,
-        turn: Turn,
-        password: SecretString,
-    ) -> Result<String, ServiceError> {
+    pub(super) async fn hash(&self, turn: Turn, password: SecretString) -> Result<String> {
         run(turn, move || hash(password.expose_secret())).await?.0
     }
 
@@ -154,7 +150,7 @@ impl Hasher {
         turn: Turn,
         password: SecretString,
         stored: Option<String>,
-    ) -> Result<(bool, Turn), ServiceError> {
+    ) -> Result<(bool, Turn)> {
         run(turn, move || {
             let known = stored.is_some();
             let phc = stored.or_else(|| DUMMY_HASH.clone()).unwrap_or_default();
@@ -172,13 +168,13 @@ impl Hasher {
 async fn run<T: Send + 'static>(
     turn: Turn,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<(T, Turn), ServiceError> {
+) -> Result<(T, Turn)> {
     let working = tokio::task::spawn_blocking(move || (work(), turn));
     let done = working.await;
     done.map_err(|e| ServiceError::Internal(format!("password: {e}")))
 }
 
-fn hash(password: &str) -> Result<String, ServiceError> {
+fn hash(password: &str) -> Result<String> {
     Argon2::default()
         .hash_password(password.as_bytes())
         .map(|hash| hash.to_string())

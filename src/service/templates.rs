@@ -1,7 +1,7 @@
 //! Stored prompt templates. [`super::generate`] applies them.
 
 use super::{
-    Service, ServiceError,
+    Result, Service, ServiceError,
     auth::Caller,
     forms::{Created, create_once},
 };
@@ -17,7 +17,7 @@ impl Service {
         caller: &Caller,
         text: &TemplateText,
         form: Option<&FormToken>,
-    ) -> Result<Created<TemplateRecord>, ServiceError> {
+    ) -> Result<Created<TemplateRecord>> {
         self.store_once(caller, form, async |digest| {
             let (store, now) = (&self.0.store, self.0.clock.now());
             let made = store.create_template(caller.account_id, text, digest, now);
@@ -37,7 +37,7 @@ impl Service {
         id: TemplateId,
         text: &TemplateText,
         form: Option<&FormToken>,
-    ) -> Result<Created<TemplateRecord>, ServiceError> {
+    ) -> Result<Created<TemplateRecord>> {
         self.store_once(caller, form, async |digest| {
             let (store, now) = (&self.0.store, self.0.clock.now());
             let found = store.replace_template(caller.account_id, id, text, digest, now);
@@ -50,8 +50,8 @@ impl Service {
         &self,
         caller: &Caller,
         form: Option<&FormToken>,
-        store: impl AsyncFnOnce(Option<&[u8]>) -> Result<TemplateRecord, ServiceError>,
-    ) -> Result<Created<TemplateRecord>, ServiceError> {
+        store: impl AsyncFnOnce(Option<&[u8]>) -> Result<TemplateRecord>,
+    ) -> Result<Created<TemplateRecord>> {
         let account = caller.account_id;
         let digest = form.map(|form| form.digest(account));
         let digest = digest.as_ref().map(<[u8; 32]>::as_slice);
@@ -67,21 +67,13 @@ impl Service {
         create_once(|| store(digest), find).await
     }
 
-    pub async fn template(
-        &self,
-        caller: &Caller,
-        id: TemplateId,
-    ) -> Result<TemplateRecord, ServiceError> {
+    pub async fn template(&self, caller: &Caller, id: TemplateId) -> Result<TemplateRecord> {
         let found = self.0.store.template(caller.account_id, id).await?;
         found.ok_or(ServiceError::NotFound)
     }
 
     /// Deletes a template. Generations that used it remain.
-    pub async fn delete_template(
-        &self,
-        caller: &Caller,
-        id: TemplateId,
-    ) -> Result<(), ServiceError> {
+    pub async fn delete_template(&self, caller: &Caller, id: TemplateId) -> Result<()> {
         let there = self.0.store.delete_template(caller.account_id, id).await?;
         there.then_some(()).ok_or(ServiceError::NotFound)
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Service, ServiceError, auth::Caller};
+use super::{Result, Service, ServiceError, auth::Caller};
 use crate::{
     domain::{ids::UploadId, validate::FieldCode},
     jobs::{KeepError, check_picture},
@@ -30,7 +30,7 @@ impl Service {
         caller: &Caller,
         claimed: MediaKind,
         bytes: Bytes,
-    ) -> Result<UploadRecord, ServiceError> {
+    ) -> Result<UploadRecord> {
         self.require_running()?;
         let info = check(caller, BODY, bytes.clone()).await?;
         if info.kind != claimed {
@@ -57,7 +57,7 @@ impl Service {
         info: &MediaInfo,
         bytes: Bytes,
         term: UploadLifetime,
-    ) -> Result<UploadRecord, ServiceError> {
+    ) -> Result<UploadRecord> {
         let quota = self.0.settings.uploads.bytes_per_account;
         let (runner, account) = (&self.0.runner, caller.account_id);
         let keeping = runner.keep_picture(account, info, bytes, term, quota);
@@ -83,18 +83,14 @@ impl Service {
     }
 
     /// Returns an upload of the caller's account.
-    pub async fn find_upload(
-        &self,
-        caller: &Caller,
-        id: UploadId,
-    ) -> Result<UploadRecord, ServiceError> {
+    pub async fn find_upload(&self, caller: &Caller, id: UploadId) -> Result<UploadRecord> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let found = store.upload(caller.account_id, id, now).await?;
         found.ok_or(ServiceError::NotFound)
     }
 
     /// Deletes an upload. Its file is kept as long as a running generation may read it.
-    pub async fn delete_upload(&self, caller: &Caller, id: UploadId) -> Result<(), ServiceError> {
+    pub async fn delete_upload(&self, caller: &Caller, id: UploadId) -> Result<()> {
         self.require_running()?;
         let (store, now) = (&self.0.store, self.0.clock.now());
         let is_hidden = store.hide_upload(caller.account_id, id, now).await?;
@@ -111,7 +107,7 @@ impl Service {
         caller: &Caller,
         ids: &[UploadId],
         kept_until: Option<DateTime<Utc>>,
-    ) -> Result<(), ServiceError> {
+    ) -> Result<()> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let removing = store.delete_unused_uploads(caller.account_id, ids, kept_until, now);
         for file in removing.await? {
@@ -122,11 +118,7 @@ impl Service {
 }
 
 /// Checks a picture. `param` names it in errors.
-pub(super) async fn check(
-    caller: &Caller,
-    param: &str,
-    bytes: Bytes,
-) -> Result<MediaInfo, ServiceError> {
+pub(super) async fn check(caller: &Caller, param: &str, bytes: Bytes) -> Result<MediaInfo> {
     let checked = check_picture(caller.account_id, bytes).await;
     let checked =
         checked.ok_or_else(|| ServiceError::Internal("reading a picture panicked".to_owned()))?;

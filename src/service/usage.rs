@@ -1,6 +1,6 @@
 //! The usage report.
 
-use super::{Service, ServiceError};
+use super::{Result, Service, ServiceError};
 use crate::domain::{
     ids::AccountId,
     limiter::Permit,
@@ -31,11 +31,7 @@ pub struct UsageReport {
 
 impl Service {
     /// Sums the generations of an account by their creation time.
-    pub async fn usage(
-        &self,
-        account: AccountId,
-        request: &UsageRequest,
-    ) -> Result<UsageReport, ServiceError> {
+    pub async fn usage(&self, account: AccountId, request: &UsageRequest) -> Result<UsageReport> {
         let now = self.0.clock.now();
         // The end is exclusive: "until now" includes this moment.
         let to = request.to.unwrap_or(now + TimeDelta::hours(1));
@@ -65,7 +61,7 @@ impl Service {
         Ok(UsageReport { data: rows, total })
     }
 
-    pub(super) async fn report_permit(&self, party: Party) -> Result<Permit<Party>, ServiceError> {
+    pub(super) async fn report_permit(&self, party: Party) -> Result<Permit<Party>> {
         let permit = self.0.reports.acquire(party).await;
         permit.ok_or(ServiceError::Overloaded)
     }

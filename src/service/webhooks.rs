@@ -3,7 +3,7 @@
 use secrecy::SecretString;
 
 use super::{
-    Service, ServiceError,
+    Result, Service, ServiceError,
     auth::Caller,
     forms::{Created, create_once},
 };
@@ -35,7 +35,7 @@ impl Service {
         caller: &Caller,
         request: &WebhookRequest,
         form: Option<&FormToken>,
-    ) -> Result<(Created<WebhookRecord>, SecretString), ServiceError> {
+    ) -> Result<(Created<WebhookRecord>, SecretString)> {
         let account = caller.account_id;
         let secret = match form {
             Some(form) => form.webhook_secret(account),
@@ -65,7 +65,7 @@ impl Service {
         request: &WebhookRequest,
         form: Option<&[u8]>,
         secret: &[u8],
-    ) -> Result<WebhookRecord, ServiceError> {
+    ) -> Result<WebhookRecord> {
         let (url, parsed) = &request.url;
         let checked = self.0.sender.check(caller.account_id, parsed).await;
         checked.map_err(|refusal| match refusal {
@@ -94,17 +94,13 @@ impl Service {
         }
     }
 
-    pub async fn webhook(
-        &self,
-        caller: &Caller,
-        id: WebhookId,
-    ) -> Result<WebhookRecord, ServiceError> {
+    pub async fn webhook(&self, caller: &Caller, id: WebhookId) -> Result<WebhookRecord> {
         let webhook = self.0.store.webhook(caller.account_id, id).await?;
         webhook.ok_or(ServiceError::NotFound)
     }
 
     /// Deletes a webhook of the caller's account and its pending deliveries.
-    pub async fn delete_webhook(&self, caller: &Caller, id: WebhookId) -> Result<(), ServiceError> {
+    pub async fn delete_webhook(&self, caller: &Caller, id: WebhookId) -> Result<()> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let there = store.delete_webhook(caller.account_id, id, now).await?;
         there.then_some(()).ok_or(ServiceError::NotFound)
@@ -115,7 +111,7 @@ impl Service {
         caller: &Caller,
         id: WebhookId,
         page: &PageRequest,
-    ) -> Result<Page<DeliveryRecord>, ServiceError> {
+    ) -> Result<Page<DeliveryRecord>> {
         self.webhook(caller, id).await?;
         let store = &self.0.store;
         Ok(store.deliveries(caller.account_id, id, page).await?)
@@ -127,7 +123,7 @@ impl Service {
         account: AccountId,
         id: Option<WebhookId>,
         delivery: WebhookDeliveryId,
-    ) -> Result<DeliveryRecord, ServiceError> {
+    ) -> Result<DeliveryRecord> {
         self.require_running()?;
         let now = self.0.clock.now();
         let delivery = self.0.store.redeliver(account, id, delivery, now).await?;

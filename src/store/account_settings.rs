@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::domain::ids::AccountId;
 
 /// The owner's view of an account.
@@ -17,7 +17,7 @@ pub struct AccountSettings {
 }
 
 impl Store {
-    pub async fn account_settings(&self, id: AccountId) -> Result<AccountSettings, StoreError> {
+    pub async fn account_settings(&self, id: AccountId) -> Result<AccountSettings> {
         let reading = sqlx::query_as!(
             AccountSettings,
             r#"select id as "id: _", name, defaults, created_at from accounts where id = $1"#,
@@ -29,11 +29,7 @@ impl Store {
 
     /// Merges defaults by modality; null clears one. One statement, so that concurrent changes of
     /// different modalities do not overwrite each other.
-    pub async fn merge_defaults(
-        &self,
-        id: AccountId,
-        changes: &Value,
-    ) -> Result<AccountSettings, StoreError> {
+    pub async fn merge_defaults(&self, id: AccountId, changes: &Value) -> Result<AccountSettings> {
         let reading = sqlx::query_as!(
             AccountSettings,
             r#"update accounts set defaults = jsonb_strip_nulls(defaults || $2)

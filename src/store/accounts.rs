@@ -6,7 +6,7 @@ use sqlx::{FromRow, QueryBuilder};
 
 use utoipa::ToSchema;
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::domain::{
     clock::rfc3339,
     credits::Credits,
@@ -107,7 +107,7 @@ impl Store {
     pub async fn create_account(
         &self,
         new: &NewAccount<'_>,
-    ) -> Result<Option<(AccountId, UserId)>, StoreError> {
+    ) -> Result<Option<(AccountId, UserId)>> {
         let row = sqlx::query!(
             r#"
             with account as (
@@ -136,7 +136,7 @@ impl Store {
     }
 
     /// The user of an email, compared without case.
-    pub async fn user_by_email(&self, email: &str) -> Result<Option<UserRow>, StoreError> {
+    pub async fn user_by_email(&self, email: &str) -> Result<Option<UserRow>> {
         let reading = sqlx::query_as!(
             UserRow,
             r#"
@@ -152,11 +152,7 @@ impl Store {
     }
 
     /// Finds the account's email and the session's user.
-    pub async fn identity(
-        &self,
-        account: AccountId,
-        user: Option<UserId>,
-    ) -> Result<Identity, StoreError> {
+    pub async fn identity(&self, account: AccountId, user: Option<UserId>) -> Result<Identity> {
         let row = sqlx::query!(
             r#"
             select a.name as account_name, u.id as "user_id?: UserId", u.email as "email?", u.name as user_name
@@ -177,7 +173,7 @@ impl Store {
         })
     }
 
-    pub async fn account(&self, id: AccountId) -> Result<Option<AccountRecord>, StoreError> {
+    pub async fn account(&self, id: AccountId) -> Result<Option<AccountRecord>> {
         let row = sqlx::query_as!(
             AccountRecord,
             r#"
@@ -200,7 +196,7 @@ impl Store {
         &self,
         filter: &AccountFilter,
         page: &PageRequest,
-    ) -> Result<Page<AccountRecord>, StoreError> {
+    ) -> Result<Page<AccountRecord>> {
         let mut query = QueryBuilder::new(
             "select id, name, balance, held, balance - held as available, spent_by(a) as spent, suspended_at, suspended_reason, deleted_at, erased_at, created_at, \
                     coalesce((select u.email from users u where u.account_id = a.id \
@@ -251,7 +247,7 @@ impl Store {
         suspended: bool,
         reason: Option<&str>,
         now: DateTime<Utc>,
-    ) -> Result<Option<AccountRecord>, StoreError> {
+    ) -> Result<Option<AccountRecord>> {
         let done = sqlx::query!(
             "update accounts
              set suspended_at = case when $2 or deleted_at is not null
@@ -278,7 +274,7 @@ impl Store {
         account: AccountId,
         email: Option<&str>,
         name: Option<&str>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let changed = sqlx::query_scalar!(
             r#"with found as (
                  select id from accounts where id = $1 and deleted_at is null for no key update
@@ -305,7 +301,7 @@ impl Store {
     }
 
     /// Whether there is no account at all.
-    pub async fn is_empty(&self) -> Result<bool, StoreError> {
+    pub async fn is_empty(&self) -> Result<bool> {
         let any = sqlx::query_scalar!(r#"select exists (select from accounts) as "any!""#)
             .fetch_one(self.requests.named("look for any account"))
             .await?;

@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::domain::{
     clock::rfc3339,
     ids::AdminTokenId,
@@ -43,7 +43,7 @@ impl Store {
         name: &str,
         digest: TokenDigest,
         now: DateTime<Utc>,
-    ) -> Result<AdminTokenRecord, StoreError> {
+    ) -> Result<AdminTokenRecord> {
         let row = sqlx::query_as!(
             AdminTokenRecord,
             r#"insert into admin_tokens (name, digest, created_at) values ($1, $2, $3)
@@ -58,7 +58,7 @@ impl Store {
     }
 
     /// All admin tokens, newest first, without pages: there are few.
-    pub async fn admin_tokens(&self) -> Result<Vec<AdminTokenRecord>, StoreError> {
+    pub async fn admin_tokens(&self) -> Result<Vec<AdminTokenRecord>> {
         let rows = sqlx::query_as!(
             AdminTokenRecord,
             r#"select id as "id: _", name, last_used_at, revoked_at, created_at
@@ -74,7 +74,7 @@ impl Store {
         &self,
         id: AdminTokenId,
         now: DateTime<Utc>,
-    ) -> Result<Option<AdminTokenRecord>, StoreError> {
+    ) -> Result<Option<AdminTokenRecord>> {
         let row = sqlx::query_as!(
             AdminTokenRecord,
             r#"update admin_tokens set revoked_at = coalesce(revoked_at, $2) where id = $1
@@ -93,7 +93,7 @@ impl Store {
         &self,
         digest: TokenDigest,
         now: DateTime<Utc>,
-    ) -> Result<Option<PresentedAdmin>, StoreError> {
+    ) -> Result<Option<PresentedAdmin>> {
         let reading = sqlx::query!(
             r#"
             with token as materialized (

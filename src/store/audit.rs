@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::{Store, StoreError, credits::ENTRY_KINDS, pool::Transaction};
+use super::{Result, Store, StoreError, credits::ENTRY_KINDS, pool::Transaction};
 use crate::domain::{
     generation::{Modality, Status},
     ids::GenerationId,
@@ -74,7 +74,7 @@ pub type PoolState = (&'static str, u32, u32);
 
 impl Store {
     /// One self-audit, in one snapshot, so that it is exact under load too.
-    pub async fn live_audit(&self, scope: &AuditScope<'_>) -> Result<LiveAudit, StoreError> {
+    pub async fn live_audit(&self, scope: &AuditScope<'_>) -> Result<LiveAudit> {
         let mut tx = self
             .requests
             .named("audit a part of the ledger")
@@ -94,7 +94,7 @@ impl Store {
     }
 
     /// Unfinished generations by type and status.
-    pub async fn unfinished_now(&self, now: DateTime<Utc>) -> Result<Vec<Unfinished>, StoreError> {
+    pub async fn unfinished_now(&self, now: DateTime<Utc>) -> Result<Vec<Unfinished>> {
         let reading = sqlx::query_as!(
             Unfinished,
             r#"select type as "modality: _", status as "status: _", count(*) as "count!",
@@ -125,7 +125,7 @@ async fn accounts_against_ledger(
     tx: &mut Transaction,
     scope: &AuditScope<'_>,
     found: &mut LiveAudit,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let window = sqlx::query!(
         r#"select count(*) as "count!", coalesce(max(id), 0) as "last!"
            from (select id from accounts where id > $1 order by id limit $2) w"#,
@@ -175,10 +175,7 @@ async fn accounts_against_ledger(
 }
 
 /// Compares holds and job counts of all accounts with their unfinished generations.
-async fn accounts_against_generations(
-    tx: &mut Transaction,
-    found: &mut LiveAudit,
-) -> Result<(), StoreError> {
+async fn accounts_against_generations(tx: &mut Transaction, found: &mut LiveAudit) -> Result<()> {
     let total = sqlx::query_scalar!(
         r#"select coalesce(sum(balance), 0)::float8 as "total!" from accounts"#
     );
@@ -208,10 +205,7 @@ async fn accounts_against_generations(
     Ok(())
 }
 
-async fn overdue(
-    tx: &mut Transaction,
-    scope: &AuditScope<'_>,
-) -> Result<Vec<GenerationId>, StoreError> {
+async fn overdue(tx: &mut Transaction, scope: &AuditScope<'_>) -> Result<Vec<GenerationId>> {
     let ids = sqlx::query_scalar!(
         r#"select id as "id: GenerationId" from running_generations
          where case when deadline_at is null then created_at < $2 else deadline_at < $1 end
@@ -225,10 +219,7 @@ async fn overdue(
     Ok(ids)
 }
 
-async fn ownerless(
-    tx: &mut Transaction,
-    scope: &AuditScope<'_>,
-) -> Result<Vec<GenerationId>, StoreError> {
+async fn ownerless(tx: &mut Transaction, scope: &AuditScope<'_>) -> Result<Vec<GenerationId>> {
     // Heartbeats use the database's clock. A job without a worker is fine as long as it has a next
     // step.
     let ids = sqlx::query_scalar!(

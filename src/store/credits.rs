@@ -6,7 +6,7 @@ use sqlx::{FromRow, QueryBuilder};
 
 use utoipa::ToSchema;
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::domain::{
     clock::rfc3339,
     credits::Credits,
@@ -62,7 +62,7 @@ pub struct LedgerEntry {
 }
 
 impl Store {
-    pub async fn balance(&self, account: AccountId) -> Result<Balance, StoreError> {
+    pub async fn balance(&self, account: AccountId) -> Result<Balance> {
         let reading = sqlx::query_as!(
             Balance,
             r#"select balance as "balance: _", held as "held: _" from accounts where id = $1"#,
@@ -73,7 +73,7 @@ impl Store {
     }
 
     /// Credits and the number of unfinished jobs.
-    pub async fn balance_and_jobs(&self, account: AccountId) -> Result<(Balance, i32), StoreError> {
+    pub async fn balance_and_jobs(&self, account: AccountId) -> Result<(Balance, i32)> {
         let reading = sqlx::query!(
             r#"select balance as "balance: Credits", held as "held: Credits", jobs
                from accounts where id = $1"#,
@@ -92,7 +92,7 @@ impl Store {
         kind: Option<&str>,
         generation: Option<GenerationId>,
         page: &PageRequest,
-    ) -> Result<Page<LedgerEntry>, StoreError> {
+    ) -> Result<Page<LedgerEntry>> {
         let kinds = kind.map_or_else(|| ENTRY_KINDS.to_vec(), |kind| vec![kind]);
         let most = page.per_page + 1;
         let mut query = QueryBuilder::new(

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::domain::ids::{AccountId, GenerationId};
 
 /// The name of a deleted account.
@@ -33,11 +33,7 @@ impl Store {
     /// Closes an account permanently, in one transaction: removes its users, sessions and
     /// templates, revokes its keys and deletes its webhooks. Running work finishes. Repeating it
     /// changes nothing.
-    pub async fn close_account(
-        &self,
-        account: AccountId,
-        now: DateTime<Utc>,
-    ) -> Result<Closed, StoreError> {
+    pub async fn close_account(&self, account: AccountId, now: DateTime<Utc>) -> Result<Closed> {
         let mut tx = self.requests.named("delete an account").begin().await?;
         // Holds are refused from here on: they lock this row and read `suspended_at`.
         let found = sqlx::query_scalar!(
@@ -114,11 +110,7 @@ impl Store {
     /// `batch` uploads that no running generation may read. Records when all content and files of
     /// an account are removed.
     #[expect(clippy::too_many_lines, reason = "two statements")]
-    pub async fn erase_deleted(
-        &self,
-        now: DateTime<Utc>,
-        batch: i64,
-    ) -> Result<Erased, StoreError> {
+    pub async fn erase_deleted(&self, now: DateTime<Utc>, batch: i64) -> Result<Erased> {
         let rows = sqlx::query!(
             r#"
             with next as materialized (

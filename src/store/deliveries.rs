@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::domain::{
     clock::rfc3339,
     ids::{AccountId, GenerationId, WebhookDeliveryId, WebhookId},
@@ -65,7 +65,7 @@ impl Store {
         account: AccountId,
         webhook: WebhookId,
         page: &PageRequest,
-    ) -> Result<Page<DeliveryRecord>, StoreError> {
+    ) -> Result<Page<DeliveryRecord>> {
         let rows = sqlx::query_as!(
             DeliveryRecord,
             r#"select id as "id: _", event as "event: _", generation_id as "generation: _",
@@ -91,7 +91,7 @@ impl Store {
         webhook: Option<WebhookId>,
         id: WebhookDeliveryId,
         now: DateTime<Utc>,
-    ) -> Result<Option<DeliveryRecord>, StoreError> {
+    ) -> Result<Option<DeliveryRecord>> {
         let redelivering = sqlx::query_as!(
             DeliveryRecord,
             r#"with due as (
@@ -123,7 +123,7 @@ impl Store {
         before: DateTime<Utc>,
         now: DateTime<Utc>,
         batch: i64,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let old = sqlx::query!(
             "delete from webhook_deliveries where id in (
                  select id from webhook_deliveries

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::{
-    Store, StoreError,
+    Result, Store,
     credits::Balance,
     generations::{Credential, SpendLimit},
 };
@@ -16,7 +16,7 @@ impl Store {
         account: AccountId,
         credential: Credential,
         now: DateTime<Utc>,
-    ) -> Result<(Balance, Option<SpendLimit>), StoreError> {
+    ) -> Result<(Balance, Option<SpendLimit>)> {
         let (key, _) = credential.ids();
         let reading = sqlx::query!(
             r#"

@@ -27,7 +27,7 @@ pub(super) use rows::GenerationRow;
 pub(super) use writer::CreditWriter;
 
 pub use super::keys::Credential;
-use super::{Store, StoreError, credits::Balance, keys::Presumed};
+use super::{Result, Store, StoreError, credits::Balance, keys::Presumed};
 use crate::domain::{
     conversation::Answered,
     credits::Credits,

@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{Postgres, QueryBuilder};
 use uuid::{Builder, Uuid};
 
-use super::{Store, StoreError, generations::GenerationRow};
+use super::{Result, Store, generations::GenerationRow};
 use crate::domain::{
     generation::{Generation, Modality, REQUEST_ID, Status},
     ids::{AccountId, ApiKeyId},
@@ -67,7 +67,7 @@ impl Store {
         account: AccountId,
         filter: &HistoryFilter,
         page: &PageRequest,
-    ) -> Result<Page<Generation>, StoreError> {
+    ) -> Result<Page<Generation>> {
         let (running, finished) = filter.wants();
         let mut query = QueryBuilder::new("with recursive ");
         push_wanted(&mut query, filter);
@@ -141,7 +141,7 @@ impl Store {
         account: AccountId,
         filter: &HistoryFilter,
         page: &PageRequest,
-    ) -> Result<Option<Uuid>, StoreError> {
+    ) -> Result<Option<Uuid>> {
         let mut query =
             QueryBuilder::new("select id from finished_generations where account_id = ");
         query.push_bind(account.0);

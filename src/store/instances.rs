@@ -5,18 +5,18 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::domain::ids::{AccountId, GenerationId, InstanceId};
 
 impl Store {
-    pub async fn time(&self) -> Result<DateTime<Utc>, StoreError> {
+    pub async fn time(&self) -> Result<DateTime<Utc>> {
         let reading = sqlx::query_scalar!(r#"select clock_timestamp() as "now!""#)
             .fetch_one(self.heartbeat.named("read the time"));
         Ok(reading.await?)
     }
 
     /// Writes this process's heartbeat. Returns the database's time.
-    pub async fn heartbeat(&self, instance: InstanceId) -> Result<DateTime<Utc>, StoreError> {
+    pub async fn heartbeat(&self, instance: InstanceId) -> Result<DateTime<Utc>> {
         let beat = sqlx::query_scalar!(
             "insert into instances (id, seen_at, knows_routes)
              values ($1, clock_timestamp(), true)
@@ -29,7 +29,7 @@ impl Store {
     }
 
     /// Writes the heartbeat, and reads in the same statement whether there is work for a sweep.
-    pub async fn survey(&self, instance: InstanceId) -> Result<Survey, StoreError> {
+    pub async fn survey(&self, instance: InstanceId) -> Result<Survey> {
         let reading = sqlx::query!(
             r#"
             with beat as (
@@ -72,7 +72,7 @@ impl Store {
     }
 
     /// Removes this process.
-    pub async fn deregister(&self, instance: InstanceId) -> Result<(), StoreError> {
+    pub async fn deregister(&self, instance: InstanceId) -> Result<()> {
         sqlx::query!("delete from instances where id = $1", instance.0)
             .execute(self.heartbeat.named("deregister"))
             .await?;
@@ -80,7 +80,7 @@ impl Store {
     }
 
     /// Removes all other processes. Only correct if no other one runs.
-    pub async fn retire_others(&self, instance: InstanceId) -> Result<(), StoreError> {
+    pub async fn retire_others(&self, instance: InstanceId) -> Result<()> {
         sqlx::query!("delete from instances where id <> $1", instance.0)
             .execute(self.heartbeat.named("deregister all others"))
             .await?;
@@ -88,11 +88,7 @@ impl Store {
     }
 
     /// Removes a process without a heartbeat after `seen_at`.
-    pub async fn retire_silent(
-        &self,
-        instance: InstanceId,
-        seen_at: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
+    pub async fn retire_silent(&self, instance: InstanceId, seen_at: DateTime<Utc>) -> Result<()> {
         let retiring = sqlx::query!(
             "delete from instances where id = $1 and seen_at = $2",
             instance.0,
@@ -104,7 +100,7 @@ impl Store {
     }
 
     /// Makes the room of ended rows free, unless another process does so now.
-    pub async fn vacuum_running(&self) -> Result<(), StoreError> {
+    pub async fn vacuum_running(&self) -> Result<()> {
         sqlx::raw_sql("vacuum (skip_locked, truncate false) running_generations")
             .execute(self.jobs.named("make room").long())
             .await?;
@@ -112,7 +108,7 @@ impl Store {
     }
 
     /// Unfinished generations of removed processes.
-    pub async fn abandoned(&self, limit: i64) -> Result<Vec<Abandoned>, StoreError> {
+    pub async fn abandoned(&self, limit: i64) -> Result<Vec<Abandoned>> {
         let reading = sqlx::query_as!(
             Abandoned,
             r#"
@@ -131,7 +127,7 @@ impl Store {
     }
 
     /// Unfinished generations of this process.
-    pub async fn owned(&self, instance: InstanceId) -> Result<Vec<Abandoned>, StoreError> {
+    pub async fn owned(&self, instance: InstanceId) -> Result<Vec<Abandoned>> {
         let reading = sqlx::query_as!(
             Abandoned,
             r#"select id as "id: _", account_id as "account_id: _", lease_token as "owner!: _",

@@ -4,7 +4,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use super::{Store, StoreError, generations::NewGeneration};
+use super::{Result, Store, generations::NewGeneration};
 use crate::domain::{
     credits::Credits,
     generation::Modality,
@@ -108,7 +108,7 @@ impl Store {
         providers: &[String],
         quota: &AccountQuota,
         now: DateTime<Utc>,
-    ) -> Result<Vec<Job>, StoreError> {
+    ) -> Result<Vec<Job>> {
         let (accounts, taken): (Vec<i64>, Vec<i64>) = quota
             .taken
             .iter()
@@ -174,7 +174,7 @@ impl Store {
         instance: InstanceId,
         attempts: i32,
         now: DateTime<Utc>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let intending = sqlx::query!(
             "update running_generations set submitted_at = $3, attempts = attempts + 1
              where id = $1 and lease_token = $2 and remote_id is null and attempts = $4
@@ -195,7 +195,7 @@ impl Store {
         job: &Job,
         instance: InstanceId,
         remote_id: &str,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let storing = sqlx::query!(
             "update running_generations set remote_id = $3
              where id = $1 and lease_token = $2 and (remote_id is null or remote_id = $3)
@@ -211,11 +211,7 @@ impl Store {
 
     /// Makes jobs due whose next step is later than `latest`, which no worker sets: the clock was
     /// ahead then. Returns how many.
-    pub async fn hasten_jobs(
-        &self,
-        latest: DateTime<Utc>,
-        now: DateTime<Utc>,
-    ) -> Result<u64, StoreError> {
+    pub async fn hasten_jobs(&self, latest: DateTime<Utc>, now: DateTime<Utc>) -> Result<u64> {
         let hastening = sqlx::query!(
             "with far as materialized (
                  select account_id, id from running_generations
@@ -239,7 +235,7 @@ impl Store {
         instance: InstanceId,
         progress: Option<i16>,
         next: DateTime<Utc>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let releasing = sqlx::query!(
             "update running_generations
              set lease_token = null, next_step_at = $4, progress = coalesce($3, progress)

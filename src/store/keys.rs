@@ -12,7 +12,7 @@ pub use presented::AuthenticatedKey;
 pub(super) use presented::KeyReader;
 pub use presumed::Presumed;
 
-use super::{Store, StoreError};
+use super::{Result, Store, StoreError};
 use crate::domain::{
     ability::Abilities,
     clock::rfc3339,
@@ -112,7 +112,7 @@ impl Store {
         &self,
         new: &NewApiKey<'_>,
         by: Option<Credential>,
-    ) -> Result<Option<ApiKeyRecord>, StoreError> {
+    ) -> Result<Option<ApiKeyRecord>> {
         let (key, session) = by.map_or((None, None), Credential::ids);
         sqlx::query_as!(
             ApiKeyRecord,
@@ -148,7 +148,7 @@ impl Store {
         &self,
         account: AccountId,
         digest: TokenDigest,
-    ) -> Result<Option<ApiKeyId>, StoreError> {
+    ) -> Result<Option<ApiKeyId>> {
         let reading = sqlx::query_scalar!(
             r#"select id as "id: ApiKeyId" from api_keys where account_id = $1 and digest = $2"#,
             account.0,
@@ -164,7 +164,7 @@ impl Store {
         account: AccountId,
         id: ApiKeyId,
         now: DateTime<Utc>,
-    ) -> Result<Option<ApiKeyRecord>, StoreError> {
+    ) -> Result<Option<ApiKeyRecord>> {
         sqlx::query_as!(
             ApiKeyRecord,
             r#"select id as "id: _", name, key_hint, abilities as "abilities: _",
@@ -188,7 +188,7 @@ impl Store {
         account: AccountId,
         page: &PageRequest,
         now: DateTime<Utc>,
-    ) -> Result<Page<ApiKeyRecord>, StoreError> {
+    ) -> Result<Page<ApiKeyRecord>> {
         let keys = sqlx::query_as!(
             ApiKeyRecord,
             r#"select id as "id: _", name, key_hint, abilities as "abilities: _",
@@ -216,7 +216,7 @@ impl Store {
         account: AccountId,
         id: ApiKeyId,
         now: DateTime<Utc>,
-    ) -> Result<Option<ApiKeyRecord>, StoreError> {
+    ) -> Result<Option<ApiKeyRecord>> {
         sqlx::query_as!(
             ApiKeyRecord,
             r#"update api_keys set revoked_at = coalesce(revoked_at, $3)

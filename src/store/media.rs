@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::domain::{
     generation::Output,
     ids::{AccountId, GenerationId},
@@ -22,7 +22,7 @@ pub struct StoredFiles {
 
 impl Store {
     /// The secret of this installation. The first replica stores `fresh`.
-    pub async fn secret(&self, name: &str, fresh: &[u8]) -> Result<Vec<u8>, StoreError> {
+    pub async fn secret(&self, name: &str, fresh: &[u8]) -> Result<Vec<u8>> {
         sqlx::query!(
             "insert into secrets (name, value) values ($1, $2) on conflict (name) do nothing",
             name,
@@ -41,7 +41,7 @@ impl Store {
         &self,
         after: (AccountId, GenerationId),
         limit: i64,
-    ) -> Result<Vec<StoredFiles>, StoreError> {
+    ) -> Result<Vec<StoredFiles>> {
         let rows = sqlx::query_as!(
             StoredFiles,
             r#"select account_id as "account_id: _", id as "id: _", outputs as "outputs!: _"
@@ -58,7 +58,7 @@ impl Store {
     }
 
     /// All unfinished generations.
-    pub async fn running_generations(&self) -> Result<HashSet<GenerationId>, StoreError> {
+    pub async fn running_generations(&self) -> Result<HashSet<GenerationId>> {
         let found =
             sqlx::query_scalar!(r#"select id as "id: GenerationId" from running_generations"#)
                 .fetch_all(self.requests.named("list unfinished generations"))
@@ -68,10 +68,7 @@ impl Store {
 
     /// Returns which of these files are about to be removed or belong to an upload. One statement,
     /// because an upload moves a file from `media_trash` to `uploads`.
-    pub async fn trash_or_uploads_among(
-        &self,
-        ids: &[Uuid],
-    ) -> Result<HashSet<GenerationId>, StoreError> {
+    pub async fn trash_or_uploads_among(&self, ids: &[Uuid]) -> Result<HashSet<GenerationId>> {
         let found = sqlx::query_scalar!(
             r#"select generation_id as "id!: GenerationId" from media_trash
                where generation_id = any($1)
@@ -88,7 +85,7 @@ impl Store {
         &self,
         before: DateTime<Utc>,
         limit: i64,
-    ) -> Result<Vec<GenerationId>, StoreError> {
+    ) -> Result<Vec<GenerationId>> {
         let ids = sqlx::query_scalar!(
             r#"select generation_id as "id: GenerationId" from media_trash where created_at <= $1
                order by created_at limit $2"#,
@@ -101,11 +98,7 @@ impl Store {
     }
 
     /// Moves a failed removal to the end of the queue.
-    pub async fn postpone_removal(
-        &self,
-        id: GenerationId,
-        now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
+    pub async fn postpone_removal(&self, id: GenerationId, now: DateTime<Utc>) -> Result<()> {
         sqlx::query!(
             "update media_trash set created_at = $2 where generation_id = $1",
             id.0,
@@ -117,7 +110,7 @@ impl Store {
     }
 
     /// Records that a generation's files were removed.
-    pub async fn media_removed(&self, id: GenerationId) -> Result<(), StoreError> {
+    pub async fn media_removed(&self, id: GenerationId) -> Result<()> {
         sqlx::query!("delete from media_trash where generation_id = $1", id.0)
             .execute(self.requests.named("forget removed files"))
             .await?;
@@ -131,7 +124,7 @@ impl Store {
         before: DateTime<Utc>,
         now: DateTime<Utc>,
         batch: i64,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let looked_at = sqlx::query_scalar!(
             r#"
             with cursor as materialized (

@@ -1,7 +1,7 @@
 //! Movements by the operator: grants, adjustments and refunds.
 
 use super::{
-    Store, StoreError,
+    Result, Store,
     credits::{Balance, LedgerEntry},
     pool::Transaction,
 };
@@ -61,7 +61,7 @@ impl Move {
 
 impl Store {
     /// Moves credits and writes the ledger entry.
-    pub async fn move_credits(&self, new: &NewMove<'_>) -> Result<Moved, StoreError> {
+    pub async fn move_credits(&self, new: &NewMove<'_>) -> Result<Moved> {
         let mut tx = self.requests.named("move credits").begin().await?;
         let moved = moved(&mut tx, new).await?;
         // After a refusal too, to release the lock of the account's row.
@@ -70,7 +70,7 @@ impl Store {
     }
 
     /// The account of a generation.
-    pub async fn account_of(&self, id: GenerationId) -> Result<Option<AccountId>, StoreError> {
+    pub async fn account_of(&self, id: GenerationId) -> Result<Option<AccountId>> {
         let reading = sqlx::query_scalar!(
             // By an index of the ledger; free generations have no entries and need a search.
             r#"select coalesce(
@@ -84,7 +84,7 @@ impl Store {
     }
 }
 
-async fn moved(tx: &mut Transaction, new: &NewMove<'_>) -> Result<Moved, StoreError> {
+async fn moved(tx: &mut Transaction, new: &NewMove<'_>) -> Result<Moved> {
     // All entries of an account are written under this lock, so that reads below stay valid.
     let balance = sqlx::query_as!(
         Balance,

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{
-    Hosts, Store, StoreError,
+    Hosts, Result, Store,
     pool::{CONNECT_LIMIT, PROBE_LIMIT, SETTINGS, timed_out},
 };
 use crate::domain::ids::GenerationId;
@@ -46,7 +46,7 @@ pub struct Notices {
 
 impl Store {
     /// Asks all servers to read their catalogues again.
-    pub async fn request_catalogue_reload(&self) -> Result<(), StoreError> {
+    pub async fn request_catalogue_reload(&self) -> Result<()> {
         let request = sqlx::query!(
             r#"with requested as (
                    update catalogue_reloads set requested = requested + 1 returning requested
@@ -60,7 +60,7 @@ impl Store {
     }
 
     /// Number of reload requests so far.
-    pub async fn requested_catalogue_reloads(&self) -> Result<i64, StoreError> {
+    pub async fn requested_catalogue_reloads(&self) -> Result<i64> {
         let reading = sqlx::query_scalar!("select requested from catalogue_reloads")
             .fetch_one(self.requests.named("read catalogue reloads"));
         Ok(reading.await?)
@@ -76,7 +76,7 @@ impl Store {
 
 impl Notices {
     /// Waits for the next notification. Reconnects after an error.
-    pub async fn next(&mut self) -> Result<Notice, StoreError> {
+    pub async fn next(&mut self) -> Result<Notice> {
         loop {
             let Some(listener) = &mut self.listener else {
                 self.listener = Some(listen(&self.hosts).await?);

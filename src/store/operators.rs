@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Store, StoreError, exactly_one, history::lowest_id};
+use super::{Result, Store, StoreError, exactly_one, history::lowest_id};
 use crate::domain::{
     clock::rfc3339,
     credits::Credits,
@@ -164,7 +164,7 @@ impl Store {
         user: UserId,
         operator: bool,
         now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let done = sqlx::query!(
             "update users set operator_since = case when $2 then coalesce(operator_since, $3) end
              where id = $1",
@@ -183,7 +183,7 @@ impl Store {
         &self,
         most: i64,
         since: Option<DateTime<Utc>>,
-    ) -> Result<Vec<ModelHealth>, StoreError> {
+    ) -> Result<Vec<ModelHealth>> {
         let rows = sqlx::query_as!(
             ModelHealth,
             r#"
@@ -220,7 +220,7 @@ impl Store {
     /// Counts the outcomes of the last `most` generations of all accounts by provider and code,
     /// newest first. Attempts that they left because the provider refused the server's account count
     /// as errors of it.
-    pub async fn provider_errors(&self, most: i64) -> Result<Vec<ProviderErrors>, StoreError> {
+    pub async fn provider_errors(&self, most: i64) -> Result<Vec<ProviderErrors>> {
         let rows = sqlx::query_as!(
             ProviderErrors,
             r#"
@@ -252,10 +252,7 @@ impl Store {
     }
 
     /// The oldest `most` unfinished generations of all accounts, and the number of all.
-    pub async fn unfinished_jobs(
-        &self,
-        most: i64,
-    ) -> Result<(Vec<UnfinishedJob>, i64), StoreError> {
+    pub async fn unfinished_jobs(&self, most: i64) -> Result<(Vec<UnfinishedJob>, i64)> {
         let jobs = sqlx::query_as!(
             UnfinishedJob,
             r#"
@@ -282,7 +279,7 @@ impl Store {
         from: DateTime<Utc>,
         to: DateTime<Utc>,
         most: Option<i64>,
-    ) -> Result<(Vec<Spending>, SpendingSums), StoreError> {
+    ) -> Result<(Vec<Spending>, SpendingSums)> {
         let rows = sqlx::query!(
             r#"
             with parts as (

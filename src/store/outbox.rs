@@ -4,7 +4,7 @@
 use chrono::{DateTime, Utc};
 use secrecy::SecretSlice;
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::domain::{
     ids::{AccountId, GenerationId, WebhookDeliveryId, WebhookId},
     webhook::{DeliveryStatus, WebhookEvent},
@@ -56,7 +56,7 @@ impl Store {
         after: WebhookId,
         now: DateTime<Utc>,
         limit: i32,
-    ) -> Result<Vec<Queue>, StoreError> {
+    ) -> Result<Vec<Queue>> {
         let reading = sqlx::query_as!(
             Queue,
             r#"
@@ -92,7 +92,7 @@ impl Store {
         wanted: &[(WebhookId, i64)],
         now: DateTime<Utc>,
         lease_until: DateTime<Utc>,
-    ) -> Result<Vec<Attempt>, StoreError> {
+    ) -> Result<Vec<Attempt>> {
         let (webhooks, most): (Vec<i64>, Vec<i64>) =
             wanted.iter().map(|&(id, most)| (id.0, most)).unzip();
         let taking = sqlx::query!(
@@ -154,7 +154,7 @@ impl Store {
         id: WebhookDeliveryId,
         number: i32,
         end: &AttemptEnd,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let recording = sqlx::query!(
             "update webhook_deliveries
              set status = $3, next_attempt_at = $4, response_status = $5, error = $6,

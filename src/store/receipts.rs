@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::postgres::PgQueryResult;
 use uuid::Uuid;
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::domain::{ids::AccountId, receipt::Receipt};
 
 /// Maximum pause between two turns of a dialogue.
@@ -12,11 +12,7 @@ const KEPT: TimeDelta = TimeDelta::days(2);
 
 impl Store {
     /// The receipt of the first of these keys that has one.
-    pub async fn receipt(
-        &self,
-        account: AccountId,
-        keys: &[Uuid],
-    ) -> Result<Option<Receipt>, StoreError> {
+    pub async fn receipt(&self, account: AccountId, keys: &[Uuid]) -> Result<Option<Receipt>> {
         let row = sqlx::query!(
             r#"select r.bound as "bound!", r.tokens as "tokens!"
                from unnest($2::uuid[]) with ordinality as wanted (key, place)
@@ -42,7 +38,7 @@ impl Store {
         &self,
         now: DateTime<Utc>,
         batch: i64,
-    ) -> Result<PgQueryResult, StoreError> {
+    ) -> Result<PgQueryResult> {
         let purging = sqlx::query!(
             "delete from prefix_receipts where (account_id, key) in
                 (select account_id, key from prefix_receipts

@@ -9,7 +9,7 @@ use sqlx::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::{DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE, Store, StoreError};
+use super::{DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE, Result, Store, StoreError};
 
 pub static MIGRATOR: Migrator = sqlx::migrate!();
 
@@ -28,7 +28,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_mins(10);
 
 impl Store {
-    pub async fn migrate(&self) -> Result<(), StoreError> {
+    pub async fn migrate(&self) -> Result<()> {
         self.check_database().await?;
         let begun = Instant::now();
         loop {
@@ -55,7 +55,7 @@ impl Store {
 
     /// Migrates an empty database, and refuses another schema than this version's: commands must
     /// not change a schema that servers use.
-    pub async fn expect_schema(&self) -> Result<(), StoreError> {
+    pub async fn expect_schema(&self) -> Result<()> {
         self.check_database().await?;
         let mut connection = self.jobs.detach().await?;
         let pending = pending(&mut connection).await;
@@ -68,7 +68,7 @@ impl Store {
         }
     }
 
-    async fn check_database(&self) -> Result<(), StoreError> {
+    async fn check_database(&self) -> Result<()> {
         let encoding = sqlx::query_scalar!(r#"select current_setting('server_encoding') as "e!""#)
             .fetch_one(self.jobs.named("read the encoding"))
             .await?;
@@ -80,7 +80,7 @@ impl Store {
     }
 
     /// Whether connections share sessions, as behind a pooler in transaction mode.
-    pub async fn shares_sessions(&self) -> Result<bool, StoreError> {
+    pub async fn shares_sessions(&self) -> Result<bool> {
         let (mut one, mut other) = (self.jobs.detach().await?, self.jobs.detach().await?);
         raw_sql("set gensvc.session = 'one'")
             .execute(&mut one)
@@ -103,7 +103,7 @@ impl Store {
     }
 
     /// Cursors are transaction ids, which start over in a database restored from a dump.
-    async fn recount_restored(&self) -> Result<(), StoreError> {
+    async fn recount_restored(&self) -> Result<()> {
         let restored = sqlx::query_scalar!(
             r#"select exists (select from settled_cursors
                    where upto > pg_snapshot_xmax(pg_current_snapshot())) as "restored!""#
@@ -123,7 +123,7 @@ fn known() -> i64 {
     versions.max().unwrap_or(0)
 }
 
-async fn migrate(connection: &mut PgConnection) -> Result<(), StoreError> {
+async fn migrate(connection: &mut PgConnection) -> Result<()> {
     raw_sql(BRIEFLY).execute(&mut *connection).await?;
     connection.lock().await?;
     connection.ensure_migrations_table(TABLE).await?;
@@ -145,7 +145,7 @@ async fn migrate(connection: &mut PgConnection) -> Result<(), StoreError> {
 }
 
 /// Missing migrations. Fails if this version cannot use the applied ones.
-async fn pending(connection: &mut PgConnection) -> Result<Vec<&'static Migration>, StoreError> {
+async fn pending(connection: &mut PgConnection) -> Result<Vec<&'static Migration>> {
     let begun = "select to_regclass('_sqlx_migrations') is not null";
     if !sqlx::query_scalar(begun)
         .fetch_one(&mut *connection)

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Store, StoreError, exactly_one};
+use super::{Result, Store, exactly_one};
 use crate::domain::{
     ids::{AccountId, SessionId, UserId},
     rate::{DEFAULT_PER_MINUTE, Gcra, RateState, nanos},
@@ -53,7 +53,7 @@ impl Store {
         digest: TokenDigest,
         expires_at: DateTime<Utc>,
         now: DateTime<Utc>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let done = sqlx::query!(
             "insert into sessions (user_id, account_id, digest, expires_at, created_at)
              select id, account_id, $3, $4, $5 from users where id = $1 and password_hash = $2
@@ -71,7 +71,7 @@ impl Store {
 
     /// Sets a password, ends the user's sessions and returns their number. `None`: the current
     /// password has changed.
-    pub async fn set_password(&self, new: &NewPassword<'_>) -> Result<Option<u64>, StoreError> {
+    pub async fn set_password(&self, new: &NewPassword<'_>) -> Result<Option<u64>> {
         let mut tx = self.requests.named("set a password").begin().await?;
         let set = sqlx::query!(
             "update users set password_hash = $2
@@ -103,7 +103,7 @@ impl Store {
         digest: TokenDigest,
         counts: bool,
         now: DateTime<Utc>,
-    ) -> Result<Option<PresentedSession>, StoreError> {
+    ) -> Result<Option<PresentedSession>> {
         let reading = sqlx::query!(
             r#"
             with live as materialized (
@@ -145,7 +145,7 @@ impl Store {
     }
 
     /// Ends a session. Idempotent.
-    pub async fn end_session(&self, id: SessionId, now: DateTime<Utc>) -> Result<(), StoreError> {
+    pub async fn end_session(&self, id: SessionId, now: DateTime<Utc>) -> Result<()> {
         let done = sqlx::query!(
             "update sessions set revoked_at = coalesce(revoked_at, $2) where id = $1",
             id.0,
@@ -164,7 +164,7 @@ impl Store {
         email: &str,
         address: &str,
         now: DateTime<Utc>,
-    ) -> Result<Result<(), TimeDelta>, StoreError> {
+    ) -> Result<Result<(), TimeDelta>> {
         let (failed_since, pending_since) = (now - THROTTLE_WINDOW, now - PENDING_WINDOW);
         let counting = sqlx::query!(
             r#"
@@ -213,7 +213,7 @@ impl Store {
         address: &str,
         at: DateTime<Utc>,
         failed: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         // One element only: another attempt may have the same time.
         sqlx::query!(
             "update login_attempts
@@ -232,7 +232,7 @@ impl Store {
     }
 
     /// Removes expired rows, at most `batch` of each kind. `true`: there may be more.
-    pub async fn purge_expired(&self, now: DateTime<Utc>, batch: i64) -> Result<bool, StoreError> {
+    pub async fn purge_expired(&self, now: DateTime<Utc>, batch: i64) -> Result<bool> {
         let sessions = sqlx::query!(
             "delete from sessions where id in
                 (select id from sessions where expires_at <= $1 order by expires_at limit $2)",

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Store, StoreError, exactly_one};
+use super::{Result, Store, exactly_one};
 use crate::domain::{
     clock::rfc3339,
     ids::{AccountId, TemplateId},
@@ -57,7 +57,7 @@ impl Store {
         text: &TemplateText,
         form: Option<&[u8]>,
         now: DateTime<Utc>,
-    ) -> Result<Option<TemplateRecord>, StoreError> {
+    ) -> Result<Option<TemplateRecord>> {
         let row = sqlx::query_as!(
             TemplateRecord,
             r#"
@@ -100,7 +100,7 @@ impl Store {
         text: &TemplateText,
         form: Option<&[u8]>,
         now: DateTime<Utc>,
-    ) -> Result<Option<TemplateRecord>, StoreError> {
+    ) -> Result<Option<TemplateRecord>> {
         let row = sqlx::query_as!(
             TemplateRecord,
             r#"
@@ -143,7 +143,7 @@ impl Store {
         &self,
         account: AccountId,
         form: &[u8],
-    ) -> Result<Option<TemplateId>, StoreError> {
+    ) -> Result<Option<TemplateId>> {
         let reading = sqlx::query_scalar!(
             r#"select t.id as "id: TemplateId"
                from template_versions v join templates t on t.id = v.template_id
@@ -159,7 +159,7 @@ impl Store {
         &self,
         account: AccountId,
         id: TemplateId,
-    ) -> Result<Option<TemplateRecord>, StoreError> {
+    ) -> Result<Option<TemplateRecord>> {
         let row = sqlx::query_as!(
             TemplateRecord,
             r#"select t.id as "id: _", t.name, t.version, v.prompt, v.system_prompt, v.variables,
@@ -180,7 +180,7 @@ impl Store {
         &self,
         account: AccountId,
         page: &PageRequest,
-    ) -> Result<Page<TemplateRecord>, StoreError> {
+    ) -> Result<Page<TemplateRecord>> {
         let rows = sqlx::query_as!(
             TemplateRecord,
             r#"select t.id as "id: _", t.name, t.version, v.prompt, v.system_prompt, v.variables,
@@ -199,11 +199,7 @@ impl Store {
     }
 
     /// Deletes a template and its versions. `false`: not found. Records of generations keep its id.
-    pub async fn delete_template(
-        &self,
-        account: AccountId,
-        id: TemplateId,
-    ) -> Result<bool, StoreError> {
+    pub async fn delete_template(&self, account: AccountId, id: TemplateId) -> Result<bool> {
         let done = sqlx::query!(
             "delete from templates where account_id = $1 and id = $2",
             account.0,

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use sqlx::PgExecutor;
 use uuid::Uuid;
 
-use super::{Store, StoreError, exactly_one};
+use super::{Result, Store, exactly_one};
 use crate::domain::{
     ids::{AccountId, GenerationId, UploadId},
     page::{Cursor, Page, PageRequest},
@@ -68,7 +68,7 @@ pub enum UploadStored {
 impl Store {
     /// Adds a file that is about to be written to `media_trash`, so that it is removed unless
     /// [`Self::store_upload`] follows.
-    pub async fn begin_upload(&self, file_id: Uuid, now: DateTime<Utc>) -> Result<(), StoreError> {
+    pub async fn begin_upload(&self, file_id: Uuid, now: DateTime<Utc>) -> Result<()> {
         let done = sqlx::query!(
             "insert into media_trash (generation_id, created_at) values ($1, $2)",
             file_id,
@@ -87,7 +87,7 @@ impl Store {
         new: &UploadRecord,
         term: UploadLifetime,
         quota: i64,
-    ) -> Result<UploadStored, StoreError> {
+    ) -> Result<UploadStored> {
         let mut tx = self.requests.named("store an upload").begin().await?;
         // Serializes the uploads of an account. Locking its row would block settlements.
         sqlx::query!(
@@ -168,7 +168,7 @@ impl Store {
         term: UploadLifetime,
         visible: bool,
         now: DateTime<Utc>,
-    ) -> Result<Option<UploadRecord>, StoreError> {
+    ) -> Result<Option<UploadRecord>> {
         let executor = self.requests.named("extend an upload");
         extend(executor, account, id, term, visible, now).await
     }
@@ -179,7 +179,7 @@ impl Store {
         account: AccountId,
         id: UploadId,
         now: DateTime<Utc>,
-    ) -> Result<Option<UploadRecord>, StoreError> {
+    ) -> Result<Option<UploadRecord>> {
         let row = sqlx::query_as!(
             UploadRecord,
             r#"select id as "id: _", file_id, content_type, bytes, width, height, sha256,
@@ -200,7 +200,7 @@ impl Store {
         account: AccountId,
         page: &PageRequest,
         now: DateTime<Utc>,
-    ) -> Result<Page<UploadRecord>, StoreError> {
+    ) -> Result<Page<UploadRecord>> {
         let rows = sqlx::query_as!(
             UploadRecord,
             r#"select id as "id: _", file_id, content_type, bytes, width, height, sha256,
@@ -229,7 +229,7 @@ impl Store {
         account: AccountId,
         id: UploadId,
         now: DateTime<Utc>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let hidden = sqlx::query!(
             "update uploads set expires_at = 'epoch'
              where account_id = $1 and id = $2 and expires_at > $3",
@@ -251,7 +251,7 @@ impl Store {
         ids: &[UploadId],
         kept_until: Option<DateTime<Utc>>,
         now: DateTime<Utc>,
-    ) -> Result<Vec<GenerationId>, StoreError> {
+    ) -> Result<Vec<GenerationId>> {
         let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let files = sqlx::query_scalar!(
             r#"with gone as (
@@ -278,7 +278,7 @@ impl Store {
 
     /// Deletes up to `batch` uploads that are no longer needed. The purge removes their files
     /// later.
-    pub async fn purge_uploads(&self, now: DateTime<Utc>, batch: i64) -> Result<bool, StoreError> {
+    pub async fn purge_uploads(&self, now: DateTime<Utc>, batch: i64) -> Result<bool> {
         let done = sqlx::query!(
             "with gone as (
                  delete from uploads where (account_id, id) in (
@@ -298,11 +298,7 @@ impl Store {
     }
 
     /// Whether a file still belongs to an upload.
-    pub async fn has_upload_file(
-        &self,
-        account: AccountId,
-        file_id: Uuid,
-    ) -> Result<bool, StoreError> {
+    pub async fn has_upload_file(&self, account: AccountId, file_id: Uuid) -> Result<bool> {
         let found = sqlx::query_scalar!(
             r#"select exists (select from uploads where account_id = $1 and file_id = $2)
                as "found!""#,
@@ -319,7 +315,7 @@ impl Store {
         &self,
         after: (AccountId, UploadId),
         limit: i64,
-    ) -> Result<Vec<UploadFile>, StoreError> {
+    ) -> Result<Vec<UploadFile>> {
         let rows = sqlx::query_as!(
             UploadFile,
             r#"select account_id as "account_id: _", id as "id: _", file_id, content_type, bytes
@@ -342,7 +338,7 @@ async fn extend(
     term: UploadLifetime,
     visible: bool,
     now: DateTime<Utc>,
-) -> Result<Option<UploadRecord>, StoreError> {
+) -> Result<Option<UploadRecord>> {
     let row = sqlx::query_as!(
         UploadRecord,
         r#"update uploads

@@ -3,7 +3,7 @@
 //! A cursor adds settled generations to the sums ([`Store::count_usage`]); the report adds those
 //! after the cursor.
 
-use super::{Store, StoreError, history::lowest_id};
+use super::{Result, Store, history::lowest_id};
 use crate::domain::{
     credits::Credits,
     ids::{AccountId, ApiKeyId},
@@ -26,7 +26,7 @@ impl Store {
         span: Span,
         groups: &[UsageGroup],
         limit: i64,
-    ) -> Result<Vec<UsageRow>, StoreError> {
+    ) -> Result<Vec<UsageRow>> {
         let by = |group| groups.contains(&group);
         let parts = span.parts();
         let [before, after] = parts.edges;
@@ -148,14 +148,14 @@ impl Store {
     }
 
     /// Adds newly settled generations to the sums, unless another server does so now.
-    pub async fn count_usage(&self) -> Result<(), StoreError> {
+    pub async fn count_usage(&self) -> Result<()> {
         count(self.walks.named("count usage").long(), AT_ONCE).await
     }
 }
 
 /// The cursor is a transaction id: generations of later transactions are not in the sums yet. It
 /// stops before the oldest running transaction, and moves in the statement that counts.
-pub(super) async fn count(executor: impl PgExecutor<'_>, most: i64) -> Result<(), StoreError> {
+pub(super) async fn count(executor: impl PgExecutor<'_>, most: i64) -> Result<()> {
     sqlx::query!(
         r#"
         with cursor as materialized (

@@ -6,7 +6,7 @@ mod usage;
 
 use std::time::Duration;
 
-use super::{Store, StoreError, pool::Transaction};
+use super::{Result, Store, pool::Transaction};
 
 /// Time limit of a full audit.
 const WHOLE_LIMIT: Duration = Duration::from_hours(4);
@@ -33,7 +33,7 @@ pub struct Audit {
 impl Store {
     /// Recomputes accounts and generations from their entries, in one snapshot, so that it is exact
     /// under load.
-    pub async fn verify_ledger(&self, scope: Scope) -> Result<Audit, StoreError> {
+    pub async fn verify_ledger(&self, scope: Scope) -> Result<Audit> {
         let mut tx = self
             .requests
             .named("verify the ledger")

@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Store, StoreError, exactly_one, generations::Credential};
+use super::{Result, Store, exactly_one, generations::Credential};
 use crate::domain::{
     clock::rfc3339,
     ids::{AccountId, WebhookId},
@@ -56,11 +56,7 @@ pub struct WebhookRecord {
 impl Store {
     /// Stores a webhook and its signing secret, unless the account is at its limit, which ignores
     /// deleted webhooks.
-    pub async fn create_webhook(
-        &self,
-        new: &NewWebhook<'_>,
-        secret: &[u8],
-    ) -> Result<WebhookMade, StoreError> {
+    pub async fn create_webhook(&self, new: &NewWebhook<'_>, secret: &[u8]) -> Result<WebhookMade> {
         let mut tx = self.requests.named("create a webhook").begin().await?;
         // One at a time for an account, by another lock than its row's, for which settlements wait.
         sqlx::query!(
@@ -107,7 +103,7 @@ impl Store {
         &self,
         account: AccountId,
         form: &[u8],
-    ) -> Result<Option<WebhookId>, StoreError> {
+    ) -> Result<Option<WebhookId>> {
         let reading = sqlx::query_scalar!(
             r#"select id as "id: WebhookId" from webhooks
                where account_id = $1 and form_digest = $2"#,
@@ -123,7 +119,7 @@ impl Store {
         &self,
         account: AccountId,
         id: WebhookId,
-    ) -> Result<Option<WebhookRecord>, StoreError> {
+    ) -> Result<Option<WebhookRecord>> {
         let reading = sqlx::query_as!(
             WebhookRecord,
             r#"select id as "id: _", url, events as "events: _", created_at from webhooks
@@ -140,7 +136,7 @@ impl Store {
         &self,
         account: AccountId,
         page: &PageRequest,
-    ) -> Result<Page<WebhookRecord>, StoreError> {
+    ) -> Result<Page<WebhookRecord>> {
         let rows = sqlx::query_as!(
             WebhookRecord,
             r#"select id as "id: _", url, events as "events: _", created_at from webhooks
@@ -162,7 +158,7 @@ impl Store {
         account: AccountId,
         id: WebhookId,
         now: DateTime<Utc>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let done = sqlx::query!(
             "update webhooks set deleted_at = $3, secret = ''
              where account_id = $1 and id = $2 and deleted_at is null",
@@ -179,11 +175,7 @@ impl Store {
     }
 
     /// Removes up to `batch` webhooks that were deleted long enough ago and have no deliveries.
-    pub(super) async fn purge_webhooks(
-        &self,
-        now: DateTime<Utc>,
-        batch: i64,
-    ) -> Result<u64, StoreError> {
+    pub(super) async fn purge_webhooks(&self, now: DateTime<Utc>, batch: i64) -> Result<u64> {
         let done = sqlx::query!(
             "delete from webhooks where id in (
                  select id from webhooks w

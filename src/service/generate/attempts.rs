@@ -9,7 +9,7 @@ use super::Submitted;
 use crate::{
     domain::{ids::GenerationId, json::fingerprint},
     jobs::UndecidedAttempt,
-    service::{Service, ServiceError, auth::Caller},
+    service::{Result, Service, ServiceError, auth::Caller},
     store::generations::{Attempt, Credential, Idempotency, retry_key},
 };
 
@@ -96,7 +96,7 @@ impl Service {
         caller: &Caller,
         request: &IdempotentRequest,
         waiting: impl Fn() + Send,
-    ) -> Result<(), ServiceError> {
+    ) -> Result<()> {
         let By::Retry { .. } = request.by else {
             return Ok(());
         };
@@ -121,7 +121,7 @@ impl Service {
         &self,
         caller: &Caller,
         idempotent: Option<&IdempotentRequest>,
-    ) -> Result<Option<Submitted>, ServiceError> {
+    ) -> Result<Option<Submitted>> {
         let Some(request) = idempotent else {
             return Ok(None);
         };
@@ -157,7 +157,7 @@ impl Service {
         &self,
         caller: &Caller,
         request: &IdempotentRequest,
-    ) -> Result<Option<Submitted>, ServiceError> {
+    ) -> Result<Option<Submitted>> {
         let (store, account) = (&self.0.store, caller.account_id);
         let bound = store.bound_key(account, &request.key, self.0.clock.now());
         let bound = bound.await?.filter(|bound| bound.answers);
@@ -171,7 +171,7 @@ impl Service {
         caller: &Caller,
         request: &IdempotentRequest,
         count: u32,
-    ) -> Result<Option<GenerationId>, ServiceError> {
+    ) -> Result<Option<GenerationId>> {
         let (store, account) = (&self.0.store, caller.account_id);
         let before = i32::try_from(count).unwrap_or(i32::MAX).saturating_sub(1);
         for _ in 0..MAX_JOIN_ATTEMPTS {

@@ -20,7 +20,7 @@ use crate::{
     jobs::{Call, Fallbacks, Work},
     memory::{self, Reservation},
     providers::{DeltaSink, ProviderPermit},
-    service::{Service, ServiceError, auth::Caller},
+    service::{Result, Service, ServiceError, auth::Caller},
     store::generations::{NewGeneration, NewRoute, NextCandidate},
 };
 
@@ -166,7 +166,7 @@ impl Service {
         caller: &Caller,
         request: GenerationRequest,
         deltas: Option<DeltaSink>,
-    ) -> Result<Planned<'_>, ServiceError> {
+    ) -> Result<Planned<'_>> {
         match self
             .wanted(caller, &request)
             .map_err(ServiceError::Invalid)?
@@ -185,7 +185,7 @@ impl Service {
         request: GenerationRequest,
         wanted: Wanted,
         deltas: Option<DeltaSink>,
-    ) -> Result<Planned<'_>, ServiceError> {
+    ) -> Result<Planned<'_>> {
         // Once, so that all candidates get the same prompt.
         let rendered = self.rendered(caller, &request).await?;
         let (mut plans, mut dropped, mut refusal) = (Vec::new(), Vec::new(), None);
@@ -349,7 +349,7 @@ impl Service {
         &self,
         caller: &Caller,
         plan: &mut Prepared<'_>,
-    ) -> Result<ProviderPermit, ServiceError> {
+    ) -> Result<ProviderPermit> {
         let (mut reasons, mut soonest, mut busy) = (Vec::new(), Duration::MAX, None);
         let (providers, account) = (&self.0.providers, caller.account_id);
         for candidate in std::iter::once(&plan.first).chain(&plan.spares) {
@@ -418,7 +418,7 @@ impl<'a> PlannedRoute<'a> {
 
 impl Prepared<'_> {
     /// Drops the first candidates, which cannot be called now for these reasons.
-    fn drop_first(&mut self, reasons: &[MoveReason]) -> Result<(), ServiceError> {
+    fn drop_first(&mut self, reasons: &[MoveReason]) -> Result<()> {
         if reasons.is_empty() {
             return Ok(());
         }
@@ -454,7 +454,7 @@ impl Prepared<'_> {
     }
 
     /// Puts back what [`Self::drop_first`] has dropped, without the hold.
-    pub(super) fn restore_passed(&mut self) -> Result<(), ServiceError> {
+    pub(super) fn restore_passed(&mut self) -> Result<()> {
         let Work {
             new,
             call,
@@ -476,7 +476,7 @@ impl Prepared<'_> {
     }
 
     /// Sets the ceilings of the row, and the hold to their maximum.
-    pub(super) fn update_hold(&mut self) -> Result<(), ServiceError> {
+    pub(super) fn update_hold(&mut self) -> Result<()> {
         let new = &mut unshared(&mut self.work)?.new;
         new.hold = self.first.ceiling.hold();
         if let Some(route) = &mut new.route {

@@ -12,7 +12,7 @@ use crate::{
         pricing::{Ceiling, TextCeiling},
     },
     providers::{ProviderError, ProviderErrorKind, TextCall},
-    service::{Service, ServiceError, auth::Caller, explain},
+    service::{Result, Service, ServiceError, auth::Caller, explain},
 };
 
 /// Maximum time of a count, including the wait for a permit.
@@ -38,7 +38,7 @@ impl Service {
         surface: Surface,
         call: &TextCall,
         least: TextCeiling,
-    ) -> Result<u64, ServiceError> {
+    ) -> Result<u64> {
         let least_tokens = least.input_tokens;
         self.check_affordable(caller, surface, &Ceiling::Text(least))
             .await?;
@@ -78,7 +78,7 @@ impl Service {
         caller: &Caller,
         surface: Surface,
         ceiling: &Ceiling,
-    ) -> Result<(), ServiceError> {
+    ) -> Result<()> {
         let (balance, cap) = self.spendable_balance(caller).await?;
         let required = ceiling.hold();
         let short = match cap {

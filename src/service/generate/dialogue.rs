@@ -19,7 +19,7 @@ use crate::{
     jobs::{Call, TextWork},
     memory,
     providers::{DeltaSink, Released, TextCall},
-    service::{Service, ServiceError, auth::Caller},
+    service::{Result, Service, ServiceError, auth::Caller},
     store::{credits::Balance, generations::SpendLimit},
 };
 
@@ -34,7 +34,7 @@ impl Service {
         text: &TextModel,
         mut request: DialogueRequest,
         deltas: Option<DeltaSink>,
-    ) -> Result<Plan<'a>, ServiceError> {
+    ) -> Result<Plan<'a>> {
         let passes = text.passes(&request);
         // Before its input is bounded: what is sent may be longer than what came.
         let replaced_names = text.translate(&mut request);
@@ -92,17 +92,14 @@ impl Service {
     pub(super) async fn spendable_balance(
         &self,
         caller: &Caller,
-    ) -> Result<(Balance, Option<SpendLimit>), ServiceError> {
+    ) -> Result<(Balance, Option<SpendLimit>)> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let reading = store.spendable_balance(caller.account_id, caller.credential, now);
         Ok(reading.await?)
     }
 
     /// Returns the credits that the caller could hold now, and those that the account holds.
-    pub(super) async fn spendable(
-        &self,
-        caller: &Caller,
-    ) -> Result<(Credits, Credits), ServiceError> {
+    pub(super) async fn spendable(&self, caller: &Caller) -> Result<(Credits, Credits)> {
         let (balance, cap) = self.spendable_balance(caller).await?;
         let available = balance.available();
         let left = cap.map_or(available, |cap| available.min(SpendLimit::left(cap)));
@@ -110,21 +107,14 @@ impl Service {
     }
 
     /// Returns the credits that the caller could hold if nothing else were on hold.
-    pub(super) async fn spendable_without_holds(
-        &self,
-        caller: &Caller,
-    ) -> Result<Credits, ServiceError> {
+    pub(super) async fn spendable_without_holds(&self, caller: &Caller) -> Result<Credits> {
         let (balance, cap) = self.spendable_balance(caller).await?;
         let left = |cap: SpendLimit| cap.limit.minus_or_zero(cap.spent.minus_or_zero(cap.held));
         Ok(cap.map_or(balance.balance, |cap| balance.balance.min(left(cap))))
     }
 
     /// Input tokens that a dialogue cannot exceed; of one that would be refused, why.
-    pub async fn count_tokens(
-        &self,
-        caller: &Caller,
-        mut request: DialogueRequest,
-    ) -> Result<u64, ServiceError> {
+    pub async fn count_tokens(&self, caller: &Caller, mut request: DialogueRequest) -> Result<u64> {
         let (model, text) = self.text_model(caller, &request)?;
         let errors = text.dialogue_violations(&request);
         if !errors.is_empty() {
@@ -177,7 +167,7 @@ impl Service {
         &self,
         caller: &Caller,
         request: &DialogueRequest,
-    ) -> Result<(&Model, &TextModel), ServiceError> {
+    ) -> Result<(&Model, &TextModel)> {
         let account = caller.account_default(Modality::Text);
         let catalogue = self.catalogue();
         let model = catalogue.named(Modality::Text, &request.model, &account);
@@ -197,7 +187,7 @@ impl Service {
         model: &Model,
         text: &TextModel,
         request: &DialogueRequest,
-    ) -> Result<(Option<u64>, Option<Blank>), ServiceError> {
+    ) -> Result<(Option<u64>, Option<Blank>)> {
         let passes = text.passes(request);
         let others = if passes { request.others.bytes } else { 0 };
         let bound = text.input_bound(&request.conversation, others);

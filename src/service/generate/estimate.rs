@@ -12,7 +12,7 @@ use crate::{
         request::{GenerationRequest, InputRole},
         route::Dropped,
     },
-    service::{Service, ServiceError, auth::Caller},
+    service::{Result, Service, auth::Caller},
     store::generations::SpendLimit,
 };
 
@@ -85,11 +85,7 @@ impl EstimatedCandidate {
 
 impl Service {
     /// The hold that a request would need now. Creates nothing.
-    pub async fn estimate(
-        &self,
-        caller: &Caller,
-        request: GenerationRequest,
-    ) -> Result<Estimate, ServiceError> {
+    pub async fn estimate(&self, caller: &Caller, request: GenerationRequest) -> Result<Estimate> {
         let Planned { first: plan, route } = self.plan_all(caller, request, None).await?;
         let first = EstimatedCandidate::of(&plan);
         let (mut candidates, mut dropped) = (Vec::new(), Vec::new());

@@ -14,7 +14,7 @@ use super::wait_queue::{QueueKey, WaitQueue};
 use crate::{
     domain::{credits::Credits, ids::AccountId, lock::lock},
     jobs::Waiter,
-    service::{CreditsShort, Service, ServiceError, ShortOf, WaitPlace, auth::Caller},
+    service::{CreditsShort, Result, Service, ServiceError, ShortOf, WaitPlace, auth::Caller},
     store::generations::Credential,
 };
 
@@ -114,7 +114,7 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
 
     /// Waits before the first try if other requests come first. Returns whether it has waited.
     /// `required`: the required hold, unless it depends on the free credits.
-    pub async fn enter(&mut self, required: Option<Credits>) -> Result<bool, ServiceError> {
+    pub async fn enter(&mut self, required: Option<Credits>) -> Result<bool> {
         self.required = required;
         let account = self.service.0.hold_queues.get(self.caller.account_id);
         let is_queued = account.is_some_and(|account| {
@@ -128,7 +128,7 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
     }
 
     /// Waits until another try may succeed. `false`: it cannot, or the time is over.
-    pub async fn may_try_again(&mut self, short: &CreditsShort) -> Result<bool, ServiceError> {
+    pub async fn may_try_again(&mut self, short: &CreditsShort) -> Result<bool> {
         let of_account = match short.of {
             ShortOf::Holds => true,
             ShortOf::HoldsOfKey(_) => false,
@@ -149,7 +149,7 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
     }
 
     /// Waits for its turn to try.
-    async fn wait(&mut self) -> Result<bool, ServiceError> {
+    async fn wait(&mut self) -> Result<bool> {
         let inner = &self.service.0;
         if self.caller.is_unconfirmed() {
             // The key may have been revoked, or be over its rate limit.

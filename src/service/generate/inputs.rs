@@ -20,7 +20,7 @@ use crate::{
     media::{MediaInfo, MediaKey, MediaKind, PICTURE_KINDS, picture_traits, unhex},
     memory::{self, Reservation},
     offload::offload,
-    service::{Service, ServiceError, auth::Caller, reserve, uploads::check},
+    service::{Result, Service, ServiceError, auth::Caller, reserve, uploads::check},
     store::uploads::UploadLifetime,
 };
 
@@ -81,7 +81,7 @@ impl Service {
         inputs: Vec<InputRequest>,
         modality: Modality,
         limits: Option<&InputLimits>,
-    ) -> Result<Vec<FoundInput>, ServiceError> {
+    ) -> Result<Vec<FoundInput>> {
         let mut found = Vec::with_capacity(inputs.len());
         for (at, input) in inputs.into_iter().enumerate() {
             let param = input.param(at, input.from.field());
@@ -129,7 +129,7 @@ impl Service {
         plan: &Prepared<'_>,
         wait: Option<&mut HoldWait<'_, F>>,
         waiting: F,
-    ) -> Result<Permit<AccountId>, ServiceError> {
+    ) -> Result<Permit<AccountId>> {
         let (runner, account) = (&self.0.runner, caller.account_id);
         let mut own_place = None;
         let has_place = match wait {
@@ -156,11 +156,7 @@ impl Service {
 
     /// Checks properties that only the files show: a mask needs an alpha channel, and a picture
     /// that must match another must not be rotated by EXIF data, which some providers ignore.
-    async fn check_pixels(
-        &self,
-        found: &[FoundInput],
-        limits: &InputLimits,
-    ) -> Result<(), ServiceError> {
+    async fn check_pixels(&self, found: &[FoundInput], limits: &InputLimits) -> Result<()> {
         let has_mask = found.iter().any(|input| input.role == InputRole::Mask);
         if !has_mask && !limits.keeps_shape && !limits.outpaints {
             return Ok(());
@@ -199,7 +195,7 @@ impl Service {
         &self,
         input: &FoundInput,
         key: &MediaKey,
-    ) -> Result<(Bytes, Option<Reservation>), ServiceError> {
+    ) -> Result<(Bytes, Option<Reservation>)> {
         let reserved = reserve(usize::try_from(input.info.bytes).unwrap_or(usize::MAX))?;
         let bytes = self.0.runner.stored_bytes(key).await.map_err(|error| {
             let error = &error as &dyn std::error::Error;
@@ -217,7 +213,7 @@ impl Service {
         caller: &Caller,
         param: &str,
         id: UploadId,
-    ) -> Result<(MediaInfo, FoundFile), ServiceError> {
+    ) -> Result<(MediaInfo, FoundFile)> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let found = store.upload(caller.account_id, id, now).await?;
         let found = found.and_then(|upload| {
@@ -241,7 +237,7 @@ impl Service {
         param: &str,
         (generation, output): (GenerationId, u16),
         kinds: &[MediaKind],
-    ) -> Result<(MediaInfo, FoundFile), ServiceError> {
+    ) -> Result<(MediaInfo, FoundFile)> {
         let not_allowed =
             |message: &str| ServiceError::field(param, FieldCode::NotAllowed, message);
         let found = match self.generation(caller, generation).await {
@@ -269,11 +265,7 @@ impl Service {
 
     /// Keeps the files of a plan's inputs until its generation no longer needs them, and adds them
     /// to the call and the stored parameters.
-    pub(super) async fn keep_inputs(
-        &self,
-        caller: &Caller,
-        plan: &mut Prepared<'_>,
-    ) -> Result<(), ServiceError> {
+    pub(super) async fn keep_inputs(&self, caller: &Caller, plan: &mut Prepared<'_>) -> Result<()> {
         let period = match plan.work.call {
             Some(_) => KEEP_FOR_CALL,
             None => self.0.settings.job_deadline + KEEP_AFTER_DEADLINE,
@@ -325,7 +317,7 @@ impl Service {
         caller: &Caller,
         input: &FoundInput,
         kept_until: DateTime<Utc>,
-    ) -> Result<StoredInput, ServiceError> {
+    ) -> Result<StoredInput> {
         let now = self.0.clock.now();
         let mut term = UploadLifetime {
             // The owner sees uploads only, not pictures sent within requests.
@@ -427,7 +419,7 @@ fn file_of(
     Ok((info, key))
 }
 
-fn check_limits(input: &FoundInput, limits: &InputLimits) -> Result<(), ServiceError> {
+fn check_limits(input: &FoundInput, limits: &InputLimits) -> Result<()> {
     let (width, height) = input.size();
     let (code, message) = if input.info.bytes > limits.max_bytes as u64 {
         let message = format!("must have at most {} bytes", limits.max_bytes);
@@ -443,11 +435,7 @@ fn check_limits(input: &FoundInput, limits: &InputLimits) -> Result<(), ServiceE
 }
 
 /// Checks the inputs together: their total size, and that a mask matches its source.
-fn check_together(
-    found: &[FoundInput],
-    limits: &InputLimits,
-    quota: i64,
-) -> Result<(), ServiceError> {
+fn check_together(found: &[FoundInput], limits: &InputLimits, quota: i64) -> Result<()> {
     let bytes: u64 = found.iter().map(|input| input.info.bytes).sum();
     let most = limits.max_total_bytes.min(quota.unsigned_abs());
     if bytes > most {

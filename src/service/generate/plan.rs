@@ -22,7 +22,7 @@ use crate::{
     jobs::{Call, ImageWork, TextWork},
     media::{LONGEST_SIDE, MOST_PIXELS, same_shape},
     providers::{DeltaSink, ImageCall, TextCall},
-    service::{Service, ServiceError, auth::Caller},
+    service::{Result, Service, ServiceError, auth::Caller},
 };
 
 /// Size when none is requested.
@@ -114,7 +114,7 @@ impl Service {
         caller: &Caller,
         request: GenerationRequest,
         deltas: Option<DeltaSink>,
-    ) -> Result<Plan<'_>, ServiceError> {
+    ) -> Result<Plan<'_>> {
         let rendered = self.rendered(caller, &request).await?;
         self.plan_rendered(caller, request, rendered, deltas).await
     }
@@ -124,7 +124,7 @@ impl Service {
         &self,
         caller: &Caller,
         request: &GenerationRequest,
-    ) -> Result<Rendered, ServiceError> {
+    ) -> Result<Rendered> {
         match request {
             GenerationRequest::Text(text) => self.rendered_prompt(caller, text).await,
             _ => Ok(Ok(RenderedPrompt::default())),
@@ -137,7 +137,7 @@ impl Service {
         mut request: GenerationRequest,
         rendered: Rendered,
         deltas: Option<DeltaSink>,
-    ) -> Result<Plan<'_>, ServiceError> {
+    ) -> Result<Plan<'_>> {
         let prompt = match (&rendered, &request) {
             (Ok(rendered), GenerationRequest::Text(_)) => &rendered.prompt,
             _ => request.prompt(),
@@ -191,7 +191,7 @@ fn plan_text<'a>(
     request: &TextRequest,
     rendered: RenderedPrompt,
     deltas: Option<DeltaSink>,
-) -> Result<Plan<'a>, ServiceError> {
+) -> Result<Plan<'a>> {
     // The default is ours, so a smaller model may lower it; a requested value it may not.
     let max_tokens = request
         .max_tokens
@@ -279,10 +279,7 @@ pub(super) fn plan_call(
 }
 
 /// Refuses what cannot fit the model's context, however its tokens are counted.
-pub(super) fn check_context(
-    text: &TextModel,
-    conversation: &Conversation,
-) -> Result<(), ServiceError> {
+pub(super) fn check_context(text: &TextModel, conversation: &Conversation) -> Result<()> {
     match text.overflow(conversation) {
         Some(overflow) => Err(ServiceError::ContextLength(overflow)),
         None => Ok(()),
@@ -294,7 +291,7 @@ fn plan_image<'a>(
     image: &ImageModel,
     request: ImageRequest,
     inputs: Vec<FoundInput>,
-) -> Result<Plan<'a>, ServiceError> {
+) -> Result<Plan<'a>> {
     let source = find_source(&inputs);
     let extended = match request.outpaint.zip(source) {
         Some((outpaint, source)) => Some(extended(image, outpaint, source)?),
@@ -363,11 +360,7 @@ fn plan_image<'a>(
 
 /// Returns the size of an extended source. `Err`: the model does not make it, or
 /// [`crate::media::fit_png`] does not read it.
-fn extended(
-    image: &ImageModel,
-    outpaint: Outpaint,
-    source: &FoundInput,
-) -> Result<(u32, u32), ServiceError> {
+fn extended(image: &ImageModel, outpaint: Outpaint, source: &FoundInput) -> Result<(u32, u32)> {
     let (width, height) = outpaint.extended(source.size());
     let limits = image.limits.inputs.as_ref();
     let most = limits.map_or(MOST_PIXELS, |limits| limits.max_pixels.min(MOST_PIXELS));
@@ -388,7 +381,7 @@ fn check_shape(
     image: &ImageModel,
     (width, height): (u32, u32),
     source: Option<&FoundInput>,
-) -> Result<(), ServiceError> {
+) -> Result<()> {
     let limits = image.limits.inputs.as_ref();
     let Some(source) = source.filter(|_| limits.is_some_and(|limits| limits.keeps_shape)) else {
         return Ok(());
@@ -424,7 +417,7 @@ fn plan_video<'a>(
     video: &VideoModel,
     request: VideoRequest,
     inputs: Vec<FoundInput>,
-) -> Result<Plan<'a>, ServiceError> {
+) -> Result<Plan<'a>> {
     let duration = request.duration.unwrap_or(video.limits.default_duration);
     let ratio = match find_source(&inputs) {
         Some(source) => ratio_of(video, request.ratio, source)?,
@@ -451,11 +444,7 @@ fn plan_video<'a>(
 
 /// Returns the ratio of a source, which the extended video keeps. `Err`: the model does not make it,
 /// or another one is requested.
-fn ratio_of(
-    video: &VideoModel,
-    requested: Option<Ratio>,
-    source: &FoundInput,
-) -> Result<Ratio, ServiceError> {
+fn ratio_of(video: &VideoModel, requested: Option<Ratio>, source: &FoundInput) -> Result<Ratio> {
     let (width, height) = source.size();
     let supported = match &video.limits.ratios {
         Some(names) => names.iter().filter_map(|name| Ratio::parse(name)).collect(),

@@ -2,7 +2,7 @@
 
 use super::{IdempotentRequest, Prepared, Submitted};
 use crate::{
-    service::{Service, ServiceError, TokenRefusal, auth::Caller, explain},
+    service::{Result, Service, ServiceError, TokenRefusal, auth::Caller, explain},
     store::generations::HoldOutcome,
 };
 
@@ -15,7 +15,7 @@ impl Service {
         plan: &Prepared<'_>,
         idempotent: Option<&IdempotentRequest>,
         error: ServiceError,
-    ) -> Result<Submitted, ServiceError> {
+    ) -> Result<Submitted> {
         // A concurrent request with the same key may have been first.
         if let Some(before) = self.submitted_before(caller, idempotent).await? {
             return Ok(before);
@@ -28,11 +28,7 @@ impl Service {
     }
 
     /// Refuses a request whose hold or job exceeds the account's limits now.
-    pub(super) async fn check_spendable(
-        &self,
-        caller: &Caller,
-        plan: &Prepared<'_>,
-    ) -> Result<(), ServiceError> {
+    pub(super) async fn check_spendable(&self, caller: &Caller, plan: &Prepared<'_>) -> Result<()> {
         let (_, jobs) = self.0.store.balance_and_jobs(caller.account_id).await?;
         self.check_jobs(plan, jobs)?;
         let (balance, cap) = self.spendable_balance(caller).await?;
@@ -49,7 +45,7 @@ impl Service {
         Err(ServiceError::CreditsShort(Box::new(short)))
     }
 
-    pub(super) fn check_jobs(&self, plan: &Prepared<'_>, jobs: i32) -> Result<(), ServiceError> {
+    pub(super) fn check_jobs(&self, plan: &Prepared<'_>, jobs: i32) -> Result<()> {
         let most = self.0.settings.max_jobs_per_account;
         if plan.work.new.job && jobs >= most {
             return Err(ServiceError::TooManyJobs(most));
@@ -63,7 +59,7 @@ impl Service {
         plan: &Prepared<'_>,
         why: HoldOutcome,
         idempotent: Option<&IdempotentRequest>,
-    ) -> Result<Submitted, ServiceError> {
+    ) -> Result<Submitted> {
         let (ceiling, surface) = (plan.dearest(), plan.work.new.surface);
         let hold = plan.work.new.hold;
         let short = match why {

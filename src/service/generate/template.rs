@@ -12,7 +12,7 @@ use crate::{
         template::{PROMPT, RenderError, Template},
         validate::{Errors, FieldCode, FieldError, too_long},
     },
-    service::{Service, ServiceError, auth::Caller},
+    service::{Result, Service, ServiceError, auth::Caller},
 };
 
 /// Characters of a variable name that an error repeats.
@@ -32,7 +32,7 @@ impl Service {
         &self,
         caller: &Caller,
         request: &TextRequest,
-    ) -> Result<Result<RenderedPrompt, Vec<FieldError>>, ServiceError> {
+    ) -> Result<Result<RenderedPrompt, Vec<FieldError>>> {
         let Some(wanted) = &request.template else {
             return Ok(Ok(RenderedPrompt {
                 prompt: request.prompt.clone(),
@@ -70,7 +70,7 @@ impl Service {
         &self,
         caller: &Caller,
         preview: TemplatePreview,
-    ) -> Result<RenderedPrompt, ServiceError> {
+    ) -> Result<RenderedPrompt> {
         let asked = Asked {
             values: preview.values,
             prompt: preview.request_prompt,
@@ -90,7 +90,7 @@ impl Service {
         caller: &Caller,
         text: TemplateText,
         asked: Asked,
-    ) -> Result<Result<RenderedPrompt, Vec<FieldError>>, ServiceError> {
+    ) -> Result<Result<RenderedPrompt, Vec<FieldError>>> {
         // Rendering takes milliseconds of CPU: keep it off the async threads.
         let permit = self.0.renderings.acquire(caller.account_id).await;
         let permit = permit.ok_or(ServiceError::Overloaded)?;

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use sqlx::PgExecutor;
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::{
     domain::ids::{AccountId, GenerationId},
     store::exactly_one,
@@ -34,7 +34,7 @@ pub(super) async fn find_attempt(
     fingerprint: &[u8],
     retries_before: i32,
     now: DateTime<Utc>,
-) -> Result<Option<Joinable>, StoreError> {
+) -> Result<Option<Joinable>> {
     let reading = sqlx::query!(
         r#"select i.generation_id as "generation: GenerationId",
                   coalesce(r.joined, f.joined, 0) as "joined!", count(*) over () as "all!"
@@ -70,14 +70,14 @@ impl Store {
         fingerprint: &[u8],
         retries_before: i32,
         now: DateTime<Utc>,
-    ) -> Result<Option<Joinable>, StoreError> {
+    ) -> Result<Option<Joinable>> {
         let executor = self.requests.named("find the attempts at a request");
         find_attempt(executor, account, fingerprint, retries_before, now).await
     }
 
     /// Counts a retry that joins a generation. `false`: another retry joined first, so the choice
     /// must be made again.
-    pub async fn join(&self, account: AccountId, attempt: &Joinable) -> Result<bool, StoreError> {
+    pub async fn join(&self, account: AccountId, attempt: &Joinable) -> Result<bool> {
         let expected = attempt.has_others.then_some(attempt.joined);
         let rows = self.count_joined(account, attempt.generation, expected);
         match rows.await? {
@@ -92,7 +92,7 @@ impl Store {
         account: AccountId,
         key: &str,
         now: DateTime<Utc>,
-    ) -> Result<Option<Bound>, StoreError> {
+    ) -> Result<Option<Bound>> {
         let reading = sqlx::query!(
             r#"select i.fingerprint, i.generation_id as "generation: GenerationId", i.expires_at,
                       exists (select from running_generations g
@@ -127,7 +127,7 @@ impl Store {
         account: AccountId,
         key: &str,
         generation: GenerationId,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let removing = sqlx::query!(
             "delete from idempotency_keys
              where account_id = $1 and key = $2 and generation_id = $3",
@@ -146,7 +146,7 @@ impl Store {
         account: AccountId,
         id: GenerationId,
         expected: Option<i32>,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<u64> {
         let counting = sqlx::query!(
             "update running_generations set joined = coalesce(joined, 0) + 1
              where account_id = $1 and id = $2 and coalesce(joined, 0) = coalesce($3, joined, 0)",

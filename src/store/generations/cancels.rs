@@ -1,15 +1,11 @@
 //! Cancels of texts that another server streams.
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::domain::ids::{AccountId, GenerationId, InstanceId};
 
 impl Store {
     /// Asks the server that streams a text to end it. `false`: none does, and nothing was changed.
-    pub async fn request_cancel(
-        &self,
-        account: AccountId,
-        id: GenerationId,
-    ) -> Result<bool, StoreError> {
+    pub async fn request_cancel(&self, account: AccountId, id: GenerationId) -> Result<bool> {
         let asking = sqlx::query!(
             "with asked as (
                  update running_generations
@@ -26,10 +22,7 @@ impl Store {
     }
 
     /// Texts that this server streams and was asked to end.
-    pub async fn requested_cancels(
-        &self,
-        instance: InstanceId,
-    ) -> Result<Vec<GenerationId>, StoreError> {
+    pub async fn requested_cancels(&self, instance: InstanceId) -> Result<Vec<GenerationId>> {
         let reading = sqlx::query_scalar!(
             "select id from running_generations
              where lease_token = $1 and cancel_requested_at is not null",

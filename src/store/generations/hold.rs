@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::{
-    Attempt, Credential, HoldOutcome, Idempotency, NewGeneration, Store, StoreError,
+    Attempt, Credential, HoldOutcome, Idempotency, NewGeneration, Result, Store, StoreError,
     presumptions::{self, Presumptions},
     prices::{PriceId, Priced},
     refusal::explain_refusal,
@@ -78,11 +78,7 @@ group_rows::composite!(Row, "routed_hold_row");
 impl Store {
     /// Places the hold and creates the row, the ledger entry and the idempotency binding: all of
     /// them or none. Once `caller` is dangling, a hold that is not placed yet is given up.
-    pub async fn hold(
-        &self,
-        new: &NewGeneration,
-        caller: &Weak<()>,
-    ) -> Result<HoldOutcome, StoreError> {
+    pub async fn hold(&self, new: &NewGeneration, caller: &Weak<()>) -> Result<HoldOutcome> {
         let price = self.price(Priced::of(new)).await?;
         let route = match &new.route {
             Some(route) => Some(self.route_row(new.modality, route).await?),
@@ -236,7 +232,7 @@ impl Grouped for Hold {
         written.map(|()| HoldOutcome::Held)
     }
 
-    fn outcome_of(error: StoreError) -> Result<Option<HoldOutcome>, StoreError> {
+    fn outcome_of(error: StoreError) -> Result<Option<HoldOutcome>> {
         if error.is_constraint("idempotency_keys_pkey") {
             // A concurrent hold of another server came first.
             Ok(Some(HoldOutcome::KeyBound))
@@ -254,7 +250,7 @@ pub(super) async fn write(
     items: &[&Hold],
     executor: impl PgExecutor<'_>,
     is_decided: bool,
-) -> Result<Vec<Option<()>>, StoreError> {
+) -> Result<Vec<Option<()>>> {
     let rows: Vec<&Row> = items.iter().map(|item| &item.row).collect();
     let accounts = group_rows::ids(items.iter().map(|item| Some(item.terms.account.0)));
     let ids = || items.iter().map(|item| item.terms.credential.ids());

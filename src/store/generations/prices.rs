@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
 
-use super::{NewGeneration, Store, StoreError};
+use super::{NewGeneration, Result, Store};
 use crate::domain::generation::Modality;
 
 /// The numbers that this process knows: those of its catalogue, once each was used. Cheap to clone.
@@ -68,7 +68,7 @@ impl Prices {
 
 impl Store {
     /// The numbers of a model and its price, made where it is the first of them.
-    pub(super) async fn price(&self, new: Priced<'_>) -> Result<PriceId, StoreError> {
+    pub(super) async fn price(&self, new: Priced<'_>) -> Result<PriceId> {
         if let Some(number) = self.prices.find(&new) {
             return Ok(number);
         }

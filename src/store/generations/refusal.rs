@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use sqlx::PgExecutor;
 
 use super::{
-    Attempt, Balance, HoldOutcome, SpendLimit, StoreError,
+    Attempt, Balance, HoldOutcome, Result, SpendLimit, StoreError,
     bindings::find_attempt,
     hold::{Hold, Terms, write},
     retry_key,
@@ -20,7 +20,7 @@ pub(super) async fn decide(
     tx: &mut Transaction,
     holds: &[&Hold],
     retries_until: Option<DateTime<Utc>>,
-) -> Result<Vec<HoldOutcome>, StoreError> {
+) -> Result<Vec<HoldOutcome>> {
     let has_retries = holds
         .iter()
         .any(|hold| hold.terms.is_attempt(Attempt::Retry));
@@ -85,7 +85,7 @@ async fn is_replaced(
     tx: &mut Transaction,
     terms: &Terms,
     retries_until: Option<DateTime<Utc>>,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     let Some(bind) = &terms.bind else {
         return Ok(false);
     };
@@ -110,7 +110,7 @@ async fn is_replaced(
 }
 
 /// Has first attempts that arrived before a retry look for it.
-async fn note_retry(tx: &mut Transaction, terms: &Terms) -> Result<(), StoreError> {
+async fn note_retry(tx: &mut Transaction, terms: &Terms) -> Result<()> {
     let retry = terms.bind.as_ref();
     let Some(retry) = retry.filter(|bind| bind.attempt == Some(Attempt::Retry)) else {
         return Ok(());
@@ -128,7 +128,7 @@ async fn note_retry(tx: &mut Transaction, terms: &Terms) -> Result<(), StoreErro
 pub(super) async fn explain_refusal(
     executor: impl PgExecutor<'_>,
     terms: &Terms,
-) -> Result<Option<HoldOutcome>, StoreError> {
+) -> Result<Option<HoldOutcome>> {
     let (key, session) = terms.credential.ids();
     let reading = sqlx::query!(
         r#"

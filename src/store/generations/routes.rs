@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use sqlx::types::Json;
 
-use super::{Store, StoreError, prices::Priced};
+use super::{Result, Store, prices::Priced};
 use crate::{
     domain::{
         credits::Credits,
@@ -90,7 +90,7 @@ impl Store {
         &self,
         modality: Modality,
         route: &NewRoute,
-    ) -> Result<Json<Box<RawValue>>, StoreError> {
+    ) -> Result<Json<Box<RawValue>>> {
         let mut next = Vec::with_capacity(route.next.len());
         for candidate in &route.next {
             let priced = Priced {
@@ -124,7 +124,7 @@ impl Store {
         instance: InstanceId,
         left: &Left,
         now: DateTime<Utc>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let moving = sqlx::query!(
             r#"
             with old as materialized (

@@ -5,7 +5,7 @@ use serde_json::Value;
 use sqlx::{FromRow as _, types::Json};
 use uuid::Uuid;
 
-use super::{Store, StoreError};
+use super::{Result, Store};
 use crate::domain::{
     conversation::Answered,
     credits::Credits,
@@ -69,7 +69,7 @@ impl Store {
         &self,
         account: AccountId,
         id: GenerationId,
-    ) -> Result<Option<Generation>, StoreError> {
+    ) -> Result<Option<Generation>> {
         self.read_generation(account, id, false).await
     }
 
@@ -80,7 +80,7 @@ impl Store {
         account: AccountId,
         ids: &[Uuid],
         mut read: impl FnMut(GenerationId, Answer) + Send,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let query = sqlx::query(
             // One lookup per row: the planner could read all generations of the account.
             "select g.* from unnest($2::uuid[]) wanted (id) cross join lateral (
@@ -114,7 +114,7 @@ impl Store {
         &self,
         account: AccountId,
         id: GenerationId,
-    ) -> Result<Option<Generation>, StoreError> {
+    ) -> Result<Option<Generation>> {
         self.read_generation(account, id, true).await
     }
 
@@ -123,7 +123,7 @@ impl Store {
         account: AccountId,
         id: GenerationId,
         deleted: bool,
-    ) -> Result<Option<Generation>, StoreError> {
+    ) -> Result<Option<Generation>> {
         let reading = sqlx::query_as!(
             GenerationRow,
             r#"
@@ -177,7 +177,7 @@ impl Store {
         account: AccountId,
         id: GenerationId,
         now: DateTime<Utc>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool> {
         let done = sqlx::query!(
             "with generation as (
                  update finished_generations

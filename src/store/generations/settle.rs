@@ -8,7 +8,7 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::{
-    Outcome, SettledRow, Settlement, Store, StoreError,
+    Outcome, Result, SettledRow, Settlement, Store, StoreError,
     writer::{Grouped, Verdicts, Write},
 };
 use crate::{
@@ -54,7 +54,7 @@ group_rows::composite!(Row, "settlement_row");
 impl Store {
     /// Ends a generation and settles it: its row, the account and the ledger entry, all of them or
     /// none. `None`: it had ended already, or another instance owns it, and nothing was changed.
-    pub async fn settle(&self, settlement: &Settlement) -> Result<Option<SettledRow>, StoreError> {
+    pub async fn settle(&self, settlement: &Settlement) -> Result<Option<SettledRow>> {
         let (waiter, settled) = oneshot::channel();
         let settle = Settle::new(settlement);
         let settling = async {
@@ -132,7 +132,7 @@ impl Grouped for Settle {
         written
     }
 
-    fn outcome_of(error: StoreError) -> Result<Option<SettledRow>, StoreError> {
+    fn outcome_of(error: StoreError) -> Result<Option<SettledRow>> {
         Err(error)
     }
 }
@@ -168,7 +168,7 @@ impl Receipts {
 async fn write(
     items: &[&Settle],
     executor: impl PgExecutor<'_>,
-) -> Result<Vec<Option<SettledRow>>, StoreError> {
+) -> Result<Vec<Option<SettledRow>>> {
     let rows: Vec<&Row> = items.iter().map(|item| &item.row).collect();
     let accounts = group_rows::ids(items.iter().map(|item| Some(item.account.0)));
     let ids = group_rows::ids(items.iter().map(|item| Some(item.row.id)));

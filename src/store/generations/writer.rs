@@ -16,7 +16,7 @@ use super::{HoldOutcome, SettledRow, hold::Hold, refusal::decide, settle::Settle
 use crate::{
     domain::ids::AccountId,
     store::{
-        StoreError, group_rows,
+        Result, StoreError, group_rows,
         groups::{Item, Writer},
         pool::Pool,
     },
@@ -29,7 +29,7 @@ pub enum Write {
 }
 
 /// Receives the result of a write.
-pub type Waiter<T> = oneshot::Sender<Result<T, StoreError>>;
+pub type Waiter<T> = oneshot::Sender<Result<T>>;
 
 /// `lanes` holds one connection per lane.
 pub struct CreditWriter {
@@ -38,7 +38,7 @@ pub struct CreditWriter {
 }
 
 /// Results by row, in order; `None`: not written, because of the row itself.
-pub(super) type Verdicts<'a, T> = BoxFuture<'a, Result<Vec<Option<T>>, StoreError>>;
+pub(super) type Verdicts<'a, T> = BoxFuture<'a, Result<Vec<Option<T>>>>;
 
 /// A row that one statement can write together with others of its kind.
 pub(super) trait Grouped: Sized + Sync {
@@ -57,7 +57,7 @@ pub(super) trait Grouped: Sized + Sync {
     fn outcome(written: Option<Self::Written>) -> Self::Outcome;
 
     /// The result for an error that this row alone has caused.
-    fn outcome_of(error: StoreError) -> Result<Self::Outcome, StoreError>;
+    fn outcome_of(error: StoreError) -> Result<Self::Outcome>;
 }
 
 impl Item for Write {
@@ -151,7 +151,7 @@ impl CreditWriter {
         account: AccountId,
         holds: &[(Hold, Waiter<Option<HoldOutcome>>)],
         settlements: &[(Settle, Waiter<Option<SettledRow>>)],
-    ) -> Result<(Vec<HoldOutcome>, Vec<Option<SettledRow>>), StoreError> {
+    ) -> Result<(Vec<HoldOutcome>, Vec<Option<SettledRow>>)> {
         let mut tx = self.lanes.named("write in a lane").begin().await?;
         let retries_until = sqlx::query_scalar!(
             "select retries_until from accounts where id = $1 for no key update",
@@ -231,7 +231,7 @@ fn is_outage(error: &StoreError) -> bool {
 async fn write_open<G: Grouped>(
     pool: &Pool,
     items: &Waiting<G>,
-) -> Result<(Vec<i64>, Vec<Option<G::Written>>), StoreError> {
+) -> Result<(Vec<i64>, Vec<Option<G::Written>>)> {
     let accounts = group_rows::ids(items.iter().map(|(item, _)| Some(item.account().0)));
     let mut tx = pool.named("write what is not locked").begin().await?;
     sqlx::query!("select set_config('lock_timeout', '500ms', true)")

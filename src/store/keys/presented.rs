@@ -16,7 +16,7 @@ use crate::{
         token::TokenDigest,
     },
     store::{
-        Store, StoreError,
+        Result, Store, StoreError,
         groups::{Item, Writer},
         pool::{Pool, statement_span},
     },
@@ -58,7 +58,7 @@ pub struct KeyReader(pub Pool);
 pub struct Presented {
     digest: TokenDigest,
     now: DateTime<Utc>,
-    waiter: oneshot::Sender<Result<Option<AuthenticatedKey>, StoreError>>,
+    waiter: oneshot::Sender<Result<Option<AuthenticatedKey>>>,
 }
 
 /// A key that was read, and how its requests were counted.
@@ -75,7 +75,7 @@ impl Store {
         &self,
         digest: TokenDigest,
         now: DateTime<Utc>,
-    ) -> Result<Option<AuthenticatedKey>, StoreError> {
+    ) -> Result<Option<AuthenticatedKey>> {
         let (waiter, key) = oneshot::channel();
         let reading = async {
             self.keys.submit(Presented {
@@ -163,7 +163,7 @@ impl KeyReader {
         &self,
         counts: &HashMap<TokenDigest, i32>,
         now: DateTime<Utc>,
-    ) -> Result<HashMap<TokenDigest, Counted>, StoreError> {
+    ) -> Result<HashMap<TokenDigest, Counted>> {
         let (digests, counts): (Vec<&[u8]>, Vec<i32>) =
             counts.iter().map(|(digest, &n)| (&digest.0[..], n)).unzip();
         let reading = sqlx::query!(

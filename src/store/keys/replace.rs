@@ -10,7 +10,7 @@ use crate::{
         request::KeyRequest,
         spend::SpendPeriod,
     },
-    store::{Store, StoreError, exactly_one, pool::Transaction},
+    store::{Result, Store, exactly_one, pool::Transaction},
 };
 
 impl Store {
@@ -22,7 +22,7 @@ impl Store {
         id: ApiKeyId,
         new: &KeyRequest,
         now: DateTime<Utc>,
-    ) -> Result<Option<ApiKeyRecord>, StoreError> {
+    ) -> Result<Option<ApiKeyRecord>> {
         let mut tx = self.requests.named("replace a key").begin().await?;
         // One replacement of a key at a time. Not the lock of its row, for which authentication would
         // wait.
@@ -78,11 +78,7 @@ impl Store {
 }
 
 /// Recomputes what a key has spent in each period of its limit, from its generations.
-async fn count_spend(
-    tx: &mut Transaction,
-    account: AccountId,
-    id: ApiKeyId,
-) -> Result<(), StoreError> {
+async fn count_spend(tx: &mut Transaction, account: AccountId, id: ApiKeyId) -> Result<()> {
     sqlx::query!("delete from key_spend where api_key_id = $1", id.0)
         .execute(&mut *tx)
         .await?;

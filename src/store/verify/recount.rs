@@ -1,13 +1,13 @@
 //! Recounts sums.
 
 use super::WHOLE_LIMIT;
-use crate::store::{Store, StoreError, usage};
+use crate::store::{Result, Store, usage};
 
 impl Store {
     /// Recounts the spending of keys and the sums of usage from the generations. Only needed after
     /// an older and a newer version ran at the same time. Requests that hold or settle get 503 if
     /// it takes longer than a few seconds.
-    pub async fn recount(&self) -> Result<(), StoreError> {
+    pub async fn recount(&self) -> Result<()> {
         let mut tx = self
             .requests
             .named("recount")
