@@ -3,12 +3,8 @@
 //! Here: who may do what, what a request becomes, how a refusal is explained. Not here: SQL
 //! text, headers, status codes.
 
-pub mod account_settings;
-pub mod admin_accounts;
-pub mod admin_tokens;
+pub mod accounts;
 pub mod auth;
-pub mod credit_adjustments;
-mod explain;
 pub mod forms;
 pub mod generate;
 pub mod generations;

@@ -4,7 +4,6 @@
 //! transaction together with the state it belongs to, so that a crash leaves both or neither.
 //! Prices and status codes are elsewhere.
 
-pub mod account_settings;
 pub mod accounts;
 pub mod admin;
 pub mod audit;

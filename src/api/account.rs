@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     domain::{clock::rfc3339, ids::AccountId, request::AccountChange},
-    store::account_settings::AccountSettings,
+    store::accounts::AccountSettings,
 };
 
 /// A default of an account.

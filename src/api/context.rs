@@ -15,7 +15,7 @@ use crate::{
         party::Address,
         rate::RateState,
     },
-    service::{ServiceError, admin_tokens::Presented, auth::Caller},
+    service::{ServiceError, auth::Caller, operators::Presented},
     store::generations::Credential,
 };
 

@@ -21,7 +21,7 @@ pub use dialogue::Preview;
 pub use estimate::Estimate;
 pub use hold_wait::HoldQueues;
 
-use super::{Result, Service, ServiceError, WaitPlace, auth::Caller, explain};
+use super::{Result, Service, ServiceError, WaitPlace, auth::Caller};
 use crate::{
     domain::{
         ability::Ability,
@@ -42,6 +42,7 @@ use candidates::{Candidate, Passed, Planned};
 use dialogue::replan_text;
 use hold_wait::HoldWait;
 use inputs::FoundInput;
+use refusal::above_max_cost;
 
 /// Expected maximum time from arrival to creation, including the provider's token count and the wait
 /// for credits.
@@ -275,8 +276,7 @@ impl Service {
         if let Some(max_cost) = plan.max_cost.filter(|max| hold > *max) {
             let (balance, jobs) = self.0.store.balance_and_jobs(caller.account_id).await?;
             self.check_jobs(plan, jobs)?;
-            let short = explain::above_max_cost(hold, max_cost, balance, plan.dearest());
-            return Err(ServiceError::CreditsShort(Box::new(short)));
+            return Err(above_max_cost(hold, max_cost, balance, plan.dearest()));
         }
         let mut permits = match permits {
             Ok(permits) => permits,

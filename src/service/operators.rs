@@ -1,16 +1,28 @@
-//! The operator's reports over all accounts, and the list of operators.
+//! The operator: reports over all accounts, the list of operators, admin tokens, and movements of
+//! credits.
 
 use chrono::{DateTime, Utc};
+use secrecy::SecretString;
 
-use super::{Result, Service};
+use super::{Result, Service, ServiceError, TokenRefusal, auth::Caller};
 use crate::{
     domain::{
-        ids::{AccountId, UserId},
+        ids::{AccountId, AdminTokenId, GenerationId, UserId},
         limiter::Limiter,
         party::Party,
+        rate::RateState,
+        request::Move,
+        token::{self, BearerToken},
+        validate::FieldCode,
     },
     jobs::Circuit,
-    store::operators::{ModelHealth, ProviderErrors, Spending, SpendingBy, SpendingSums},
+    store::{
+        StoreError,
+        admin::AdminTokenRecord,
+        credits::LedgerEntry,
+        movements::{Moved, NewMove},
+        operators::{ModelHealth, ProviderErrors, Spending, SpendingBy, SpendingSums},
+    },
 };
 
 /// Generations from which the health of models and providers is computed.
@@ -24,6 +36,23 @@ pub struct ProviderCalls {
     pub provider: String,
     pub limit: Option<usize>,
     pub in_use: Option<usize>,
+}
+
+/// The owner of the token of a request to the operator's routes, which is counted.
+#[derive(Debug)]
+pub enum Presented {
+    /// An admin token, and its rate limit after the request.
+    Operator(AdminTokenId, RateState),
+    /// A customer's token: permitted only if it is the session of an operator.
+    Customer(Caller),
+}
+
+/// A movement of credits.
+#[derive(Debug)]
+pub struct Movement {
+    pub entry: LedgerEntry,
+    /// Whether this request made it, rather than an earlier one.
+    pub moved: bool,
 }
 
 impl Service {
@@ -70,5 +99,113 @@ impl Service {
         let _permit = self.report_permit(Party::Operator).await?;
         let most = (by == SpendingBy::Account).then_some(ROWS);
         Ok(self.0.store.spending(by, from, to, most).await?)
+    }
+
+    /// Checks the bearer token of a request to the operator's routes and counts the request, as
+    /// [`Service::authenticate`] does.
+    pub async fn authenticate_operator(&self, token: &str, counts: bool) -> Result<Presented> {
+        let refused = |why| Err(ServiceError::Token(why));
+        let Some(BearerToken::Admin(digest)) = BearerToken::parse(token) else {
+            let caller = self.authenticate(token, counts, false).await?;
+            return Ok(Presented::Customer(caller));
+        };
+        let now = self.0.clock.now();
+        match self.0.store.present_admin(digest, now).await? {
+            None => refused(TokenRefusal::Invalid),
+            Some(admin) => match admin.rate {
+                None => refused(TokenRefusal::Revoked),
+                Some(rate) => Ok(Presented::Operator(admin.id, rate)),
+            },
+        }
+    }
+
+    /// Creates an admin token; its plain text is only in this response.
+    pub async fn create_admin_token(&self, name: &str) -> Result<(AdminTokenRecord, SecretString)> {
+        let token = token::new_admin_token().map_err(|e| ServiceError::Internal(e.to_string()))?;
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let record = store.create_admin_token(name, token.digest, now).await?;
+        Ok((record, token.secret))
+    }
+
+    /// All admin tokens, newest first.
+    pub async fn admin_tokens(&self) -> Result<Vec<AdminTokenRecord>> {
+        Ok(self.0.store.admin_tokens().await?)
+    }
+
+    /// Revokes an admin token, immediately and permanently.
+    pub async fn revoke_admin_token(&self, id: AdminTokenId) -> Result<AdminTokenRecord> {
+        let now = self.0.clock.now();
+        let token = self.0.store.revoke_admin_token(id, now).await?;
+        token.ok_or(ServiceError::NotFound)
+    }
+
+    /// Moves credits. A reference stands for one movement of an account: repeating it returns the
+    /// first entry, another movement with it is refused.
+    pub async fn move_credits(
+        &self,
+        account: AccountId,
+        what: Move,
+        reference: Option<&str>,
+    ) -> Result<Movement> {
+        self.require_running()?;
+        ServiceError::any(what.violations(reference))?;
+        let new = NewMove {
+            account,
+            what,
+            reference,
+            now: self.0.clock.now(),
+        };
+        let moved = match self.0.store.move_credits(&new).await {
+            Err(StoreError::OutOfRange(_)) => {
+                let message = "makes the balance too large";
+                return Err(ServiceError::field(
+                    "amount",
+                    FieldCode::OutOfRange,
+                    message,
+                ));
+            }
+            other => other?,
+        };
+        let out_of_range = |message| {
+            Err(ServiceError::field(
+                "amount",
+                FieldCode::OutOfRange,
+                message,
+            ))
+        };
+        let not_refundable = |message: String| {
+            Err(ServiceError::field(
+                "generation",
+                FieldCode::NotAllowed,
+                message,
+            ))
+        };
+        match moved {
+            Moved::Done(entry) => Ok(Movement { entry, moved: true }),
+            Moved::Repeated(entry) => Ok(Movement {
+                entry,
+                moved: false,
+            }),
+            Moved::ReferenceUsed(entry) => Err(ServiceError::ReferenceReused(Box::new(entry))),
+            Moved::Short(balance) => out_of_range(format!(
+                "takes more than the {} credits that are available",
+                balance.available()
+            )),
+            Moved::NoAccount => Err(ServiceError::NotFound),
+            Moved::NoGeneration => not_refundable("is not a generation of this account".to_owned()),
+            Moved::NotCharged => not_refundable("has not been charged anything".to_owned()),
+            Moved::AboveCharge(charged) => out_of_range(format!(
+                "is more than the {charged} credits that were charged"
+            )),
+            Moved::Refunded(entry) => not_refundable(format!(
+                "was refunded before, with {} credits (ledger entry {})",
+                entry.amount, entry.id
+            )),
+        }
+    }
+
+    pub async fn account_of(&self, id: GenerationId) -> Result<AccountId> {
+        let account = self.0.store.account_of(id).await?;
+        account.ok_or(ServiceError::NotFound)
     }
 }

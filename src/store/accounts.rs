@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use serde_json::Value;
 use sqlx::{FromRow, QueryBuilder};
-
 use utoipa::ToSchema;
 
 use super::{Result, Store};
@@ -99,6 +99,16 @@ pub struct Identity {
     /// The session's user; `None` for keys.
     pub user: Option<(UserId, String, Option<String>)>,
     pub account_name: String,
+}
+
+/// The owner's view of an account.
+#[derive(Debug, Clone)]
+pub struct AccountSettings {
+    pub id: AccountId,
+    pub name: String,
+    /// Default providers and models by modality.
+    pub defaults: Value,
+    pub created_at: DateTime<Utc>,
 }
 
 impl Store {
@@ -306,5 +316,30 @@ impl Store {
             .fetch_one(self.requests.named("look for any account"))
             .await?;
         Ok(!any)
+    }
+
+    pub async fn account_settings(&self, id: AccountId) -> Result<AccountSettings> {
+        let reading = sqlx::query_as!(
+            AccountSettings,
+            r#"select id as "id: _", name, defaults, created_at from accounts where id = $1"#,
+            id.0,
+        )
+        .fetch_one(self.requests.named("read account settings"));
+        Ok(reading.await?)
+    }
+
+    /// Merges defaults by modality; null clears one. One statement, so that concurrent changes of
+    /// different modalities do not overwrite each other.
+    pub async fn merge_defaults(&self, id: AccountId, changes: &Value) -> Result<AccountSettings> {
+        let reading = sqlx::query_as!(
+            AccountSettings,
+            r#"update accounts set defaults = jsonb_strip_nulls(defaults || $2)
+             where id = $1
+             returning id as "id: _", name, defaults, created_at"#,
+            id.0,
+            changes,
+        )
+        .fetch_one(self.requests.named("merge account settings"));
+        Ok(reading.await?)
     }
 }

@@ -13,7 +13,7 @@ use crate::{
         extract::bearer,
     },
     domain::ids::{AdminTokenId, UserId},
-    service::{ServiceError, admin_tokens::Presented},
+    service::{ServiceError, operators::Presented},
 };
 
 /// The caller of an operator's route: an admin token, or the session of an operator, within its

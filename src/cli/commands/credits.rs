@@ -17,7 +17,7 @@ use crate::{
         ids::{AccountId, GenerationId},
         request::Move,
     },
-    service::credit_adjustments::Movement as Moved,
+    service::operators::Movement as Moved,
 };
 
 pub(in crate::cli) async fn run(

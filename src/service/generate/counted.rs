@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::refusal::{above_available, above_spend_limit};
 use crate::{
     domain::{
         catalogue::{Model, TextModel},
@@ -12,7 +13,7 @@ use crate::{
         pricing::{Ceiling, TextCeiling},
     },
     providers::{ProviderError, ProviderErrorKind, TextCall},
-    service::{Result, Service, ServiceError, auth::Caller, explain},
+    service::{Result, Service, ServiceError, auth::Caller},
 };
 
 /// Maximum time of a count, including the wait for a permit.
@@ -81,13 +82,12 @@ impl Service {
     ) -> Result<()> {
         let (balance, cap) = self.spendable_balance(caller).await?;
         let required = ceiling.hold();
-        let short = match cap {
+        match cap {
             Some(cap) if !cap.has_room_for(required) => {
-                explain::above_spend_limit(required, cap, balance, ceiling, surface)
+                Err(above_spend_limit(required, cap, balance, ceiling, surface))
             }
-            _ if balance.balance < required => explain::above_available(required, balance, ceiling),
-            _ => return Ok(()),
-        };
-        Err(ServiceError::CreditsShort(Box::new(short)))
+            _ if balance.balance < required => Err(above_available(required, balance, ceiling)),
+            _ => Ok(()),
+        }
     }
 }

@@ -1,9 +1,14 @@
-//! Reasons for the refusal of a request, in the documented order.
+//! Reasons for the refusal of a request, in the documented order, in numbers that the caller can act
+//! on.
 
 use super::{IdempotentRequest, Prepared, Submitted};
 use crate::{
-    service::{Result, Service, ServiceError, TokenRefusal, auth::Caller, explain},
-    store::generations::HoldOutcome,
+    domain::{credits::Credits, generation::Surface, pricing::Ceiling},
+    service::{CreditsShort, Result, Service, ServiceError, ShortOf, TokenRefusal, auth::Caller},
+    store::{
+        credits::Balance,
+        generations::{HoldOutcome, SpendLimit},
+    },
 };
 
 impl Service {
@@ -33,16 +38,14 @@ impl Service {
         self.check_jobs(plan, jobs)?;
         let (balance, cap) = self.spendable_balance(caller).await?;
         let (hold, surface) = (plan.work.new.hold, plan.work.new.surface);
-        let short = match cap {
+        let ceiling = plan.dearest();
+        match cap {
             Some(cap) if cap.left() < hold => {
-                explain::above_spend_limit(hold, cap, balance, plan.dearest(), surface)
+                Err(above_spend_limit(hold, cap, balance, ceiling, surface))
             }
-            _ if balance.available() < hold => {
-                explain::above_available(hold, balance, plan.dearest())
-            }
-            _ => return Ok(()),
-        };
-        Err(ServiceError::CreditsShort(Box::new(short)))
+            _ if balance.available() < hold => Err(above_available(hold, balance, ceiling)),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn check_jobs(&self, plan: &Prepared<'_>, jobs: i32) -> Result<()> {
@@ -62,11 +65,11 @@ impl Service {
     ) -> Result<Submitted> {
         let (ceiling, surface) = (plan.dearest(), plan.work.new.surface);
         let hold = plan.work.new.hold;
-        let short = match why {
+        Err(match why {
             HoldOutcome::SpendLimit(cap, balance) => {
-                explain::above_spend_limit(hold, cap, balance, ceiling, surface)
+                above_spend_limit(hold, cap, balance, ceiling, surface)
             }
-            HoldOutcome::Short(balance) => explain::above_available(hold, balance, ceiling),
+            HoldOutcome::Short(balance) => above_available(hold, balance, ceiling),
             HoldOutcome::KeyBound => {
                 // A concurrent request with the same key, or another attempt, was first.
                 let mut before = self.submitted_before(caller, idempotent).await?;
@@ -75,28 +78,97 @@ impl Service {
                 }
                 return before.ok_or(ServiceError::IdempotencyInProgress);
             }
-            HoldOutcome::NotAsPresumed => return Err(ServiceError::NotAsPresumed),
+            HoldOutcome::NotAsPresumed => ServiceError::NotAsPresumed,
             HoldOutcome::RateLimited(rate) => {
                 caller.forget_key();
-                return Err(ServiceError::RateLimited(rate));
+                ServiceError::RateLimited(rate)
             }
             HoldOutcome::CredentialEnded => {
                 let is_past = caller.expires_at.is_some_and(|at| at <= self.0.clock.now());
-                return Err(match caller.user_id {
+                match caller.user_id {
                     None if is_past => ServiceError::Token(TokenRefusal::Expired),
                     _ => caller.ended(),
-                });
+                }
             }
-            HoldOutcome::Suspended => return Err(ServiceError::Suspended),
+            HoldOutcome::Suspended => ServiceError::Suspended,
             HoldOutcome::TooManyJobs => {
-                let most = self.0.settings.max_jobs_per_account;
-                return Err(ServiceError::TooManyJobs(most));
+                ServiceError::TooManyJobs(self.0.settings.max_jobs_per_account)
             }
             HoldOutcome::Held | HoldOutcome::Abandoned => {
-                let message = "a hold was both placed and refused".to_owned();
-                return Err(ServiceError::Internal(message));
+                ServiceError::Internal("a hold was both placed and refused".to_owned())
             }
-        };
-        Err(ServiceError::CreditsShort(Box::new(short)))
+        })
     }
+}
+
+/// The refusal of a hold above the request's own `max_cost`.
+pub(super) fn above_max_cost(
+    required: Credits,
+    max_cost: Credits,
+    balance: Balance,
+    ceiling: &Ceiling,
+) -> ServiceError {
+    short(
+        ShortOf::MaxCost,
+        required,
+        max_cost,
+        balance,
+        ceiling.affordable(max_cost),
+    )
+}
+
+/// The refusal of a hold above the available balance.
+pub(super) fn above_available(
+    required: Credits,
+    balance: Balance,
+    ceiling: &Ceiling,
+) -> ServiceError {
+    let of = if balance.balance < required {
+        ShortOf::Balance
+    } else {
+        ShortOf::Holds
+    };
+    let available = balance.available();
+    short(
+        of,
+        required,
+        available,
+        balance,
+        ceiling.affordable(available),
+    )
+}
+
+/// The refusal of a hold above the key's spend limit. Only SDKs, which retry by themselves, get the
+/// case that it would fit without other holds.
+pub(super) fn above_spend_limit(
+    required: Credits,
+    cap: SpendLimit,
+    balance: Balance,
+    ceiling: &Ceiling,
+    surface: Surface,
+) -> ServiceError {
+    let of = if surface != Surface::Generate && cap.has_room_for(required) {
+        ShortOf::HoldsOfKey(cap)
+    } else {
+        ShortOf::SpendLimit(cap)
+    };
+    // The affordable value must fit the balance too.
+    let affordable = ceiling.affordable(cap.left().min(balance.available()));
+    short(of, required, cap.left(), balance, affordable)
+}
+
+fn short(
+    of: ShortOf,
+    required: Credits,
+    limit: Credits,
+    balance: Balance,
+    affordable: Option<(&'static str, u64)>,
+) -> ServiceError {
+    ServiceError::CreditsShort(Box::new(CreditsShort {
+        of,
+        required,
+        balance,
+        shortfall: required.minus_or_zero(limit),
+        affordable,
+    }))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use gensvc::{
     domain::ids::GenerationId,
-    service::credit_adjustments::Movement,
+    service::operators::Movement,
     store::{movements::Move, verify::Scope},
 };
 use http::Method;
