@@ -44,8 +44,7 @@ use crate::{
     resource::{Refusals, Resource},
     store::{
         Store, StoreError,
-        credits::{Balance, LedgerEntry},
-        generations::SpendLimit,
+        credits::{Balance, LedgerEntry, SpendLimit},
         uploads::UploadBytes,
     },
 };

@@ -36,7 +36,7 @@ use crate::{
     },
     store::{
         Store, StoreError,
-        outbox::{Attempt, AttemptEnd},
+        deliveries::{Attempt, AttemptEnd},
     },
 };
 use permits::{DeliveryLimits, DeliveryPermit};

@@ -3,10 +3,9 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use sqlx::{FromRow, QueryBuilder};
-
 use utoipa::ToSchema;
 
-use super::{Result, Store};
+use super::{Result, Store, keys::Credential};
 use crate::domain::{
     clock::rfc3339,
     credits::Credits,
@@ -32,6 +31,35 @@ pub struct Balance {
 impl Balance {
     pub fn available(&self) -> Credits {
         self.balance.minus_or_zero(self.held)
+    }
+}
+
+/// The spend limit of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpendLimit {
+    /// The limit of the current period.
+    pub limit: Credits,
+    /// Charged and on hold in it.
+    pub spent: Credits,
+    /// What of it is on hold.
+    pub held: Credits,
+}
+
+impl SpendLimit {
+    /// Whether a hold would exceed it; one of nothing does where it is exceeded already.
+    pub fn is_exceeded_by(self, hold: Credits) -> bool {
+        self.spent.micros().saturating_add(hold.micros()) > self.limit.micros()
+    }
+
+    /// Whether a hold would fit, were nothing else on hold.
+    pub fn has_room_for(self, hold: Credits) -> bool {
+        let spent = self.spent.minus_or_zero(self.held);
+        !Self { spent, ..self }.is_exceeded_by(hold)
+    }
+
+    /// What may still be spent.
+    pub fn left(self) -> Credits {
+        self.limit.minus_or_zero(self.spent)
     }
 }
 
@@ -120,5 +148,44 @@ impl Store {
             .fetch_all(self.requests.named("list ledger entries").long())
             .await?;
         Ok(page.numbered(LEDGER_CURSOR, entries, |row| row.id.0))
+    }
+
+    /// The account's credits, and the spend limit of the key.
+    pub async fn spendable_balance(
+        &self,
+        account: AccountId,
+        credential: Credential,
+        now: DateTime<Utc>,
+    ) -> Result<(Balance, Option<SpendLimit>)> {
+        let (key, _) = credential.ids();
+        let reading = sqlx::query!(
+            r#"
+            select a.balance as "balance: Credits", a.held as "held: Credits",
+                   k.spend_limit as "spend_limit?: Credits",
+                   coalesce(s.spent, 0) as "spent!: Credits",
+                   case when k.spend_limit is not null then (
+                       select coalesce(sum(g.estimated), 0)::bigint from running_generations g
+                       where g.account_id = $1 and g.api_key_id = k.id
+                         and g.spend_period = spend_period_start(k.spend_period, $3))
+                   else 0 end as "on_hold!: Credits"
+            from accounts a
+            left join api_keys k on k.id = $2
+            left join key_spend s
+                on s.api_key_id = k.id and s.period = spend_period_start(k.spend_period, $3)
+            where a.id = $1
+            "#,
+            account.0,
+            key,
+            now,
+        )
+        .fetch_one(self.requests.named("read what a key may spend"));
+        let row = reading.await?;
+        let (balance, held, spent) = (row.balance, row.held, row.spent);
+        let cap = row.spend_limit.map(|limit| SpendLimit {
+            limit,
+            spent,
+            held: row.on_hold,
+        });
+        Ok((Balance { balance, held }, cap))
     }
 }

@@ -4,11 +4,7 @@
 //! Here: their inputs and outputs. Each statement has its own file.
 
 mod bindings;
-mod cancels;
 mod hold;
-mod presumptions;
-mod prices;
-mod records;
 mod refusal;
 mod routes;
 mod rows;
@@ -21,18 +17,25 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-pub(super) use prices::Prices;
+pub(super) use routes::Prices;
 pub use routes::{Left, NewRoute, NextCandidate};
 pub(super) use rows::GenerationRow;
 pub(super) use writer::CreditWriter;
 
 pub use super::keys::Credential;
-use super::{Result, Store, StoreError, credits::Balance, keys::Presumed};
+use super::{
+    Result, Store, StoreError,
+    credits::{Balance, SpendLimit},
+    keys::Presumed,
+};
 use crate::domain::{
     conversation::Answered,
     credits::Credits,
-    generation::{Failure, FinishReason, Modality, Output, Status, Surface, TemplateUse},
+    generation::{
+        Failure, FinishReason, Generation, Modality, Output, Status, Surface, TemplateUse,
+    },
     ids::{AccountId, GenerationId, InstanceId},
+    pricing::LIST,
     rate::RateState,
     receipt::Receipt,
 };
@@ -102,17 +105,6 @@ pub struct NewGeneration {
     /// `None` if it has one candidate only.
     pub route: Option<Box<NewRoute>>,
     pub now: DateTime<Utc>,
-}
-
-/// The spend limit of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SpendLimit {
-    /// The limit of the current period.
-    pub limit: Credits,
-    /// Charged and on hold in it.
-    pub spent: Credits,
-    /// What of it is on hold.
-    pub held: Credits,
 }
 
 /// Anything but `Held` left no trace.
@@ -198,20 +190,76 @@ pub struct SettledRow {
     pub joined: Option<i32>,
 }
 
-impl SpendLimit {
-    /// Whether a hold would exceed it; one of nothing does where it is exceeded already.
-    pub fn is_exceeded_by(self, hold: Credits) -> bool {
-        self.spent.micros().saturating_add(hold.micros()) > self.limit.micros()
+impl NewGeneration {
+    /// The record as the statement creates it.
+    pub fn record(&self) -> Generation {
+        let prices = self.pricing.as_object().into_iter().flatten();
+        let prices = prices.filter(|(name, _)| *name != LIST);
+        Generation {
+            id: self.id,
+            account_id: self.account_id,
+            modality: self.modality,
+            surface: self.surface,
+            status: self.status,
+            provider: self.provider.clone(),
+            model: self.model.clone(),
+            prompt: self.prompt.clone(),
+            parameters: self.parameters.clone(),
+            result: None,
+            outputs: Vec::new(),
+            progress: None,
+            usage: None,
+            estimated: self.hold,
+            charged: None,
+            failure: None,
+            finish_reason: None,
+            answer: None,
+            api_key_id: match self.credential {
+                Credential::ApiKey(id) => Some(id),
+                Credential::Session(_) => None,
+            },
+            template: self.template,
+            pricing: prices
+                .map(|(name, price)| (name.clone(), price.clone()))
+                .collect(),
+            attempts: 0,
+            provider_request_id: None,
+            joined: 0,
+            route: self.route.as_ref().map(|route| Box::new(route.record())),
+            created_at: self.now,
+            started_at: self.instance.map(|_| self.now),
+            completed_at: None,
+        }
     }
 
-    /// Whether a hold would fit, were nothing else on hold.
-    pub fn has_room_for(self, hold: Credits) -> bool {
-        let spent = self.spent.minus_or_zero(self.held);
-        !Self { spent, ..self }.is_exceeded_by(hold)
-    }
-
-    /// What may still be spent.
-    pub fn left(self) -> Credits {
-        self.limit.minus_or_zero(self.spent)
+    /// The record once it is settled.
+    pub fn settled_record(&self, settlement: Settlement, settled: SettledRow) -> Generation {
+        let record = Generation {
+            estimated: settled.estimated,
+            attempts: settled.attempts,
+            provider_request_id: settlement.provider_request_id.or(settled.remote_id),
+            started_at: Some(settled.started_at),
+            completed_at: Some(settled.completed_at),
+            joined: settled.joined.unwrap_or(0),
+            ..self.record()
+        };
+        match settlement.outcome {
+            Outcome::Completed(completion) => Generation {
+                status: Status::Completed,
+                result: completion.result,
+                outputs: completion.outputs,
+                usage: Some(completion.usage),
+                charged: Some(completion.charged),
+                finish_reason: completion.finish_reason,
+                answer: completion.answer,
+                ..record
+            },
+            Outcome::Failed(failure) => Generation {
+                status: Status::Failed,
+                charged: Some(Credits::ZERO),
+                failure: Some(failure),
+                ..record
+            },
+        }
     }
 }

@@ -5,18 +5,23 @@
 //! its pool slot.
 
 mod call;
-mod session;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use deadpool::managed::{self, Object, PoolError, QueueMode};
-use tokio::time::{sleep, timeout};
+use deadpool::managed::{
+    self, Manager, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult,
+};
+use sqlx::{Connection as _, PgConnection, raw_sql};
+use tokio::time::{Instant, sleep, timeout};
 
 pub use call::{Call, Transaction, statement_span};
-pub use session::{CONNECT_LIMIT, Outages, PROBE_LIMIT, SETTINGS};
 
 use super::Hosts;
-use session::Sessions;
+use crate::domain::lock::lock;
 
 /// Time limit of a statement, so that a lost host is noticed within seconds. Longer than
 /// `lock_timeout`.
@@ -25,6 +30,29 @@ const CALL_LIMIT: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 /// Between two checks of a pool that is closing.
 const CLOSE_PAUSE: Duration = Duration::from_millis(10);
+
+pub const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+pub const PROBE_LIMIT: Duration = Duration::from_secs(1);
+/// A connection that was idle for longer is pinged before use.
+const PROBE_AFTER: Duration = Duration::from_secs(1);
+/// A connection that was idle for longer is replaced: a firewall may have dropped it.
+const MAX_IDLE: Duration = Duration::from_mins(10);
+/// An older connection is replaced: the server's memory per session grows with use.
+const MAX_AGE: Duration = Duration::from_mins(30);
+
+/// Settings that must not depend on the server's defaults. Statements of requests take milliseconds
+/// unless they are blocked. The keep-alives let the server notice that this host is lost; sqlx
+/// cannot set them on its own sockets, so time limits and pings replace them here.
+pub const SETTINGS: &str = "
+    set default_transaction_isolation = 'read committed';
+    set statement_timeout = '15s';
+    set lock_timeout = '3s';
+    set idle_in_transaction_session_timeout = '10s';
+    set tcp_keepalives_idle = 30;
+    set tcp_keepalives_interval = 10;
+    set tcp_keepalives_count = 3;
+    set tcp_user_timeout = '30s';
+";
 
 /// Connections for one purpose, made on demand.
 #[derive(Debug, Clone)]
@@ -129,4 +157,127 @@ pub fn timed_out(what: &str) -> sqlx::Error {
         io::ErrorKind::TimedOut,
         format!("{what}: no answer from the database in time"),
     ))
+}
+
+#[derive(Debug)]
+pub struct Session {
+    pub connection: PgConnection,
+    /// Time of the server's last answer.
+    answered: Instant,
+    /// Whether no statement is running.
+    ready: bool,
+}
+
+impl Session {
+    /// Marks the answer as complete.
+    pub fn finished(&mut self) {
+        self.answered = Instant::now();
+        self.ready = true;
+    }
+
+    /// Marks a statement as running.
+    pub fn started(&mut self) {
+        self.ready = false;
+    }
+}
+
+/// Failures that concern all connections to a database, and so its pools: if a host is lost, every
+/// connection is dead.
+#[derive(Debug, Default)]
+pub struct Outages(Mutex<Verdicts>);
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Verdicts {
+    /// Connections without an answer since then may be dead.
+    suspect: Option<Instant>,
+    /// Connections without an answer since then are dead.
+    dead: Option<Instant>,
+}
+
+impl Outages {
+    /// Makes every idle connection be pinged before use, after one has failed.
+    pub fn suspect_idle(&self) {
+        lock(&self.0).suspect = Some(Instant::now());
+    }
+
+    /// Marks connections without an answer since then as dead.
+    pub fn dead_since(&self, then: Instant) {
+        let mut verdicts = lock(&self.0);
+        verdicts.dead = verdicts.dead.max(Some(then));
+    }
+
+    fn verdicts(&self) -> Verdicts {
+        *lock(&self.0)
+    }
+}
+
+#[derive(Debug)]
+pub struct Sessions {
+    hosts: Hosts,
+    /// Settings of this pool's sessions, in addition to [`SETTINGS`].
+    settings: &'static [&'static str],
+    pub outages: Arc<Outages>,
+}
+
+impl Sessions {
+    pub fn new(hosts: Hosts, settings: &'static [&'static str], outages: Arc<Outages>) -> Self {
+        Self {
+            hosts,
+            settings,
+            outages,
+        }
+    }
+}
+
+impl Manager for Sessions {
+    type Type = Session;
+    type Error = sqlx::Error;
+
+    async fn create(&self) -> Result<Session, sqlx::Error> {
+        let connecting = async {
+            let mut connection = self.hosts.connect().await?;
+            raw_sql(SETTINGS).execute(&mut connection).await?;
+            for settings in self.settings {
+                raw_sql(*settings).execute(&mut connection).await?;
+            }
+            Ok(connection)
+        };
+        let connected = timeout(CONNECT_LIMIT, connecting)
+            .await
+            .unwrap_or_else(|_elapsed| Err(timed_out("connect")));
+        Ok(Session {
+            connection: connected.inspect_err(|_| self.outages.suspect_idle())?,
+            answered: Instant::now(),
+            ready: true,
+        })
+    }
+
+    async fn recycle(
+        &self,
+        session: &mut Session,
+        metrics: &Metrics,
+    ) -> RecycleResult<sqlx::Error> {
+        let Verdicts { suspect, dead } = self.outages.verdicts();
+        let idle = session.answered.elapsed();
+        let unheard = |since: Option<Instant>| since.is_some_and(|at| session.answered <= at);
+        if !session.ready || unheard(dead) || idle > MAX_IDLE || metrics.age() > MAX_AGE {
+            return Err(RecycleError::message("not to be used again"));
+        }
+        if idle > PROBE_AFTER || unheard(suspect) {
+            let asked = Instant::now();
+            match timeout(PROBE_LIMIT, session.connection.ping()).await {
+                Ok(Ok(())) => session.finished(),
+                Ok(Err(error)) => {
+                    self.outages.suspect_idle();
+                    return Err(error.into());
+                }
+                // Pinging the others of this age would each take as long.
+                Err(_elapsed) => {
+                    self.outages.dead_since(asked);
+                    return Err(timed_out("probe").into());
+                }
+            }
+        }
+        Ok(())
+    }
 }

@@ -12,7 +12,7 @@ use crate::{
     },
     media::LinkError,
     service::{CreditsShort, ServiceError, ShortOf, TokenRefusal},
-    store::{credits::Balance, generations::SpendLimit},
+    store::credits::{Balance, SpendLimit},
 };
 
 const ONE: i64 = 1_000_000;

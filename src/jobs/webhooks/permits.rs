@@ -15,7 +15,7 @@ use crate::{
         limiter::{Limiter, Permit},
         lock::lock,
     },
-    store::outbox::Queue,
+    store::deliveries::Queue,
 };
 
 /// Maximum concurrent attempts of this process.

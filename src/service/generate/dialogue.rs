@@ -20,7 +20,7 @@ use crate::{
     memory,
     providers::{DeltaSink, Released, TextCall},
     service::{Result, Service, ServiceError, auth::Caller},
-    store::{credits::Balance, generations::SpendLimit},
+    store::credits::{Balance, SpendLimit},
 };
 
 /// Minimum output tokens that a dialogue without a limit must be able to pay for.

@@ -13,7 +13,7 @@ use crate::{
         route::Dropped,
     },
     service::{Result, Service, auth::Caller},
-    store::generations::SpendLimit,
+    store::credits::SpendLimit,
 };
 
 /// The estimated cost of a generation.

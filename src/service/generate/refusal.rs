@@ -6,8 +6,8 @@ use crate::{
     domain::{credits::Credits, generation::Surface, pricing::Ceiling},
     service::{CreditsShort, Result, Service, ServiceError, ShortOf, TokenRefusal, auth::Caller},
     store::{
-        credits::Balance,
-        generations::{HoldOutcome, SpendLimit},
+        credits::{Balance, SpendLimit},
+        generations::HoldOutcome,
     },
 };
 

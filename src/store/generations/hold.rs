@@ -11,14 +11,17 @@ use uuid::Uuid;
 
 use super::{
     Attempt, Credential, HoldOutcome, Idempotency, NewGeneration, Result, Store, StoreError,
-    presumptions::{self, Presumptions},
-    prices::{PriceId, Priced},
     refusal::explain_refusal,
+    routes::PriceId,
     writer::{Grouped, Verdicts, Write},
 };
 use crate::{
     domain::{credits::Credits, generation::Surface, ids::AccountId, rate::nanos},
-    store::{group_rows, keys::Presumed, pool::statement_span},
+    store::{
+        group_rows,
+        keys::{Presumed, Presumptions},
+        pool::statement_span,
+    },
 };
 
 /// A hold to be placed.
@@ -79,7 +82,8 @@ impl Store {
     /// Places the hold and creates the row, the ledger entry and the idempotency binding: all of
     /// them or none. Once `caller` is dangling, a hold that is not placed yet is given up.
     pub async fn hold(&self, new: &NewGeneration, caller: &Weak<()>) -> Result<HoldOutcome> {
-        let price = self.price(Priced::of(new)).await?;
+        let price = self.price(new.modality, &new.provider, &new.model, &new.pricing);
+        let price = price.await?;
         let route = match &new.route {
             Some(route) => Some(self.route_row(new.modality, route).await?),
             None => None,
@@ -392,7 +396,7 @@ pub(super) async fn write(
     let verdicts = verdicts.into_iter().zip(of_items);
     let verdicts = verdicts.map(|(row, (item, &place))| {
         if let Some(presumed) = item.terms.uncounted() {
-            presumptions::settle(presumed, place, row.tat.zip(row.admitted), now);
+            presumed.settle_at(place, row.tat.zip(row.admitted), now);
         }
         row.held.then_some(())
     });

@@ -1,12 +1,14 @@
 //! Generations with several candidates: what the hold stores of them, the move to the next one, and
-//! the attempts that were left.
+//! the attempts that were left. Models and prices are stored as numbers, which rows refer to.
+
+use std::sync::{Arc, PoisonError, RwLock};
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use sqlx::types::Json;
 
-use super::{Result, Store, prices::Priced};
+use super::{Result, Store};
 use crate::{
     domain::{
         credits::Credits,
@@ -84,6 +86,51 @@ impl NewRoute {
     }
 }
 
+/// The numbers that this process knows: those of its catalogue, once each was used. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Prices(Arc<RwLock<Vec<Known>>>);
+
+#[derive(Debug)]
+struct Known {
+    modality: Modality,
+    provider: String,
+    model: String,
+    pricing: Value,
+    number: PriceId,
+}
+
+/// A row of `prices`, and the model's.
+#[derive(Debug, Clone, Copy)]
+pub struct PriceId {
+    pub model: i32,
+    pub price: i32,
+}
+
+impl Prices {
+    /// For a database that may have lost its last rows.
+    pub fn forget(&self) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.clear();
+    }
+
+    fn find(
+        &self,
+        modality: Modality,
+        provider: &str,
+        model: &str,
+        pricing: &Value,
+    ) -> Option<PriceId> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let same = |known: &&Known| {
+            known.model == model
+                && known.provider == provider
+                && known.modality == modality
+                && known.pricing == *pricing
+        };
+        known.iter().find(same).map(|known| known.number)
+    }
+}
+
 impl Store {
     /// The column `route`. The price of each candidate is the one of now.
     pub(super) async fn route_row(
@@ -93,13 +140,9 @@ impl Store {
     ) -> Result<Json<Box<RawValue>>> {
         let mut next = Vec::with_capacity(route.next.len());
         for candidate in &route.next {
-            let priced = Priced {
-                modality,
-                provider: &candidate.provider,
-                model: &candidate.model,
-                pricing: &candidate.pricing,
-            };
-            let number = self.price(priced).await?;
+            let (provider, model) = (&candidate.provider, &candidate.model);
+            let number = self.price(modality, provider, model, &candidate.pricing);
+            let number = number.await?;
             next.push(NextColumn {
                 model_id: number.model,
                 price_id: number.price,
@@ -167,5 +210,56 @@ impl Store {
         )
         .execute(self.jobs.named("move on to another provider"));
         Ok(moving.await?.rows_affected() == 1)
+    }
+
+    /// The numbers of a model and its price, made where it is the first of them.
+    pub(super) async fn price(
+        &self,
+        modality: Modality,
+        provider: &str,
+        model: &str,
+        pricing: &Value,
+    ) -> Result<PriceId> {
+        if let Some(number) = self.prices.find(modality, provider, model, pricing) {
+            return Ok(number);
+        }
+        sqlx::query!(
+            "insert into models (type, provider, name) values ($1, $2, $3) on conflict do nothing",
+            modality.as_str(),
+            provider,
+            model,
+        )
+        .execute(self.requests.named("store a model"))
+        .await?;
+        let number = sqlx::query_as!(
+            PriceId,
+            r#"with model as (
+                 select id from models where type = $1 and provider = $2 and name = $3
+             ), made as (
+                 insert into prices (model_id, pricing) select id, $4 from model
+                 on conflict (model_id, pricing) do update set pricing = excluded.pricing
+                 returning id, model_id
+             )
+             select model_id as model, id as price from made"#,
+            modality.as_str(),
+            provider,
+            model,
+            pricing,
+        )
+        .fetch_one(self.requests.named("store a price"))
+        .await?;
+        let mut known = self
+            .prices
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.push(Known {
+            modality,
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            pricing: pricing.clone(),
+            number,
+        });
+        Ok(number)
     }
 }

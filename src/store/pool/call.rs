@@ -20,7 +20,7 @@ use tokio::{
 };
 use tracing::{Span, field::Empty};
 
-use super::{Outages, Pool, session::Sessions, timed_out};
+use super::{Outages, Pool, Sessions, timed_out};
 use crate::observe::TRACES;
 
 /// Limit of a statement that reads or removes many rows: longer than `statement_timeout`, so that

@@ -13,10 +13,9 @@ use gensvc::{
     },
     store::{
         Connections, Store, StoreError,
-        credits::Balance,
+        credits::{Balance, SpendLimit},
         generations::{
             Completion, Credential, HoldOutcome, Idempotency, NewGeneration, Outcome, Settlement,
-            SpendLimit,
         },
         keys::{AuthenticatedKey, Presumed},
         movements::{Move, Moved, NewMove},
