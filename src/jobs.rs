@@ -4,18 +4,13 @@
 //! Includes execution, settlement and graceful shutdown, but not permissions, prices and wire formats.
 //! A task never holds a connection or a transaction while it waits for a provider.
 
-mod attempts;
 pub mod audit;
-mod call;
 mod cancel;
 mod files;
 mod health;
 mod image;
-mod inputs;
 mod moves;
 mod observed;
-mod peers;
-mod retention;
 mod running;
 mod speech;
 mod start;
@@ -24,7 +19,6 @@ mod submit;
 mod sweep;
 mod text;
 mod uploads;
-mod verify_files;
 mod video;
 mod wakeups;
 pub mod webhooks;
@@ -43,17 +37,17 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
-pub use attempts::UndecidedAttempt;
 pub use audit::Auditor;
-pub use call::{Call, ImageWork, TextWork, VideoWork};
 pub use cancel::Cancel;
+pub use files::{FilesAudit, VerifyFilesError};
 pub use health::Circuit;
 pub use observed::{Adapters, observed};
-pub use running::{Handle, RunningGuard};
-pub use start::{Fallbacks, Permits, SharedFallbacks, Started, Work};
+pub use running::{Handle, RunningGuard, UndecidedAttempt};
+pub use start::{
+    Call, Fallbacks, ImageWork, Permits, SharedFallbacks, Started, TextWork, VideoWork, Work,
+};
 pub use submit::SubmitSettings;
 pub use uploads::{KeepError, check_picture, upload_key};
-pub use verify_files::{FilesAudit, VerifyFilesError};
 pub use wakeups::Waiter;
 
 use crate::{
@@ -71,10 +65,9 @@ use crate::{
         generations::{NewGeneration, Outcome, SettledRow, Settlement},
     },
 };
-use attempts::Attempts;
 use health::Health;
-use peers::Peers;
-use running::Running;
+use running::{Attempts, Running};
+use sweep::Peers;
 use wakeups::Wakeups;
 
 /// Maximum backoff between attempts to settle while the database is unavailable.

@@ -1,16 +1,22 @@
-//! Checks and stores the files of providers.
+//! Checks and stores the files of providers, and compares the stored files with the records that name
+//! them.
+
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use chrono::TimeDelta;
+use futures_util::TryStreamExt as _;
+use uuid::Uuid;
 
-use super::Runner;
+use super::{Runner, upload_key};
 use crate::{
     domain::{
         generation::{Failure, FailureCode, Output},
-        ids::GenerationId,
+        ids::{AccountId, GenerationId, UploadId},
     },
-    media::{self, InvalidMedia, MediaInfo, MediaKey, MediaKind},
+    media::{self, InvalidMedia, MediaInfo, MediaKey, MediaKind, MediaStoreError},
     offload::offload,
+    store::StoreError,
 };
 
 /// How long after a generation's end or deletion its files may still be written, by a worker that does
@@ -53,6 +59,30 @@ pub(super) async fn convert<T: Send + 'static>(
 ) -> Result<T, InvalidMedia> {
     let done = offload(work).await;
     done.unwrap_or(Err(InvalidMedia::Damaged("reading it failed")))
+}
+
+/// Records that are read at once.
+const BATCH: i64 = 1_000;
+
+/// What was compared.
+#[derive(Debug, Default)]
+pub struct FilesAudit {
+    /// Files that records name.
+    pub files: u64,
+    /// Files that records name and the store lacks.
+    pub missing: Vec<String>,
+    /// Files that have another size than their records say.
+    pub damaged: Vec<String>,
+    /// Files that no record names.
+    pub unknown: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyFilesError {
+    #[error("the files could not be listed: {0}")]
+    Media(#[from] MediaStoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 impl Runner {
@@ -112,5 +142,96 @@ impl Runner {
             }
         }
         Ok(i64::try_from(trash.len()).is_ok_and(|n| n >= limit))
+    }
+
+    /// Compares them while servers may run. Needs some 60 bytes of memory for each file.
+    pub async fn verify_files(&self) -> Result<FilesAudit, VerifyFilesError> {
+        let (store, media) = (&self.0.store, &self.0.media.store);
+        let mut audit = FilesAudit::default();
+        // The files first: each of them was recorded, or is of something that runs, when the records
+        // are read.
+        let mut found = HashMap::new();
+        let mut stored = media.list();
+        while let Some(file) = stored.try_next().await? {
+            match file.name.parse::<MediaKey>() {
+                Ok(key) => _ = found.insert(key, file.bytes),
+                Err(_) => audit.unknown.push(file.name),
+            }
+        }
+        // What runs now may have ended when its record would be read.
+        let running = store.running_generations().await?;
+        let mut after = (AccountId(0), GenerationId(Uuid::nil()));
+        loop {
+            let records = store.stored_files(after, BATCH).await?;
+            let Some(last) = records.last() else { break };
+            after = (last.account_id, last.id);
+            for file in records.iter().flat_map(|record| &record.outputs.0) {
+                self.compare(&file.key, file.bytes, &mut found, &mut audit)
+                    .await?;
+            }
+        }
+        let mut after = (AccountId(0), UploadId(Uuid::nil()));
+        loop {
+            let uploads = store.upload_files(after, BATCH).await?;
+            let Some(last) = uploads.last() else { break };
+            after = (last.account_id, last.id);
+            for upload in uploads {
+                let key = upload_key(upload.file_id, &upload.content_type);
+                let key = key.map_or_else(|| upload.id.to_string(), |key| key.to_string());
+                let bytes = u64::try_from(upload.bytes).unwrap_or_default();
+                let missing = audit.missing.len();
+                self.compare(&key, bytes, &mut found, &mut audit).await?;
+                // The row may have been purged since it was read.
+                if audit.missing.len() > missing
+                    && !store
+                        .has_upload_file(upload.account_id, upload.file_id)
+                        .await?
+                {
+                    audit.missing.truncate(missing);
+                    audit.files -= 1;
+                }
+            }
+        }
+        let left: Vec<MediaKey> = found.into_keys().collect();
+        for keys in left.chunks(1_000) {
+            let ids: Vec<_> = keys.iter().map(|key| key.generation().0).collect();
+            let trash = store.trash_or_uploads_among(&ids).await?;
+            for key in keys {
+                // What was deleted meanwhile is gone.
+                let id = key.generation();
+                let expected = running.contains(&id) || trash.contains(&id);
+                if !expected && media.head(key).await?.is_some() {
+                    audit.unknown.push(key.to_string());
+                }
+            }
+        }
+        audit.unknown.sort();
+        Ok(audit)
+    }
+
+    /// Checks the file that a record names.
+    async fn compare(
+        &self,
+        name: &str,
+        recorded: u64,
+        found: &mut HashMap<MediaKey, u64>,
+        audit: &mut FilesAudit,
+    ) -> Result<(), MediaStoreError> {
+        let Ok(key) = name.parse::<MediaKey>() else {
+            audit.missing.push(name.to_owned());
+            return Ok(());
+        };
+        audit.files += 1;
+        let bytes = match found.remove(&key) {
+            Some(bytes) => Some(bytes),
+            // It may have been stored since.
+            None => self.0.media.store.head(&key).await?.map(|head| head.bytes),
+        };
+        match bytes {
+            None => audit.missing.push(key.to_string()),
+            Some(bytes) if bytes != recorded => audit.damaged.push(key.to_string()),
+            Some(_) => {}
+        }
+        Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! Places the hold and takes the first step, in a task that outlives the caller's connection.
+//! A generation that is ready to run, with its provider call. Places the hold and takes the first
+//! step, in a task that outlives the caller's connection.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -7,19 +8,24 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::{Call, Ended, Handle, RunError, Runner, UndecidedAttempt};
+use super::{Ended, Handle, RunError, Runner, UndecidedAttempt};
 use crate::{
     domain::{
         conversation::Part,
-        generation::{Failure, FailureCode, Generation},
+        generation::{Failure, FailureCode, Generation, Modality},
         ids::{AccountId, GenerationId},
+        inputs::{INPUTS, StoredInput},
         limiter::Permit,
         lock::lock,
+        pricing::{ImageCeiling, TextPrices},
+        receipt::Blank,
+        request::{Ratio, SpeechFormat},
     },
     memory,
-    providers::ProviderPermit,
+    providers::{DeltaSink, ImageCall, ProviderPermit, SpeechCall, TextCall, VideoCall},
     store::{
         generations::{HoldOutcome, NewGeneration, Outcome, Settlement},
+        jobs::Job,
         keys::Presumed,
     },
 };
@@ -278,4 +284,77 @@ impl Runner {
             tokio::time::sleep(UNCONFIRMED_POLL).await;
         }
     }
+}
+
+pub enum Call {
+    Text(Box<TextWork>),
+    Image(ImageWork),
+    Video(VideoWork),
+    Speech(SpeechCall),
+}
+
+/// A text call and its prices.
+pub struct TextWork {
+    pub call: TextCall,
+    pub prices: Arc<TextPrices>,
+    /// Receives the pieces of a stream.
+    pub deltas: Option<DeltaSink>,
+    /// The receipt to be written once the vendor has counted the input.
+    pub receipt: Option<Blank>,
+    /// Bytes that the input tokens are estimated from if the vendor reports none.
+    pub input_bytes: usize,
+}
+
+/// An image call and its prices.
+pub struct ImageWork {
+    pub call: ImageCall,
+    /// Size in pixels to store; the provider may generate larger ones.
+    pub size: (u32, u32),
+    pub price: ImageCeiling,
+    /// Inputs that are loaded when the call is submitted.
+    pub inputs: Vec<StoredInput>,
+}
+
+/// A video call, and the inputs that are loaded when it is submitted.
+pub struct VideoWork {
+    pub call: VideoCall,
+    pub inputs: Vec<StoredInput>,
+}
+
+impl Call {
+    /// The call that a queued job's row describes; `None` where it does not.
+    pub(super) fn of_job(job: &Job) -> Option<Self> {
+        match job.modality {
+            Modality::Video => video(job).map(Self::Video),
+            Modality::Audio => speech(job).map(Self::Speech),
+            Modality::Text | Modality::Image => None,
+        }
+    }
+}
+
+fn video(job: &Job) -> Option<VideoWork> {
+    let inputs = match job.parameters.get(INPUTS) {
+        Some(inputs) => serde_json::from_value(inputs.clone()).ok()?,
+        None => Vec::new(),
+    };
+    let ratio = Ratio::parse(job.parameters["ratio"].as_str()?)?.reduced();
+    let call = VideoCall {
+        model: job.model.clone(),
+        prompt: job.prompt.clone(),
+        duration: u32::try_from(job.parameters["duration"].as_u64()?).ok()?,
+        ratio: (ratio.width, ratio.height),
+        inputs: Vec::new(),
+    };
+    Some(VideoWork { call, inputs })
+}
+
+fn speech(job: &Job) -> Option<SpeechCall> {
+    let parameters = &job.parameters;
+    Some(SpeechCall {
+        model: job.model.clone(),
+        text: job.prompt.clone(),
+        voice: parameters["voice"].as_str()?.to_owned(),
+        speed: parameters["speed"].as_f64()?,
+        format: SpeechFormat::parse(parameters["format"].as_str()?)?,
+    })
 }

@@ -1,16 +1,17 @@
 //! The sweep: recovers generations that no process works on. Startup and crash recovery share this
-//! path.
+//! path. Periodic housekeeping: deletion by age, erasure of deleted accounts, and deferred work of
+//! settlements.
 
-use std::sync::atomic::Ordering;
+use std::{collections::HashMap, sync::atomic::Ordering, time::Duration};
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Runner;
 use crate::{
     domain::{
         clock::ClockReading,
         generation::{Failure, FailureCode},
-        ids::GenerationId,
+        ids::{GenerationId, InstanceId},
         lock::lock,
     },
     store::{
@@ -24,6 +25,10 @@ use crate::{
 const BATCH: i64 = 500;
 /// Change of clock skew that is logged.
 const LOGGED_SKEW: TimeDelta = TimeDelta::seconds(5);
+
+/// Running generations that end in this process before their rows are vacuumed. Each has some
+/// 0.3 KiB; autovacuum runs once a minute.
+const ENDED_ROWS: u64 = 10_000;
 
 impl Runner {
     /// Treats every other instance as dead: correct only when this one is known to be alone on the
@@ -182,5 +187,88 @@ impl Runner {
                 Ok(0)
             }
         }
+    }
+
+    /// Deletes generations older than `age`, as their owners would, at most `batch` of them.
+    /// Returns whether there may be more.
+    pub async fn delete_old(&self, age: TimeDelta, batch: i64) -> Result<bool, StoreError> {
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        store.delete_old_generations(now - age, now, batch).await
+    }
+
+    /// Removes content and files of up to `batch` generations of deleted accounts. Returns whether
+    /// there may be more.
+    pub async fn erase_deleted(&self, batch: i64) -> Result<bool, StoreError> {
+        let now = self.0.clock.now();
+        let erased = self.0.store.erase_deleted(now, batch).await?;
+        for id in erased.with_files {
+            self.remove_files(id).await;
+        }
+        Ok(!erased.is_complete)
+    }
+
+    /// Deletes what has expired, and webhook deliveries older than `log_age`, at most `batch` of
+    /// each kind. Returns whether there may be more.
+    pub async fn purge(&self, log_age: TimeDelta, batch: i64) -> Result<bool, StoreError> {
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let expired = store.purge_expired(now, batch).await?;
+        let uploads = store.purge_uploads(now, batch).await?;
+        let deliveries = store.purge_deliveries(now - log_age, now, batch).await?;
+        Ok(expired || uploads || deliveries)
+    }
+
+    /// Sums usage and vacuums running generations, if this process has settled since the last call.
+    pub async fn follow_settlements(&self) -> Result<(), StoreError> {
+        let (settled, tidied) = (&self.0.settled, &self.0.tidied);
+        let now = settled.load(Ordering::Relaxed);
+        if self.0.counted.load(Ordering::Relaxed) < now {
+            self.0.store.count_usage().await?;
+            self.0.counted.store(now, Ordering::Relaxed);
+        }
+        if now - tidied.load(Ordering::Relaxed) >= ENDED_ROWS {
+            tidied.store(now, Ordering::Relaxed);
+            self.0.store.vacuum_running().await?;
+        }
+        Ok(())
+    }
+}
+
+/// When each process's heartbeat was last seen to change, by this process's monotonic clock. The
+/// times in the rows are never compared with a clock, so that a clock that jumps cannot make a live
+/// process look dead, or a dead one alive.
+#[derive(Debug, Default)]
+pub(super) struct Peers(HashMap<InstanceId, (DateTime<Utc>, Duration)>);
+
+impl Peers {
+    /// Whether one of the heartbeats just read has changed: its process lives.
+    pub(super) fn anybody(&self, read: &[(InstanceId, DateTime<Utc>)]) -> bool {
+        let changed = |id, seen_at| self.0.get(id).is_some_and(|(before, _)| before != seen_at);
+        read.iter().any(|(id, seen_at)| changed(id, seen_at))
+    }
+
+    /// Records the heartbeats just read, and returns who has been silent for `lease`: only
+    /// processes that were watched for that long.
+    pub(super) fn silent(
+        &mut self,
+        read: Vec<(InstanceId, DateTime<Utc>)>,
+        now: Duration,
+        lease: Duration,
+    ) -> Vec<(InstanceId, DateTime<Utc>)> {
+        let before = std::mem::take(&mut self.0);
+        let heard = |id: InstanceId, seen_at| match before.get(&id) {
+            Some(&(same, since)) if same == seen_at => since,
+            _ => now,
+        };
+        self.0 = read
+            .into_iter()
+            .map(|(id, seen_at)| (id, (seen_at, heard(id, seen_at))))
+            .collect();
+        let all = self.0.iter();
+        let silent = all.filter(|(_, (_, since))| now.saturating_sub(*since) >= lease);
+        silent.map(|(&id, &(seen_at, _))| (id, seen_at)).collect()
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
     }
 }

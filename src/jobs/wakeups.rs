@@ -1,22 +1,25 @@
 //! Wake-ups for due jobs, due deliveries and the ends of generations, from the notices of all
 //! servers. The sweep compensates for lost notices.
 
-mod alarm;
-mod waiters;
+use std::{
+    collections::{BTreeSet, HashMap},
+    hash::Hash,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use std::time::Duration;
-
-use tokio::sync::Notify;
-
-pub use waiters::Waiter;
+use chrono::{DateTime, Utc};
+use tokio::{sync::Notify, time::timeout};
 
 use super::{Handle, Runner};
 use crate::{
-    domain::ids::{AccountId, GenerationId},
+    domain::{
+        clock::SharedClock,
+        ids::{AccountId, GenerationId},
+        lock::lock,
+    },
     store::{StoreError, notices::Notice},
 };
-use alarm::Alarm;
-use waiters::Waiters;
 
 /// Pause between attempts to listen or to claim due work while the database is unavailable.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(500);
@@ -124,5 +127,154 @@ impl Runner {
         if let Some(handle) = self.handle(id).filter(Handle::streams) {
             handle.cancel.cancel();
         }
+    }
+}
+
+/// Wakes a task at given times.
+#[derive(Debug, Default)]
+pub struct Alarm {
+    times: Mutex<BTreeSet<DateTime<Utc>>>,
+    /// Notified when the first time changes.
+    changed: Notify,
+}
+
+impl Alarm {
+    pub fn ring(&self) {
+        self.ring_at(DateTime::<Utc>::MIN_UTC);
+    }
+
+    pub fn ring_at(&self, at: DateTime<Utc>) {
+        let mut times = lock(&self.times);
+        times.insert(at);
+        if times.first() == Some(&at) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until it rings. Several times that are due ring once.
+    pub async fn rung(&self, clock: &SharedClock) {
+        while let Some(wait) = self.wait(clock.now()) {
+            let _changed = timeout(wait, self.changed.notified()).await;
+        }
+    }
+
+    /// Returns the time until it rings; `None` if it rings now.
+    fn wait(&self, now: DateTime<Utc>) -> Option<Duration> {
+        let mut times = lock(&self.times);
+        let mut rings = false;
+        while times.first().is_some_and(|at| *at <= now) {
+            times.pop_first();
+            rings = true;
+        }
+        let rest = |at: &DateTime<Utc>| (*at - now).to_std().unwrap_or_default();
+        (!rings).then(|| times.first().map_or(Duration::MAX, rest))
+    }
+}
+
+type All<K> = Arc<Mutex<HashMap<K, Vec<Arc<Notify>>>>>;
+
+#[derive(Debug)]
+pub struct Waiters<K>(All<K>);
+
+/// A wake-up between two waits is kept for the next wait.
+#[derive(Debug)]
+pub struct Waiter<K: Copy + Eq + Hash> {
+    id: K,
+    woken: Arc<Notify>,
+    all: All<K>,
+}
+
+impl<K> Default for Waiters<K> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<K: Copy + Eq + Hash> Waiters<K> {
+    pub fn waiter(&self, id: K) -> Waiter<K> {
+        let woken = Arc::<Notify>::default();
+        let waiting = Arc::clone(&woken);
+        lock(&self.0).entry(id).or_default().push(waiting);
+        Waiter {
+            id,
+            woken,
+            all: Arc::clone(&self.0),
+        }
+    }
+
+    pub fn wake(&self, id: K) {
+        for waiting in lock(&self.0).get(&id).into_iter().flatten() {
+            waiting.notify_one();
+        }
+    }
+
+    pub fn wake_all(&self) {
+        for waiting in lock(&self.0).values().flatten() {
+            waiting.notify_one();
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Waiter<K> {
+    /// Waits for the next wake-up, which may be spurious.
+    pub async fn woken(&self) {
+        self.woken.notified().await;
+    }
+}
+
+impl<K: Copy + Eq + Hash> Drop for Waiter<K> {
+    fn drop(&mut self) {
+        let mut all = lock(&self.all);
+        if let Some(waiting) = all.get_mut(&self.id) {
+            waiting.retain(|other| !Arc::ptr_eq(other, &self.woken));
+            if waiting.is_empty() {
+                all.remove(&self.id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    fn time(seconds: i64) -> DateTime<Utc> {
+        DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap()
+    }
+
+    #[test]
+    fn it_rings_once_for_all_that_is_due() {
+        let alarm = Alarm::default();
+        assert_eq!(alarm.wait(time(0)), Some(Duration::MAX));
+        for at in [7, 3, 5, 3] {
+            alarm.ring_at(time(at));
+        }
+        assert_eq!(alarm.wait(time(1)), Some(Duration::from_secs(2)));
+        assert_eq!(alarm.wait(time(5)), None);
+        assert_eq!(alarm.wait(time(5)), Some(Duration::from_secs(2)));
+        alarm.ring();
+        alarm.ring();
+        assert_eq!(alarm.wait(time(5)), None);
+        assert_eq!(alarm.wait(time(5)), Some(Duration::from_secs(2)));
+        assert_eq!(alarm.wait(time(8)), None);
+        assert_eq!(alarm.wait(time(8)), Some(Duration::MAX));
+    }
+
+    #[test]
+    fn each_is_woken_for_its_own_and_leaves_nothing_behind() {
+        let waiters = Waiters::default();
+        let [first, second, other] = [1, 1, 2].map(|n| waiters.waiter(n));
+        let woken = |waiter: &Waiter<i32>| waiter.woken().now_or_never().is_some();
+        waiters.wake(1);
+        waiters.wake(3);
+        assert_eq!([&first, &second, &other].map(woken), [true, true, false]);
+        assert_eq!([&first, &second, &other].map(woken), [false; 3]);
+        drop(first);
+        waiters.wake_all();
+        assert_eq!([&second, &other].map(woken), [true; 2]);
+        drop((second, other));
+        assert!(lock(&waiters.0).is_empty());
     }
 }
