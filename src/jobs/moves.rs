@@ -122,7 +122,9 @@ impl Runner {
             job = job.moved_to(next);
             guard.moved_to(next);
             advanced = match self.job_permit(&job).await {
-                _ if guard.cancel.is_cancelled() => self.fail(&job, guard, cancelled()).await,
+                _ if guard.handle.cancel.is_cancelled() => {
+                    self.fail(&job, guard, cancelled()).await
+                }
                 Ok(_permit) => self.advance_first(&job, work, &call, guard).await,
                 Err(Step::Left(left)) => self.leave_candidate(&job, guard, *left).await,
                 Err(_) if self.0.interrupt.is_cancelled() => {
@@ -219,7 +221,7 @@ impl Runner {
         let reason = left.reason;
         let (submitted_at, error) = left.call.unzip();
         let failure = match &error {
-            _ if guard.cancel.is_cancelled() => Some(cancelled()),
+            _ if guard.handle.cancel.is_cancelled() => Some(cancelled()),
             Some(error) if self.0.interrupt.is_cancelled() => Some(failure(error)),
             _ => None,
         };

@@ -38,7 +38,7 @@ pub struct Handle {
     /// Asks its task to end it. A stream may still be read, without being delivered.
     pub(super) cancel: CancellationToken,
     /// Parent of `cancel`: stops its task at once, because its row has ended or has another owner.
-    abandon: CancellationToken,
+    pub(super) abandon: CancellationToken,
     done: Done,
     state: Arc<State>,
 }
@@ -61,9 +61,7 @@ struct State {
 pub struct RunningGuard {
     id: GenerationId,
     entries: Entries,
-    handle: Handle,
-    pub(super) cancel: CancellationToken,
-    pub(super) abandon: CancellationToken,
+    pub(super) handle: Handle,
     /// Memory permit for the inputs, acquired before the hold; `None` for jobs.
     pub(super) input_memory: Option<Permit<AccountId>>,
 }
@@ -77,17 +75,9 @@ pub(super) enum Stopped {
 }
 
 impl RunningGuard {
-    pub(super) fn handle(&self) -> Handle {
-        self.handle.clone()
-    }
-
     /// The hold is placed and the row exists.
     pub(super) fn held(&self) {
         self.handle.state.held.store(true, Ordering::Release);
-    }
-
-    pub(super) fn attempts(&self) -> Option<i32> {
-        self.handle.attempts()
     }
 
     pub(super) fn moved_to(&self, next: &NextCandidate) {
@@ -111,10 +101,9 @@ impl Running {
     ) -> (RunningGuard, watch::Sender<Option<Arc<Generation>>>) {
         let (sender, done) = watch::channel(None);
         let abandon = CancellationToken::new();
-        let cancel = abandon.child_token();
         let handle = Handle {
-            cancel: cancel.clone(),
-            abandon: abandon.clone(),
+            cancel: abandon.child_token(),
+            abandon,
             done,
             state: Arc::new(State {
                 streams,
@@ -122,13 +111,10 @@ impl Running {
             }),
         };
         lock(&self.0).insert(id, handle.clone());
-        let entries = Arc::clone(&self.0);
         let guard = RunningGuard {
             id,
-            entries,
+            entries: Arc::clone(&self.0),
             handle,
-            cancel,
-            abandon,
             input_memory: None,
         };
         (guard, sender)

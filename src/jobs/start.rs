@@ -131,7 +131,7 @@ impl Runner {
         let handle = if let Some(permits) = permits {
             // Registered before the row exists: see `Running`.
             let (mut guard, done) = self.0.running.reserve(new.id, new.streamed);
-            let handle = guard.handle();
+            let handle = guard.handle.clone();
             let span = tracing::info_span!("generation", id = %new.id);
             let memory = memory::current();
             let running = async move {

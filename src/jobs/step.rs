@@ -257,7 +257,7 @@ impl Runner {
     ) -> Option<Ended> {
         let stored_files = matches!(&outcome, Outcome::Completed(done) if !done.outputs.is_empty());
         let of = (job.account_id, job.id);
-        let settlement = self.settlement(of, outcome, guard.attempts(), request_id);
+        let settlement = self.settlement(of, outcome, guard.handle.attempts(), request_id);
         let settled = self.settle(settlement).await;
         if stored_files && settled.as_ref().is_some_and(Ended::failed) {
             // Ended elsewhere meanwhile: the files just stored have no owner. Where the end is

@@ -117,7 +117,7 @@ impl Runner {
             let error = match answer {
                 Ok(answer) => {
                     // A cancelled call may have ended without an answer.
-                    if !guard.cancel.is_cancelled() {
+                    if !guard.handle.cancel.is_cancelled() {
                         self.0.health.answered(&job.provider, &job.model);
                     }
                     return Ok(answer);

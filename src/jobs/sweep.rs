@@ -92,12 +92,13 @@ impl Runner {
         let store = &self.0.store;
         let (wakeups, now) = (&self.0.wakeups, self.0.clock.now());
         let found = store.survey(self.0.instance).await?;
+        let heartbeats: Vec<_> = found.others.into_iter().zip(found.heard).collect();
         let silent = {
             let mut peers = lock(&self.0.peers);
-            if peers.anybody(&found.others) {
+            if peers.anybody(&heartbeats) {
                 self.tell_of_peers();
             }
-            peers.silent(found.others, self.0.clock.monotonic(), self.0.lease)
+            peers.silent(heartbeats, self.0.clock.monotonic(), self.0.lease)
         };
         let mut abandoned = found.abandoned;
         for (instance, seen_at) in silent {

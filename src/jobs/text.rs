@@ -151,11 +151,16 @@ async fn call(
     tokio::select! {
         biased;
         answer = &mut call => return answer.map(Some),
-        () = guard.cancel.cancelled() => {}
+        () = guard.handle.cancel.cancelled() => {}
     }
     let sink = work.deltas.as_ref().filter(|_| may_hide);
     if !sink.is_some_and(DeltaSink::close) {
         return Ok(None);
     }
-    guard.abandon.run_until_cancelled(call).await.transpose()
+    guard
+        .handle
+        .abandon
+        .run_until_cancelled(call)
+        .await
+        .transpose()
 }

@@ -69,9 +69,10 @@ impl Runner {
         };
         if let Some(task) = &job.remote_id {
             let count = work.inputs.len();
-            return self
-                .poll_video(job, guard, provider.as_ref(), task, (call, count))
-                .await;
+            let polling = self.poll_video(job, guard, provider.as_ref(), task, (call, count));
+            return match polling.await {
+                Ok(step) | Err(step) => step,
+            };
         }
         let submit = self.submit(job, guard, Submission::OfTask, || provider.submit(call));
         match submit.await {
@@ -118,43 +119,37 @@ impl Runner {
         provider: &dyn VideoProvider,
         task: &str,
         (call, inputs): (&VideoCall, usize),
-    ) -> Step {
-        match self.unless_stopped(guard, provider.poll(task, call)).await {
-            Err(Stopped::Cancelled) => Step::Cancelled,
+    ) -> Result<Step, Step> {
+        let stopped = |stopped: Stopped| match stopped {
+            Stopped::Cancelled => Step::Cancelled,
             // The task continues; the next worker polls it again.
-            Err(Stopped::Interrupted) => Step::retry(),
-            Ok(Err(error)) => {
-                tracing::warn!(generation = %job.id, %error, "polling a task failed");
-                Step::retry_later()
-            }
-            Ok(Ok(VideoStatus::Running { progress })) => Step::under_way(progress),
-            Ok(Ok(VideoStatus::Failed(error))) => Step::upstream(job, error),
-            Ok(Ok(VideoStatus::Gone)) => {
+            Stopped::Interrupted => Step::retry(),
+        };
+        let polling = self.unless_stopped(guard, provider.poll(task, call));
+        let file = match polling.await.map_err(stopped)? {
+            Ok(VideoStatus::Done(file)) => file,
+            Ok(VideoStatus::Running { progress }) => return Ok(Step::under_way(progress)),
+            Ok(VideoStatus::Failed(error)) => return Ok(Step::upstream(job, error)),
+            Ok(VideoStatus::Gone) => {
                 let since = job.submitted_at.unwrap_or(job.created_at);
                 if self.0.clock.now() - since < REPLICATION_LAG {
-                    return Step::retry();
+                    return Ok(Step::retry());
                 }
                 let message = "the provider no longer knows the task";
-                Step::failed(Failure::new(FailureCode::Expired, message))
+                return Ok(Step::failed(Failure::new(FailureCode::Expired, message)));
             }
-            Ok(Ok(VideoStatus::Done(file))) => {
-                match self
-                    .unless_stopped(guard, self.fetch_video(job, call.duration, file))
-                    .await
-                {
-                    Ok(Ok(output)) => {
-                        let mut usage = json!({ "seconds": call.duration });
-                        if inputs > 0 {
-                            usage["input_images"] = inputs.into();
-                        }
-                        Step::stored(job, output, usage, Some(task.to_owned()))
-                    }
-                    Ok(Err(step)) => *step,
-                    Err(Stopped::Cancelled) => Step::Cancelled,
-                    Err(Stopped::Interrupted) => Step::retry(),
-                }
+            Err(error) => {
+                tracing::warn!(generation = %job.id, %error, "polling a task failed");
+                return Ok(Step::retry_later());
             }
+        };
+        let fetching = self.unless_stopped(guard, self.fetch_video(job, call.duration, file));
+        let output = fetching.await.map_err(stopped)??;
+        let mut usage = json!({ "seconds": call.duration });
+        if inputs > 0 {
+            usage["input_images"] = inputs.into();
         }
+        Ok(Step::stored(job, output, usage, Some(task.to_owned())))
     }
 
     async fn fetch_video(
@@ -162,52 +157,40 @@ impl Runner {
         job: &Job,
         seconds: u32,
         file: VideoOutput,
-    ) -> Result<Output, Box<Step>> {
+    ) -> Result<Output, Step> {
         let (url, header) = match file {
             VideoOutput::Bytes(bytes) => {
                 let stored = self.store_file(job.id, 0, MediaKind::Mp4, bytes).await;
-                return stored.map_err(|failure| Box::new(Step::failed(failure)));
+                return stored.map_err(Step::failed);
             }
             VideoOutput::Url { url, header } => (url, header),
         };
         let media = &self.0.media;
-        let failed = |failure| Box::new(Step::failed(failure));
-        let spool = media
-            .store
-            .spool()
-            .await
-            .map_err(|error| Box::new(storage_failure(job, &error)))?;
-        let fetched = media
-            .downloader
-            .to_file(&url, header, MAX_BYTES, spool)
-            .await;
-        let file = fetched.map_err(|error| {
-            if let DownloadError::Store(error) = &error {
-                return Box::new(storage_failure(job, error));
-            }
-            if error.is_final() {
-                failed(unusable(job.id, &error))
-            } else {
+        let storage_failure = |error: media::MediaStoreError| storage_failure(job, &error);
+        let spool = media.store.spool().await.map_err(storage_failure)?;
+        let fetching = media.downloader.to_file(&url, header, MAX_BYTES, spool);
+        let file = fetching.await.map_err(|error| match error {
+            DownloadError::Store(error) => storage_failure(error),
+            error if error.is_final() => Step::failed(unusable(job.id, &error)),
+            error => {
                 tracing::warn!(generation = %job.id, %error, "a download failed and will be retried");
-                Box::new(Step::retry_later())
+                Step::retry_later()
             }
         })?;
         let checked = file.inspect(&[MediaKind::Mp4]).await;
         let info = checked
-            .map_err(|error| Box::new(storage_failure(job, &error)))?
-            .map_err(|error| failed(unusable(job.id, &error)))?;
+            .map_err(storage_failure)?
+            .map_err(|error| Step::failed(unusable(job.id, &error)))?;
         if info
             .seconds
             .is_some_and(|s| s + SHORTFALL < f64::from(seconds))
         {
-            return Err(failed(unusable(
-                job.id,
-                &InvalidMedia::Damaged("it is too short"),
-            )));
+            let error = InvalidMedia::Damaged("it is too short");
+            return Err(Step::failed(unusable(job.id, &error)));
         }
         let key = MediaKey::new(job.id, 0, MediaKind::Mp4);
-        let stored = media.store.put_file(&key, file).await;
-        stored.map_err(|error| Box::new(storage_failure(job, &error)))?;
+        let storing = media.store.put_file(&key, file);
+        storing.await.map_err(storage_failure)?;
         Ok(output(&key, &info))
     }
 }

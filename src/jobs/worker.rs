@@ -125,7 +125,7 @@ impl Runner {
         tokio::select! {
             biased;
             answer = call => Ok(answer),
-            () = guard.cancel.cancelled() => Err(Stopped::Cancelled),
+            () = guard.handle.cancel.cancelled() => Err(Stopped::Cancelled),
             () = self.0.interrupt.cancelled() => Err(Stopped::Interrupted),
         }
     }

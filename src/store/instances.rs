@@ -30,7 +30,8 @@ impl Store {
 
     /// Writes the heartbeat, and reads in the same statement whether there is work for a sweep.
     pub async fn survey(&self, instance: InstanceId) -> Result<Survey> {
-        let reading = sqlx::query!(
+        let reading = sqlx::query_as!(
+            Survey,
             r#"
             with beat as (
                 insert into instances (id, seen_at, knows_routes)
@@ -59,16 +60,7 @@ impl Store {
             instance.0
         )
         .fetch_one(self.jobs.named("survey"));
-        let row = reading.await?;
-        Ok(Survey {
-            others: row.others.into_iter().zip(row.heard).collect(),
-            abandoned: row.abandoned,
-            owns: row.owns,
-            first_step: row.first_step,
-            last_step: row.last_step,
-            next_attempt: row.next_attempt,
-            uncounted: row.uncounted,
-        })
+        Ok(reading.await?)
     }
 
     /// Removes this process.
@@ -144,8 +136,10 @@ impl Store {
 /// Possible work of a sweep.
 #[derive(Debug)]
 pub struct Survey {
-    /// Last heartbeats of other processes, by the database's clock.
-    pub others: Vec<(InstanceId, DateTime<Utc>)>,
+    /// The other processes.
+    pub others: Vec<InstanceId>,
+    /// Their last heartbeats, by the database's clock.
+    pub heard: Vec<DateTime<Utc>>,
     /// Whether removed processes have unfinished generations.
     pub abandoned: bool,
     /// Whether this process has unfinished generations.

@@ -219,8 +219,7 @@ impl Terms {
 
 impl Grouped for Hold {
     const STATEMENT: &'static str = "place holds";
-    type Written = ();
-    type Outcome = Option<HoldOutcome>;
+    type Outcome = HoldOutcome;
 
     fn account(&self) -> AccountId {
         self.terms.account
@@ -228,12 +227,11 @@ impl Grouped for Hold {
 
     /// All holds of an account that are in it are placed, or none of them: with those of a key
     /// whose limit they would exceed left out before.
-    fn write<'a>(items: &'a [&'a Self], executor: impl PgExecutor<'a> + 'a) -> Verdicts<'a, ()> {
+    fn write<'a>(
+        items: &'a [&'a Self],
+        executor: impl PgExecutor<'a> + 'a,
+    ) -> Verdicts<'a, HoldOutcome> {
         Box::pin(write(items, executor, false))
-    }
-
-    fn outcome(written: Option<()>) -> Option<HoldOutcome> {
-        written.map(|()| HoldOutcome::Held)
     }
 
     fn outcome_of(error: StoreError) -> Result<Option<HoldOutcome>> {
@@ -254,7 +252,7 @@ pub(super) async fn write(
     items: &[&Hold],
     executor: impl PgExecutor<'_>,
     is_decided: bool,
-) -> Result<Vec<Option<()>>> {
+) -> Result<Vec<Option<HoldOutcome>>> {
     let rows: Vec<&Row> = items.iter().map(|item| &item.row).collect();
     let accounts = group_rows::ids(items.iter().map(|item| Some(item.terms.account.0)));
     let ids = || items.iter().map(|item| item.terms.credential.ids());
@@ -398,7 +396,7 @@ pub(super) async fn write(
         if let Some(presumed) = item.terms.uncounted() {
             presumed.settle_at(place, row.tat.zip(row.admitted), now);
         }
-        row.held.then_some(())
+        row.held.then_some(HoldOutcome::Held)
     });
     Ok(verdicts.collect())
 }

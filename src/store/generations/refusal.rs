@@ -65,9 +65,9 @@ pub(super) async fn decide(
             let alone = write(&[hold], &mut *tx, true).await?;
             held = alone.into_iter().flatten().next();
         }
-        if held.is_some() {
+        if let Some(held) = held {
             note_retry(tx, &hold.terms).await?;
-            outcomes.push(HoldOutcome::Held);
+            outcomes.push(held);
             continue;
         }
         let explained = explain_refusal(&mut *tx, &hold.terms).await?;

@@ -113,8 +113,7 @@ impl Settle {
 
 impl Grouped for Settle {
     const STATEMENT: &'static str = "settle";
-    type Written = SettledRow;
-    type Outcome = Option<SettledRow>;
+    type Outcome = SettledRow;
 
     fn account(&self) -> AccountId {
         self.account
@@ -126,14 +125,6 @@ impl Grouped for Settle {
         executor: impl PgExecutor<'a> + 'a,
     ) -> Verdicts<'a, SettledRow> {
         Box::pin(write(items, executor))
-    }
-
-    fn outcome(written: Option<SettledRow>) -> Option<SettledRow> {
-        written
-    }
-
-    fn outcome_of(error: StoreError) -> Result<Option<SettledRow>> {
-        Err(error)
     }
 }
 

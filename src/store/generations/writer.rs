@@ -24,12 +24,12 @@ use crate::{
 
 /// A hold or settlement, and the channel for its result.
 pub enum Write {
-    Hold(Hold, Waiter<Option<HoldOutcome>>),
-    Settle(Settle, Waiter<Option<SettledRow>>),
+    Hold(Hold, Waiter<HoldOutcome>),
+    Settle(Settle, Waiter<SettledRow>),
 }
 
-/// Receives the result of a write.
-pub type Waiter<T> = oneshot::Sender<Result<T>>;
+/// Receives the result of a write. `None`: it was not written, because of the row itself.
+pub type Waiter<T> = oneshot::Sender<Result<Option<T>>>;
 
 /// `lanes` holds one connection per lane.
 pub struct CreditWriter {
@@ -43,7 +43,6 @@ pub(super) type Verdicts<'a, T> = BoxFuture<'a, Result<Vec<Option<T>>>>;
 /// A row that one statement can write together with others of its kind.
 pub(super) trait Grouped: Sized + Sync {
     const STATEMENT: &'static str;
-    type Written: Send;
     type Outcome: Send;
 
     fn account(&self) -> AccountId;
@@ -51,13 +50,12 @@ pub(super) trait Grouped: Sized + Sync {
     fn write<'a>(
         items: &'a [&'a Self],
         executor: impl PgExecutor<'a> + 'a,
-    ) -> Verdicts<'a, Self::Written>;
-
-    /// The result of a statement for this row alone. `None`: it needs more than the row.
-    fn outcome(written: Option<Self::Written>) -> Self::Outcome;
+    ) -> Verdicts<'a, Self::Outcome>;
 
     /// The result for an error that this row alone has caused.
-    fn outcome_of(error: StoreError) -> Result<Self::Outcome>;
+    fn outcome_of(error: StoreError) -> Result<Option<Self::Outcome>> {
+        Err(error)
+    }
 }
 
 impl Item for Write {
@@ -149,8 +147,8 @@ impl CreditWriter {
     async fn under_lock(
         &self,
         account: AccountId,
-        holds: &[(Hold, Waiter<Option<HoldOutcome>>)],
-        settlements: &[(Settle, Waiter<Option<SettledRow>>)],
+        holds: &Waiting<Hold>,
+        settlements: &Waiting<Settle>,
     ) -> Result<(Vec<HoldOutcome>, Vec<Option<SettledRow>>)> {
         let mut tx = self.lanes.named("write in a lane").begin().await?;
         let retries_until = sqlx::query_scalar!(
@@ -162,11 +160,9 @@ impl CreditWriter {
         .flatten();
         let mut settled = Vec::new();
         if !settlements.is_empty() {
-            let items: Vec<&Settle> = settlements.iter().map(|(item, _)| item).collect();
-            settled = Settle::write(&items, &mut tx).await?;
+            settled = Settle::write(&rows(settlements), &mut tx).await?;
         }
-        let holds: Vec<&Hold> = holds.iter().map(|(item, _)| item).collect();
-        let outcomes = decide(&mut tx, &holds, retries_until).await?;
+        let outcomes = decide(&mut tx, &rows(holds), retries_until).await?;
         tx.commit().await?;
         Ok((outcomes, settled))
     }
@@ -231,7 +227,7 @@ fn is_outage(error: &StoreError) -> bool {
 async fn write_open<G: Grouped>(
     pool: &Pool,
     items: &Waiting<G>,
-) -> Result<(Vec<i64>, Vec<Option<G::Written>>)> {
+) -> Result<(Vec<i64>, Vec<Option<G::Outcome>>)> {
     let accounts = group_rows::ids(items.iter().map(|(item, _)| Some(item.account().0)));
     let mut tx = pool.named("write what is not locked").begin().await?;
     sqlx::query!("select set_config('lock_timeout', '500ms', true)")
@@ -263,9 +259,9 @@ fn rows<G: Grouped>(items: &Waiting<G>) -> Vec<&G> {
 }
 
 /// Sends the results.
-fn tell<G: Grouped>(items: Waiting<G>, verdicts: Vec<Option<G::Written>>) {
+fn tell<G: Grouped>(items: Waiting<G>, verdicts: Vec<Option<G::Outcome>>) {
     for ((_, waiter), verdict) in items.into_iter().zip(verdicts) {
-        let _ = waiter.send(Ok(G::outcome(verdict)));
+        let _ = waiter.send(Ok(verdict));
     }
 }
 

@@ -95,16 +95,6 @@ impl<'a> Call<'a> {
         answer
     }
 
-    async fn optional<'q, E>(self, query: E) -> Result<Option<PgRow>, sqlx::Error>
-    where
-        E: 'q + Execute<'q, Postgres>,
-    {
-        let mut active = self.start().await?;
-        let answer = active.optional(query).await;
-        active.finish();
-        answer
-    }
-
     async fn start(self) -> Result<Active, sqlx::Error> {
         let span = statement_span(self.name);
         let mut connection = self
@@ -206,15 +196,6 @@ impl Active {
         outcome
     }
 
-    async fn optional<'q, E>(&mut self, query: E) -> Result<Option<PgRow>, sqlx::Error>
-    where
-        E: 'q + Execute<'q, Postgres>,
-    {
-        let (connection, end) = self.connection()?;
-        let answer = timeout_at(end, connection.fetch_optional(query)).await;
-        self.check(answer.ok())
-    }
-
     fn finish(mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.finished();
@@ -312,7 +293,7 @@ fn is_read_only(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if error.code().as_deref() == Some(READ_ONLY))
 }
 
-/// Implements `Executor` by the methods `many` and `optional` of a type, or of a field of it.
+/// Implements `Executor` by the method `many` of a type, or of a field of it.
 /// Statements are prepared when they run, never on their own.
 macro_rules! executor {
     ($executor:ty $(, $field:tt)?) => {
@@ -338,7 +319,8 @@ macro_rules! executor {
                 'c: 'e,
                 E: 'q + Execute<'q, Postgres>,
             {
-                Box::pin(self$(.$field)?.optional(query))
+                let answer = self$(.$field)?.many(query);
+                Box::pin(async move { Ok(answer.await?.into_iter().find_map(Either::right)) })
             }
 
             fn prepare_with<'e>(
