@@ -424,6 +424,10 @@ impl ServiceError {
         Self::invalid(FieldError::new(param, code, message.into()))
     }
 
+    pub fn not_allowed(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::field(param, FieldCode::NotAllowed, message)
+    }
+
     pub fn invalid(error: FieldError) -> Self {
         Self::Invalid(vec![error])
     }

@@ -11,7 +11,7 @@ use crate::{
         request::{
             AccountChange, AccountRequest, AccountUpdate, KeyRequest, Target, password_violations,
         },
-        validate::{FieldCode, FieldError},
+        validate::FieldError,
     },
     store::{
         accounts::{AccountRecord, AccountSettings, NewAccount, USERS_EMAIL_KEY, UserRow},
@@ -26,7 +26,7 @@ const ERASED_AT_ONCE: i64 = 500;
 
 fn email_is_taken() -> ServiceError {
     let message = "belongs to an account already";
-    ServiceError::field("email", FieldCode::NotAllowed, message)
+    ServiceError::not_allowed("email", message)
 }
 
 impl Service {
@@ -78,7 +78,7 @@ impl Service {
             Closed::NoAccount => Err(ServiceError::NotFound),
             Closed::IsOperators => {
                 let message = "is an operator's account; run `gensvc user operator --revoke` first";
-                Err(ServiceError::field("id", FieldCode::NotAllowed, message))
+                Err(ServiceError::not_allowed("id", message))
             }
         }
     }

@@ -19,24 +19,27 @@ impl<T> Created<T> {
     }
 }
 
-/// Creates something unless `find` has it. `create` fails on a unique constraint if the same form
-/// was sent at the same time.
-pub async fn create_once<T, C, F>(
-    create: impl FnOnce() -> C,
+/// Creates something, unless `find` has the id of what the same form created, which is then read.
+/// `create` fails on a unique constraint if the same form was sent at the same time.
+pub async fn create_once<I, T, F, R, C>(
     find: impl Fn() -> F,
+    read: impl Fn(I) -> R,
+    create: impl FnOnce() -> C,
 ) -> Result<Created<T>>
 where
+    F: Future<Output = Result<Option<I>, StoreError>>,
+    R: Future<Output = Result<T>>,
     C: Future<Output = Result<T>>,
-    F: Future<Output = Result<Option<T>>>,
 {
-    if let Some(found) = find().await? {
-        return Ok(Created::Before(found));
+    if let Some(id) = find().await? {
+        return Ok(Created::Before(read(id).await?));
     }
     match create().await {
         Ok(created) => Ok(Created::Now(created)),
-        Err(error @ ServiceError::Store(StoreError::Constraint(..))) => {
-            find().await?.map(Created::Before).ok_or(error)
-        }
+        Err(error @ ServiceError::Store(StoreError::Constraint(..))) => match find().await? {
+            Some(id) => Ok(Created::Before(read(id).await?)),
+            None => Err(error),
+        },
         Err(error) => Err(error),
     }
 }

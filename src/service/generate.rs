@@ -383,7 +383,7 @@ impl Service {
             spares,
             passed: Vec::new(),
             max_cost: plan.max_cost,
-            input_bytes: plan.inputs.iter().map(FoundInput::bytes).sum(),
+            input_bytes: plan.inputs.iter().map(|input| input.info.bytes).sum(),
             inputs: plan.inputs,
             kept: None,
             work: Arc::new(Work {

@@ -57,14 +57,9 @@ impl Service {
         let account = caller.account_id;
         let token = form_token::api_key_of_form(form, account);
         let key = create_once(
-            || async { self.store_key(account, request, Some(caller), &token).await },
-            || async {
-                let found = self.0.store.key_of_digest(account, token.digest).await?;
-                match found {
-                    Some(id) => self.key(caller, id).await.map(Some),
-                    None => Ok(None),
-                }
-            },
+            || self.0.store.key_of_digest(account, token.digest),
+            |id| self.key(caller, id),
+            || self.store_key(account, request, Some(caller), &token),
         );
         Ok((key.await?, token.secret))
     }

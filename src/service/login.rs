@@ -10,7 +10,6 @@ use crate::{
         party::Address,
         request::{Login, PasswordChange},
         token,
-        validate::FieldCode,
     },
     store::{
         accounts::{Identity, UserRow},
@@ -115,7 +114,7 @@ impl Service {
         self.complete("a login", async move {
             let wrong = || {
                 let message = "is not the current password";
-                ServiceError::field("current_password", FieldCode::NotAllowed, message)
+                ServiceError::not_allowed("current_password", message)
             };
             let verified = service.verified(&email, change.current, address, turn);
             let (user, turn) = verified.await?;

@@ -155,30 +155,17 @@ impl Service {
             reference,
             now: self.0.clock.now(),
         };
+        let out_of_range = |message: String| {
+            let code = FieldCode::OutOfRange;
+            Err(ServiceError::field("amount", code, message))
+        };
+        let not_refundable =
+            |message: String| Err(ServiceError::not_allowed("generation", message));
         let moved = match self.0.store.move_credits(&new).await {
             Err(StoreError::OutOfRange(_)) => {
-                let message = "makes the balance too large";
-                return Err(ServiceError::field(
-                    "amount",
-                    FieldCode::OutOfRange,
-                    message,
-                ));
+                return out_of_range("makes the balance too large".to_owned());
             }
             other => other?,
-        };
-        let out_of_range = |message| {
-            Err(ServiceError::field(
-                "amount",
-                FieldCode::OutOfRange,
-                message,
-            ))
-        };
-        let not_refundable = |message: String| {
-            Err(ServiceError::field(
-                "generation",
-                FieldCode::NotAllowed,
-                message,
-            ))
         };
         match moved {
             Moved::Done(entry) => Ok(Movement { entry, moved: true }),

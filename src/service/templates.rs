@@ -6,7 +6,7 @@ use super::{
     forms::{Created, create_once},
 };
 use crate::{
-    domain::{form_token::FormToken, ids::TemplateId, request::TemplateText, validate::FieldCode},
+    domain::{form_token::FormToken, ids::TemplateId, request::TemplateText},
     store::templates::{MAX_TEMPLATES, TemplateRecord},
 };
 
@@ -24,7 +24,7 @@ impl Service {
             made.await?.ok_or_else(|| {
                 let message =
                     format!("would be one more than the {MAX_TEMPLATES} templates of an account");
-                ServiceError::field("name", FieldCode::NotAllowed, message)
+                ServiceError::not_allowed("name", message)
             })
         })
         .await
@@ -56,15 +56,12 @@ impl Service {
         let digest = form.map(|form| form.digest(account));
         let digest = digest.as_ref().map(<[u8; 32]>::as_slice);
         let find = || async {
-            let Some(digest) = digest else {
-                return Ok(None);
-            };
-            match self.0.store.template_of_form(account, digest).await? {
-                Some(id) => self.template(caller, id).await.map(Some),
+            match digest {
+                Some(digest) => self.0.store.template_of_form(account, digest).await,
                 None => Ok(None),
             }
         };
-        create_once(|| store(digest), find).await
+        create_once(find, |id| self.template(caller, id), || store(digest)).await
     }
 
     pub async fn template(&self, caller: &Caller, id: TemplateId) -> Result<TemplateRecord> {

@@ -72,7 +72,7 @@ impl Service {
                     "exceeds the quota: the account's uploads use {lasting} of {quota} bytes; \
                      delete some, or wait until they expire"
                 );
-                ServiceError::field(param, FieldCode::NotAllowed, message)
+                ServiceError::not_allowed(param, message)
             }
             KeepError::Media(_) | KeepError::TooLate => {
                 let error = &error as &dyn std::error::Error;

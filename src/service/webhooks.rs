@@ -14,7 +14,6 @@ use crate::{
         page::{Page, PageRequest},
         request::WebhookRequest,
         token,
-        validate::FieldCode,
         webhook::{MAX_PER_ACCOUNT, secret_text},
     },
     jobs::webhooks::AddressRefusal,
@@ -25,7 +24,7 @@ use crate::{
 };
 
 fn refused(message: impl Into<String>) -> ServiceError {
-    ServiceError::field("url", FieldCode::NotAllowed, message)
+    ServiceError::not_allowed("url", message)
 }
 
 impl Service {
@@ -44,18 +43,13 @@ impl Service {
         let digest = form.map(|form| form.digest(account));
         let digest = digest.as_ref().map(<[u8; 32]>::as_slice);
         let find = || async {
-            let Some(digest) = digest else {
-                return Ok(None);
-            };
-            match self.0.store.webhook_of_form(account, digest).await? {
-                Some(id) => self.webhook(caller, id).await.map(Some),
+            match digest {
+                Some(digest) => self.0.store.webhook_of_form(account, digest).await,
                 None => Ok(None),
             }
         };
-        let webhook = create_once(
-            || self.store_webhook(caller, request, digest, &secret),
-            find,
-        );
+        let create = || self.store_webhook(caller, request, digest, &secret);
+        let webhook = create_once(find, |id| self.webhook(caller, id), create);
         Ok((webhook.await?, secret_text(&secret).into()))
     }
 

@@ -121,8 +121,8 @@ impl Service {
                 .map(|input| {
                     let (width, height) = input.size();
                     EstimatedInput {
-                        role: input.role(),
-                        sha256: input.sha256(),
+                        role: input.role,
+                        sha256: input.info.sha256_hex(),
                         width,
                         height,
                         price,

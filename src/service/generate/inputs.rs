@@ -36,10 +36,10 @@ const VIDEO_KINDS: [MediaKind; 1] = [MediaKind::Mp4];
 
 /// An input that was found and checked.
 pub(super) struct FoundInput {
-    role: InputRole,
+    pub role: InputRole,
     /// The field that names it, for errors.
     param: String,
-    info: MediaInfo,
+    pub info: MediaInfo,
     file: FoundFile,
 }
 
@@ -54,22 +54,9 @@ enum FoundFile {
 }
 
 impl FoundInput {
-    pub(super) const fn role(&self) -> InputRole {
-        self.role
-    }
-
-    pub(super) const fn bytes(&self) -> u64 {
-        self.info.bytes
-    }
-
     pub(super) fn size(&self) -> (u32, u32) {
         let side = |side: Option<u32>| side.unwrap_or_default();
         (side(self.info.width), side(self.info.height))
-    }
-
-    /// Returns its SHA-256 in hexadecimal.
-    pub(super) fn sha256(&self) -> String {
-        self.info.sha256_hex()
     }
 }
 
@@ -181,11 +168,7 @@ impl Service {
             } else {
                 continue;
             };
-            return Err(ServiceError::field(
-                &input.param,
-                FieldCode::NotAllowed,
-                message,
-            ));
+            return Err(ServiceError::not_allowed(&input.param, message));
         }
         Ok(())
     }
@@ -203,8 +186,7 @@ impl Service {
             ServiceError::StorageUnavailable
         })?;
         let message = "names a file that was deleted";
-        let bytes = bytes
-            .ok_or_else(|| ServiceError::field(&input.param, FieldCode::NotAllowed, message))?;
+        let bytes = bytes.ok_or_else(|| ServiceError::not_allowed(&input.param, message))?;
         Ok((bytes, reserved))
     }
 
@@ -238,8 +220,7 @@ impl Service {
         (generation, output): (GenerationId, u16),
         kinds: &[MediaKind],
     ) -> Result<(MediaInfo, FoundFile)> {
-        let not_allowed =
-            |message: &str| ServiceError::field(param, FieldCode::NotAllowed, message);
+        let not_allowed = |message: &str| ServiceError::not_allowed(param, message);
         let found = match self.generation(caller, generation).await {
             Err(ServiceError::NotFound) => {
                 return Err(not_allowed("is not a generation of this account"));
@@ -372,7 +353,7 @@ impl Service {
             key: key.to_string(),
             content_type: kept.content_type,
             bytes: input.info.bytes,
-            sha256: input.sha256(),
+            sha256: input.info.sha256_hex(),
             width,
             height,
         })
@@ -381,7 +362,7 @@ impl Service {
 
 fn missing_upload(param: &str) -> ServiceError {
     let message = "is not an upload of this account or has expired; upload the picture again";
-    ServiceError::field(param, FieldCode::NotAllowed, message)
+    ServiceError::not_allowed(param, message)
 }
 
 /// Returns a file of one of these kinds of a generation; `Err`: why there is none.

@@ -405,7 +405,7 @@ fn check_shape(
 
 fn find_source(inputs: &[FoundInput]) -> Option<&FoundInput> {
     let mut inputs = inputs.iter();
-    inputs.find(|input| input.role() == InputRole::Source)
+    inputs.find(|input| input.role == InputRole::Source)
 }
 
 fn count(inputs: &[FoundInput]) -> u32 {
