@@ -79,6 +79,8 @@ pub struct RequestInfo<'a> {
 
 /// A planned request, with the row that its hold creates.
 struct Prepared<'a> {
+    caller: &'a Caller,
+    idempotent: Option<&'a IdempotentRequest>,
     first: Candidate<'a>,
     /// The other candidates, as in the row.
     spares: Vec<Candidate<'a>>,
@@ -189,61 +191,50 @@ impl Service {
         let surface = request.surface();
         let planned = self.plan_all(caller, request, deltas).await?;
         // The wait starts after planning, because a count by the vendor may take as long.
-        let mut wait = match surface {
-            Surface::Generate => None,
-            _ => Some(HoldWait::new(self, caller, waiting)),
-        };
+        let mut wait = HoldWait::new(self, caller, surface != Surface::Generate, waiting);
         let mut plan = self.prepare(caller, planned, surface, info)?;
         self.check_catalogue(plan.work.new.now)?;
-        if let Some(wait) = &mut wait {
+        if wait.is_for_credits {
             // Its caller waits for the job, which must not begin without a place to wait.
             if plan.work.call.is_none() && !wait.take_place() {
                 return Err(ServiceError::Overloaded);
             }
             let required = (!plan.is_unlimited()).then_some(plan.work.new.hold);
             if wait.enter(required).await? {
-                self.replan(caller, &mut plan, idempotent).await?;
+                self.replan(&mut plan).await?;
             }
         }
-        let placed = self
-            .place_or_wait(caller, &mut plan, idempotent, attempt, (wait, waiting))
-            .await;
+        let placed = self.place_or_wait(&mut plan, attempt, wait).await;
         match &placed {
             // After a database error it is unknown whether the hold was placed.
             Ok(Submitted::New(..) | Submitted::Queued(..))
             | Err(ServiceError::Store(_) | ServiceError::Unconfirmed(..)) => {}
-            _ => self.discard_inputs(caller, &plan).await,
+            _ => self.discard_inputs(&plan).await,
         }
         placed
     }
 
     /// Tries to place the hold as long as the request may wait for credits.
-    async fn place_or_wait<F: Fn() + Send + Copy>(
+    async fn place_or_wait<F: Fn() + Send>(
         &self,
-        caller: &Caller,
         plan: &mut Prepared<'_>,
-        idempotent: Option<&IdempotentRequest>,
         attempt: Option<Arc<UndecidedAttempt>>,
-        (mut wait, waiting): (Option<HoldWait<'_, F>>, F),
+        mut wait: HoldWait<'_, F>,
     ) -> Result<Submitted> {
         loop {
             if self.is_draining() {
                 return Err(ServiceError::ShuttingDown);
             }
-            let wait_for_memory = (wait.as_mut(), waiting);
-            let placing = self.place(caller, plan, idempotent, attempt.clone(), wait_for_memory);
-            let short = match placing.await {
+            let short = match self.place(plan, attempt.clone(), &mut wait).await {
                 Ok(Submitted::Queued(record, _)) => {
-                    return Ok(Submitted::Queued(record, wait.and_then(|wait| wait.place)));
+                    return Ok(Submitted::Queued(record, wait.place));
                 }
                 Err(ServiceError::CreditsShort(short)) => short,
                 placed => return placed,
             };
             let mut fits = false;
-            if let Some(wait) = &mut wait {
-                while !fits && wait.may_try_again(&short).await? {
-                    fits = self.replan(caller, plan, idempotent).await?;
-                }
+            while !fits && wait.may_try_again(&short).await? {
+                fits = self.replan(plan).await?;
             }
             if !fits {
                 return Err(if self.is_draining() {
@@ -257,55 +248,53 @@ impl Service {
 
     /// Tries once to place the hold and start the work. It may wait for memory for its inputs, without
     /// what other requests need.
-    async fn place<F: Fn() + Send + Copy>(
+    async fn place<F: Fn() + Send>(
         &self,
-        caller: &Caller,
         plan: &mut Prepared<'_>,
-        idempotent: Option<&IdempotentRequest>,
         attempt: Option<Arc<UndecidedAttempt>>,
-        (wait, waiting): (Option<&mut HoldWait<'_, F>>, F),
+        wait: &mut HoldWait<'_, F>,
     ) -> Result<Submitted> {
-        let permits = match self.permits(caller, plan) {
+        let account = plan.caller.account_id;
+        let permits = match self.permits(plan) {
             // Before the credits are looked at.
             Err(error @ ServiceError::TooManyRequests(_)) => {
-                return self.not_now(caller, plan, idempotent, error).await;
+                return self.not_now(plan, error).await;
             }
             permits => permits,
         };
         let hold = plan.work.new.hold;
         if let Some(max_cost) = plan.max_cost.filter(|max| hold > *max) {
-            let (balance, jobs) = self.0.store.balance_and_jobs(caller.account_id).await?;
+            let (balance, jobs) = self.0.store.balance_and_jobs(account).await?;
             self.check_jobs(plan, jobs)?;
             return Err(above_max_cost(hold, max_cost, balance, plan.dearest()));
         }
         let mut permits = match permits {
             Ok(permits) => permits,
-            Err(error) => return self.not_now(caller, plan, idempotent, error).await,
+            Err(error) => return self.not_now(plan, error).await,
         };
         if !plan.inputs.is_empty() {
             // No file is stored for a request that the account cannot pay for.
-            if let Err(error) = self.check_spendable(caller, plan).await {
+            if let Err(error) = self.check_spendable(plan).await {
                 // A concurrent request with the same key may have been accepted first.
-                let before = self.submitted_before(caller, idempotent).await?;
+                let before = self.submitted_before(plan.caller, plan.idempotent).await?;
                 return before.ok_or(error);
             }
-            Box::pin(self.keep_inputs(caller, plan)).await?;
+            Box::pin(self.keep_inputs(plan)).await?;
         }
         if plan.input_bytes > 0 && plan.work.call.is_some() {
-            let mut memory = Runner::try_input_memory(caller.account_id, plan.input_bytes);
+            let mut memory = Runner::try_input_memory(account, plan.input_bytes);
             if memory.is_none() {
                 drop(permits);
-                let waited = self.wait_for_input_memory(caller, plan, wait, waiting);
-                memory = match Box::pin(waited).await {
+                memory = match Box::pin(self.wait_for_input_memory(plan, wait)).await {
                     Err(error @ ServiceError::Overloaded) => {
-                        return self.not_now(caller, plan, idempotent, error).await;
+                        return self.not_now(plan, error).await;
                     }
                     memory => Some(memory?),
                 };
-                self.replan(caller, plan, idempotent).await?;
-                permits = match self.permits(caller, plan) {
+                self.replan(plan).await?;
+                permits = match self.permits(plan) {
                     Ok(permits) => permits,
-                    Err(error) => return self.not_now(caller, plan, idempotent, error).await,
+                    Err(error) => return self.not_now(plan, error).await,
                 };
             }
             if let Some(permits) = &mut permits {
@@ -320,17 +309,17 @@ impl Service {
                 record.status = Status::Processing;
                 Submitted::Queued(Box::new(record), None)
             }
-            Started::Refused(why) => return self.refused(caller, plan, why, idempotent).await,
+            Started::Refused(why) => return self.refused(plan, why).await,
         })
     }
 
     /// Adds the row that the hold creates.
     fn prepare<'a>(
         &self,
-        caller: &Caller,
+        caller: &'a Caller,
         planned: Planned<'a>,
         surface: Surface,
-        info: RequestInfo<'_>,
+        info: RequestInfo<'a>,
     ) -> Result<Prepared<'a>> {
         let Planned {
             first: mut plan,
@@ -375,6 +364,8 @@ impl Service {
             now,
         };
         let mut prepared = Prepared {
+            caller,
+            idempotent: info.idempotent,
             first: Candidate {
                 model: plan.model,
                 ceiling: plan.ceiling,
@@ -415,15 +406,10 @@ impl Service {
 
     /// Adapts a plan to the time and the credits of another try. `false`: holds still leave too
     /// little for a dialogue without a limit.
-    async fn replan(
-        &self,
-        caller: &Caller,
-        plan: &mut Prepared<'_>,
-        idempotent: Option<&IdempotentRequest>,
-    ) -> Result<bool> {
+    async fn replan(&self, plan: &mut Prepared<'_>) -> Result<bool> {
         plan.restore_passed()?;
         let credits = if plan.is_unlimited() {
-            Some(self.spendable(caller).await?)
+            Some(self.spendable(plan.caller).await?)
         } else {
             None
         };
@@ -457,6 +443,7 @@ impl Service {
         self.check_catalogue(new.now)?;
         new.status = self.first_status(new.instance.is_none());
         new.deadline = new.deadline.map(|_| new.now + self.0.settings.job_deadline);
+        let idempotent = plan.idempotent;
         new.idempotency = idempotent.map(|request| self.binding(request, new.id));
         plan.update_hold()?;
         Ok(fits)
@@ -464,11 +451,11 @@ impl Service {
 
     /// Takes the permits for a call that begins now, without waiting. `None` if it is a job for a
     /// worker.
-    fn permits(&self, caller: &Caller, plan: &mut Prepared<'_>) -> Result<Option<Permits>> {
+    fn permits(&self, plan: &mut Prepared<'_>) -> Result<Option<Permits>> {
         if plan.work.call.is_none() {
             return Ok(None);
         }
-        let account = caller.account_id;
+        let account = plan.caller.account_id;
         let synchronous = &self.0.synchronous;
         let mut request = None;
         if !plan.work.new.job {
@@ -483,9 +470,9 @@ impl Service {
         let call = if plan.work.new.route.is_none() {
             let model = plan.first.model;
             let call = self.0.providers.try_acquire(&model.provider, account);
-            call.ok_or_else(|| self.busy(caller, model))?
+            call.ok_or_else(|| self.busy(account, model))?
         } else {
-            self.choose_first(caller, plan)?
+            self.choose_first(plan)?
         };
         Ok(Some(Permits {
             call,

@@ -11,6 +11,7 @@ use crate::{
         catalogue::{Model, ModelKind},
         credits::Credits,
         generation::Modality,
+        ids::AccountId,
         pricing::{Ceiling, TextCeiling},
         request::{GenerationRequest, Target},
         route::{Dropped, FallbackOn, MoveReason, Order},
@@ -345,13 +346,9 @@ impl Service {
 
     /// A permit for the first candidate that can be called now. Drops those before it until the next
     /// try.
-    pub(super) fn choose_first(
-        &self,
-        caller: &Caller,
-        plan: &mut Prepared<'_>,
-    ) -> Result<ProviderPermit> {
+    pub(super) fn choose_first(&self, plan: &mut Prepared<'_>) -> Result<ProviderPermit> {
         let (mut reasons, mut soonest, mut busy) = (Vec::new(), Duration::MAX, None);
-        let (providers, account) = (&self.0.providers, caller.account_id);
+        let (providers, account) = (&self.0.providers, plan.caller.account_id);
         for candidate in std::iter::once(&plan.first).chain(&plan.spares) {
             let model = candidate.model;
             let provider = &model.provider;
@@ -363,16 +360,16 @@ impl Service {
                 return Ok(permit);
             } else {
                 reasons.push(MoveReason::Busy);
-                busy.get_or_insert_with(|| self.busy(caller, model));
+                busy.get_or_insert_with(|| self.busy(account, model));
             }
         }
         Err(busy.unwrap_or(ServiceError::NoCandidate(soonest)))
     }
 
     /// The refusal of a call to a provider that is at its concurrency limit.
-    pub(super) fn busy(&self, caller: &Caller, model: &Model) -> ServiceError {
+    pub(super) fn busy(&self, account: AccountId, model: &Model) -> ServiceError {
         let provider = &model.provider;
-        match self.0.providers.reached_share(provider, caller.account_id) {
+        match self.0.providers.reached_share(provider, account) {
             Some(most) => ServiceError::TooManyRequests(ShareReached {
                 most,
                 provider: Some(provider.clone()),

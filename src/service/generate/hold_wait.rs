@@ -61,6 +61,8 @@ pub(super) struct HoldWait<'a, F> {
     service: &'a Service,
     caller: &'a Caller,
     until: Instant,
+    /// Whether it may wait for credits on hold.
+    pub is_for_credits: bool,
     /// Called before it waits.
     waiting: F,
     /// The permit to wait.
@@ -84,11 +86,12 @@ impl Drop for Ticket {
 }
 
 impl<'a, F: Fn() + Send> HoldWait<'a, F> {
-    pub fn new(service: &'a Service, caller: &'a Caller, waiting: F) -> Self {
+    pub fn new(service: &'a Service, caller: &'a Caller, is_for_credits: bool, waiting: F) -> Self {
         Self {
             service,
             caller,
             until: Instant::now() + service.0.settings.hold_wait,
+            is_for_credits,
             waiting,
             place: None,
             required: None,
@@ -109,7 +112,11 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
     /// `false`: there is no place to wait.
     pub fn step_aside(&mut self) -> bool {
         self.ticket = None;
-        self.take_place()
+        let has_place = self.take_place();
+        if has_place {
+            (self.waiting)();
+        }
+        has_place
     }
 
     /// Waits before the first try if other requests come first. Returns whether it has waited.
@@ -130,6 +137,7 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
     /// Waits until another try may succeed. `false`: it cannot, or the time is over.
     pub async fn may_try_again(&mut self, short: &CreditsShort) -> Result<bool> {
         let of_account = match short.of {
+            _ if !self.is_for_credits => return Ok(false),
             ShortOf::Holds => true,
             ShortOf::HoldsOfKey(_) => false,
             ShortOf::MaxCost | ShortOf::SpendLimit(_) | ShortOf::Balance => return Ok(false),

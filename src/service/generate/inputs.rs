@@ -112,26 +112,17 @@ impl Service {
     /// of the queue of holds.
     pub(super) async fn wait_for_input_memory<F: Fn() + Send>(
         &self,
-        caller: &Caller,
         plan: &Prepared<'_>,
-        wait: Option<&mut HoldWait<'_, F>>,
-        waiting: F,
+        wait: &mut HoldWait<'_, F>,
     ) -> Result<Permit<AccountId>> {
-        let (runner, account) = (&self.0.runner, caller.account_id);
-        let mut own_place = None;
-        let has_place = match wait {
-            Some(wait) => wait.step_aside(),
-            None => {
-                own_place = self.0.waits.try_acquire(account);
-                own_place.is_some()
-            }
-        };
-        if !has_place {
+        if !wait.step_aside() {
             return Err(ServiceError::Overloaded);
         }
-        waiting();
+        let (runner, account) = (&self.0.runner, plan.caller.account_id);
         let memory = runner.input_memory(account, plan.input_bytes).await;
-        drop(own_place);
+        if !wait.is_for_credits {
+            wait.place = None;
+        }
         memory.ok_or_else(|| {
             if self.is_draining() {
                 ServiceError::ShuttingDown
@@ -246,7 +237,8 @@ impl Service {
 
     /// Keeps the files of a plan's inputs until its generation no longer needs them, and adds them
     /// to the call and the stored parameters.
-    pub(super) async fn keep_inputs(&self, caller: &Caller, plan: &mut Prepared<'_>) -> Result<()> {
+    pub(super) async fn keep_inputs(&self, plan: &mut Prepared<'_>) -> Result<()> {
+        let caller = plan.caller;
         let period = match plan.work.call {
             Some(_) => KEEP_FOR_CALL,
             None => self.0.settings.job_deadline + KEEP_AFTER_DEADLINE,
@@ -283,11 +275,11 @@ impl Service {
     }
 
     /// Removes the inputs of a refused plan that nothing else uses.
-    pub(super) async fn discard_inputs(&self, caller: &Caller, plan: &Prepared<'_>) {
+    pub(super) async fn discard_inputs(&self, plan: &Prepared<'_>) {
         let Some((ids, kept_until)) = &plan.kept else {
             return;
         };
-        let removing = self.remove_unused(caller, ids, Some(*kept_until));
+        let removing = self.remove_unused(plan.caller, ids, Some(*kept_until));
         if let Err(error) = removing.await {
             tracing::warn!(%error, "inputs of a refused request are removed later");
         }

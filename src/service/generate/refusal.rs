@@ -1,10 +1,10 @@
 //! Reasons for the refusal of a request, in the documented order, in numbers that the caller can act
 //! on.
 
-use super::{IdempotentRequest, Prepared, Submitted};
+use super::{Prepared, Submitted};
 use crate::{
     domain::{credits::Credits, generation::Surface, pricing::Ceiling},
-    service::{CreditsShort, Result, Service, ServiceError, ShortOf, TokenRefusal, auth::Caller},
+    service::{CreditsShort, Result, Service, ServiceError, ShortOf, TokenRefusal},
     store::{
         credits::{Balance, SpendLimit},
         generations::HoldOutcome,
@@ -16,27 +16,29 @@ impl Service {
     /// caller could not pay, the error says that instead, since waiting would not help.
     pub(super) async fn not_now(
         &self,
-        caller: &Caller,
         plan: &Prepared<'_>,
-        idempotent: Option<&IdempotentRequest>,
         error: ServiceError,
     ) -> Result<Submitted> {
         // A concurrent request with the same key may have been first.
-        if let Some(before) = self.submitted_before(caller, idempotent).await? {
+        if let Some(before) = self.submitted_before(plan.caller, plan.idempotent).await? {
             return Ok(before);
         }
         if !matches!(error, ServiceError::TooManyRequests(_)) {
-            self.check_spendable(caller, plan).await?;
+            self.check_spendable(plan).await?;
         }
-        self.0.refusals.log(caller.account_id.into());
+        self.0.refusals.log(plan.caller.account_id.into());
         Err(error)
     }
 
     /// Refuses a request whose hold or job exceeds the account's limits now.
-    pub(super) async fn check_spendable(&self, caller: &Caller, plan: &Prepared<'_>) -> Result<()> {
-        let (_, jobs) = self.0.store.balance_and_jobs(caller.account_id).await?;
+    pub(super) async fn check_spendable(&self, plan: &Prepared<'_>) -> Result<()> {
+        let (_, jobs) = self
+            .0
+            .store
+            .balance_and_jobs(plan.caller.account_id)
+            .await?;
         self.check_jobs(plan, jobs)?;
-        let (balance, cap) = self.spendable_balance(caller).await?;
+        let (balance, cap) = self.spendable_balance(plan.caller).await?;
         let (hold, surface) = (plan.work.new.hold, plan.work.new.surface);
         let ceiling = plan.dearest();
         match cap {
@@ -56,13 +58,8 @@ impl Service {
         Ok(())
     }
 
-    pub(super) async fn refused(
-        &self,
-        caller: &Caller,
-        plan: &Prepared<'_>,
-        why: HoldOutcome,
-        idempotent: Option<&IdempotentRequest>,
-    ) -> Result<Submitted> {
+    pub(super) async fn refused(&self, plan: &Prepared<'_>, why: HoldOutcome) -> Result<Submitted> {
+        let (caller, idempotent) = (plan.caller, plan.idempotent);
         let (ceiling, surface) = (plan.dearest(), plan.work.new.surface);
         let hold = plan.work.new.hold;
         Err(match why {
