@@ -5,19 +5,14 @@
 
 pub mod accounts;
 pub mod auth;
-pub mod forms;
 pub mod generate;
 pub mod generations;
-mod key_cache;
-pub mod keys;
 pub mod login;
-pub mod model_stats;
 pub mod operators;
 mod password;
-pub mod templates;
+pub mod reports;
+pub mod resources;
 pub mod uploads;
-pub mod usage;
-pub mod webhooks;
 
 use std::{sync::Arc, time::Duration};
 
@@ -48,9 +43,9 @@ use crate::{
         uploads::UploadBytes,
     },
 };
+use auth::KeyCache;
 use generate::HoldQueues;
-use key_cache::KeyCache;
-use model_stats::ModelStatsCache;
+use reports::ModelStatsCache;
 use uploads::UploadSettings;
 
 /// Maximum concurrent usage reports, maximum waiting ones, and the maximum wait.

@@ -17,7 +17,6 @@ pub mod jobs;
 pub mod keys;
 pub mod media;
 pub mod movements;
-pub mod notices;
 pub mod operators;
 pub mod receipts;
 pub mod sessions;

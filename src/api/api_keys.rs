@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     domain::{ids::ApiKeyId, page::PageOf, request::KeyRequest},
-    service::forms::Created,
+    service::resources::Created,
     store::keys::{ApiKeyRecord, KEYS_CURSOR},
 };
 

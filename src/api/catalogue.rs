@@ -27,7 +27,7 @@ use crate::{
         validate::{Fields, Input, text, words},
     },
     jobs::Circuit,
-    service::model_stats::ModelStats,
+    service::reports::ModelStats,
 };
 
 /// A model with its prices and limits.

@@ -27,7 +27,7 @@ use crate::domain::{
     route::{Attempt, Dropped},
     usage::TextUsage,
 };
-use crate::service::forms::Created;
+use crate::service::resources::Created;
 
 /// What a generation costs.
 #[derive(Debug, Clone, Serialize, ToSchema)]

@@ -7,7 +7,7 @@ use super::{
     error::ApiError,
     extract::{Authorized, Query, ReadCredits},
 };
-use crate::{domain::request::UsageRequest, service::usage::UsageReport};
+use crate::{domain::request::UsageRequest, service::reports::UsageReport};
 
 /// Report generations and their usage
 ///

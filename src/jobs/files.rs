@@ -33,7 +33,7 @@ pub(super) fn unusable(id: GenerationId, error: &(dyn std::error::Error + 'stati
 }
 
 /// A failure of our own storage.
-pub(super) fn not_stored(id: GenerationId, error: &media::MediaStoreError) -> Failure {
+pub(super) fn not_stored(id: GenerationId, error: &MediaStoreError) -> Failure {
     let error = error as &dyn std::error::Error;
     tracing::error!(generation = %id, error, "a file could not be stored");
     Failure::new(
@@ -113,7 +113,7 @@ impl Runner {
     }
 
     /// Deletes leftovers of interrupted uploads.
-    pub async fn sweep_files(&self) -> Result<(), media::MediaStoreError> {
+    pub async fn sweep_files(&self) -> Result<(), MediaStoreError> {
         self.0.media.store.sweep().await
     }
 
@@ -128,7 +128,7 @@ impl Runner {
 
     /// Deletes files without an owner, of at most `limit` generations. Returns whether there may be
     /// more.
-    pub async fn empty_trash(&self, limit: i64) -> Result<bool, crate::store::StoreError> {
+    pub async fn empty_trash(&self, limit: i64) -> Result<bool, StoreError> {
         let now = self.0.clock.now();
         let trash = self.0.store.media_trash(now - LATE_WRITES, limit).await?;
         for &id in &trash {

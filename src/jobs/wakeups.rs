@@ -18,7 +18,7 @@ use crate::{
         ids::{AccountId, GenerationId},
         lock::lock,
     },
-    store::{StoreError, notices::Notice},
+    store::{StoreError, instances::Notice},
 };
 
 /// Pause between attempts to listen or to claim due work while the database is unavailable.

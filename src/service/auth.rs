@@ -1,13 +1,18 @@
-//! Who calls, and what they may do.
+//! Who calls, and what they may do. Recently read API keys are cached, so that their requests start
+//! before the key is read again.
 //!
 //! A request by a cached key starts as if the key were unchanged. The statement of its hold checks
 //! the key and counts the request. If it places no hold, [`Caller::confirm`] does both before it is
 //! answered. So a key that has ended gets no answer, on any server, and each request counts once,
 //! even if its sender hangs up.
 
-use std::{fmt, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex},
+};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Result, Service, ServiceError, TokenRefusal};
 use crate::{
@@ -15,6 +20,7 @@ use crate::{
         ability::{Abilities, Ability},
         generation::Modality,
         ids::{AccountId, UserId},
+        lock::lock,
         rate::RateState,
         request::Target,
         token::{BearerToken, TokenDigest},
@@ -336,4 +342,48 @@ fn default_target(value: &serde_json::Value) -> Target {
         model: text("model"),
         fallbacks: fallbacks.map(default_target).collect(),
     }
+}
+
+/// How long a key stays in the cache.
+const PERIOD: TimeDelta = TimeDelta::seconds(15);
+/// Maximum number of keys, of half a KiB each, or some KiB if their account has defaults.
+const MAX_KEYS: usize = 16_384;
+
+/// Keys, and when they were read.
+type Keys = HashMap<TokenDigest, (Arc<AuthenticatedKey>, DateTime<Utc>)>;
+
+#[derive(Debug, Default)]
+pub struct KeyCache(Mutex<Keys>);
+
+impl KeyCache {
+    /// Adds a key whose request was let through.
+    pub fn insert(&self, digest: TokenDigest, key: Arc<AuthenticatedKey>, now: DateTime<Utc>) {
+        let mut keys = lock(&self.0);
+        if keys.len() >= MAX_KEYS {
+            keys.retain(|_, (_, at)| is_fresh(*at, now));
+        }
+        if keys.len() < MAX_KEYS {
+            keys.insert(digest, (key, now));
+        }
+    }
+
+    pub fn remove(&self, digest: &TokenDigest) {
+        lock(&self.0).remove(digest);
+    }
+
+    /// Removes all keys of an account.
+    pub fn remove_account(&self, account: AccountId) {
+        lock(&self.0).retain(|_, (key, _)| key.account_id != account);
+    }
+
+    pub fn get(&self, digest: &TokenDigest, now: DateTime<Utc>) -> Option<Arc<AuthenticatedKey>> {
+        let keys = lock(&self.0);
+        let (key, at) = keys.get(digest)?;
+        let is_alive = key.expires_at.is_none_or(|at| at > now);
+        (is_fresh(*at, now) && is_alive).then(|| Arc::clone(key))
+    }
+}
+
+fn is_fresh(at: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+    (TimeDelta::zero()..PERIOD).contains(&(now - at))
 }

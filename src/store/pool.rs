@@ -90,7 +90,7 @@ impl Pool {
     }
 
     /// Takes a connection out of the pool, which may then open another.
-    pub async fn detach(&self) -> Result<sqlx::PgConnection, sqlx::Error> {
+    pub async fn detach(&self) -> Result<PgConnection, sqlx::Error> {
         Ok(Object::take(self.acquire().await?).connection)
     }
 

@@ -17,7 +17,7 @@ use crate::{
         request::UsageRequest,
     },
     local_postgres::LocalPostgresError,
-    service::usage::UsageReport,
+    service::reports::UsageReport,
     store::accounts::AccountFilter,
 };
 

@@ -1,0 +1,324 @@
+//! What an account manages by the API or the forms of the console: API keys, prompt templates, which
+//! [`super::generate`] applies, and webhooks with their deliveries.
+
+use chrono::{DateTime, Utc};
+use secrecy::SecretString;
+
+use super::{Result, Service, ServiceError, TokenRefusal, auth::Caller};
+use crate::{
+    domain::{
+        form_token::{self, FormToken},
+        ids::{AccountId, ApiKeyId, TemplateId, WebhookDeliveryId, WebhookId},
+        page::{Page, PageRequest},
+        request::{KeyRequest, TemplateText, WebhookRequest},
+        token::{self, NewToken},
+        validate::{FieldCode, FieldError},
+        webhook::{MAX_PER_ACCOUNT, secret_text},
+    },
+    jobs::webhooks::AddressRefusal,
+    store::{
+        StoreError,
+        deliveries::DeliveryRecord,
+        keys::{ApiKeyRecord, NewApiKey},
+        templates::{MAX_TEMPLATES, TemplateRecord},
+        webhooks::{NewWebhook, WebhookMade, WebhookRecord},
+    },
+};
+
+fn refused(message: impl Into<String>) -> ServiceError {
+    ServiceError::not_allowed("url", message)
+}
+
+impl Service {
+    /// Checks a request for a key against the time of now.
+    pub fn key_violations(&self, request: &KeyRequest) -> Vec<FieldError> {
+        let past = request.expires_at.filter(|at| *at <= self.now());
+        let error = |_| {
+            FieldError::new(
+                "expires_at",
+                FieldCode::OutOfRange,
+                "must lie in the future",
+            )
+        };
+        past.map(error).into_iter().collect()
+    }
+
+    /// Creates a key; its plain text is only in this response. `by`: the credential that creates it,
+    /// which must be valid when the key is stored; `None`: the operator.
+    pub async fn create_key(
+        &self,
+        account: AccountId,
+        request: &KeyRequest,
+        by: Option<&Caller>,
+    ) -> Result<(ApiKeyRecord, SecretString)> {
+        let token = token::new_api_key().map_err(|e| ServiceError::Internal(e.to_string()))?;
+        let key = self.store_key(account, request, by, &token).await?;
+        Ok((key, token.secret))
+    }
+
+    /// Creates the key of a form of the console, unless it exists: the form may be sent again, to any
+    /// server.
+    pub async fn create_key_by_form(
+        &self,
+        caller: &Caller,
+        request: &KeyRequest,
+        form: &FormToken,
+    ) -> Result<(Created<ApiKeyRecord>, SecretString)> {
+        let account = caller.account_id;
+        let token = form_token::api_key_of_form(form, account);
+        let key = create_once(
+            || self.0.store.key_of_digest(account, token.digest),
+            |id| self.key(caller, id),
+            || self.store_key(account, request, Some(caller), &token),
+        );
+        Ok((key.await?, token.secret))
+    }
+
+    async fn store_key(
+        &self,
+        account: AccountId,
+        request: &KeyRequest,
+        by: Option<&Caller>,
+        token: &NewToken,
+    ) -> Result<ApiKeyRecord> {
+        // The new key would not share the spend limit.
+        if by.is_some_and(Caller::is_capped) {
+            return Err(ServiceError::CappedKey);
+        }
+        ServiceError::any(self.key_violations(request))?;
+        let new = NewApiKey {
+            account_id: account,
+            name: &request.name,
+            digest: token.digest,
+            hint: &token.hint,
+            abilities: &request.abilities,
+            rate_limit_per_minute: request.rate_limit_per_minute,
+            expires_at: request.expires_at,
+            spend_limit: request.spend_limit,
+            spend_period: request.spend_period,
+            now: self.0.clock.now(),
+        };
+        let store = &self.0.store;
+        let created = store.create_key(&new, by.map(|caller| caller.credential));
+        let ended = || by.map_or(ServiceError::Token(TokenRefusal::Invalid), Caller::ended);
+        created.await?.ok_or_else(ended)
+    }
+
+    /// The time on the service's clock.
+    pub fn now(&self) -> DateTime<Utc> {
+        self.0.clock.now()
+    }
+
+    pub async fn key(&self, caller: &Caller, id: ApiKeyId) -> Result<ApiKeyRecord> {
+        let key = self.0.store.key(caller.account_id, id, self.now()).await?;
+        key.ok_or(ServiceError::NotFound)
+    }
+
+    /// Revokes a key of an account, immediately and permanently.
+    pub async fn revoke_key(&self, account: AccountId, id: ApiKeyId) -> Result<ApiKeyRecord> {
+        let now = self.0.clock.now();
+        let key = self.0.store.revoke_key(account, id, now).await?;
+        key.ok_or(ServiceError::NotFound)
+    }
+
+    /// Creates a template, once for each form of the console.
+    pub async fn create_template(
+        &self,
+        caller: &Caller,
+        text: &TemplateText,
+        form: Option<&FormToken>,
+    ) -> Result<Created<TemplateRecord>> {
+        self.store_once(caller, form, async |digest| {
+            let (store, now) = (&self.0.store, self.0.clock.now());
+            let made = store.create_template(caller.account_id, text, digest, now);
+            made.await?.ok_or_else(|| {
+                let message =
+                    format!("would be one more than the {MAX_TEMPLATES} templates of an account");
+                ServiceError::not_allowed("name", message)
+            })
+        })
+        .await
+    }
+
+    /// Replaces a template with a new version, once for each form of the console.
+    pub async fn replace_template(
+        &self,
+        caller: &Caller,
+        id: TemplateId,
+        text: &TemplateText,
+        form: Option<&FormToken>,
+    ) -> Result<Created<TemplateRecord>> {
+        self.store_once(caller, form, async |digest| {
+            let (store, now) = (&self.0.store, self.0.clock.now());
+            let found = store.replace_template(caller.account_id, id, text, digest, now);
+            found.await?.ok_or(ServiceError::NotFound)
+        })
+        .await
+    }
+
+    async fn store_once(
+        &self,
+        caller: &Caller,
+        form: Option<&FormToken>,
+        store: impl AsyncFnOnce(Option<&[u8]>) -> Result<TemplateRecord>,
+    ) -> Result<Created<TemplateRecord>> {
+        let account = caller.account_id;
+        let digest = form.map(|form| form.digest(account));
+        let digest = digest.as_ref().map(<[u8; 32]>::as_slice);
+        let find = || async {
+            match digest {
+                Some(digest) => self.0.store.template_of_form(account, digest).await,
+                None => Ok(None),
+            }
+        };
+        create_once(find, |id| self.template(caller, id), || store(digest)).await
+    }
+
+    pub async fn template(&self, caller: &Caller, id: TemplateId) -> Result<TemplateRecord> {
+        let found = self.0.store.template(caller.account_id, id).await?;
+        found.ok_or(ServiceError::NotFound)
+    }
+
+    /// Deletes a template. Generations that used it remain.
+    pub async fn delete_template(&self, caller: &Caller, id: TemplateId) -> Result<()> {
+        let there = self.0.store.delete_template(caller.account_id, id).await?;
+        there.then_some(()).ok_or(ServiceError::NotFound)
+    }
+
+    /// Creates a webhook, once for each form of the console; its secret is only in this response.
+    pub async fn create_webhook(
+        &self,
+        caller: &Caller,
+        request: &WebhookRequest,
+        form: Option<&FormToken>,
+    ) -> Result<(Created<WebhookRecord>, SecretString)> {
+        let account = caller.account_id;
+        let secret = match form {
+            Some(form) => form.webhook_secret(account),
+            None => token::random().map_err(|e| ServiceError::Internal(e.to_string()))?,
+        };
+        let digest = form.map(|form| form.digest(account));
+        let digest = digest.as_ref().map(<[u8; 32]>::as_slice);
+        let find = || async {
+            match digest {
+                Some(digest) => self.0.store.webhook_of_form(account, digest).await,
+                None => Ok(None),
+            }
+        };
+        let create = || self.store_webhook(caller, request, digest, &secret);
+        let webhook = create_once(find, |id| self.webhook(caller, id), create);
+        Ok((webhook.await?, secret_text(&secret).into()))
+    }
+
+    async fn store_webhook(
+        &self,
+        caller: &Caller,
+        request: &WebhookRequest,
+        form: Option<&[u8]>,
+        secret: &[u8],
+    ) -> Result<WebhookRecord> {
+        let (url, parsed) = &request.url;
+        let checked = self.0.sender.check(caller.account_id, parsed).await;
+        checked.map_err(|refusal| match refusal {
+            AddressRefusal::Private => refused(
+                "must lead to a public address; the operator can allow others with \
+                 GENSVC__WEBHOOKS__ALLOW_PRIVATE=true",
+            ),
+            AddressRefusal::Busy => ServiceError::Overloaded,
+            AddressRefusal::Unresolvable => refused("must have a host that can be resolved"),
+        })?;
+        let new = NewWebhook {
+            account_id: caller.account_id,
+            by: caller.credential,
+            url,
+            events: &request.events,
+            form,
+            now: self.0.clock.now(),
+        };
+        match self.0.store.create_webhook(&new, secret).await? {
+            WebhookMade::Made(webhook) => Ok(webhook),
+            WebhookMade::TooMany => Err(refused(format!(
+                "would be one webhook too many: an account has at most {MAX_PER_ACCOUNT}; \
+                 delete one first"
+            ))),
+            WebhookMade::CredentialEnded => Err(caller.ended()),
+        }
+    }
+
+    pub async fn webhook(&self, caller: &Caller, id: WebhookId) -> Result<WebhookRecord> {
+        let webhook = self.0.store.webhook(caller.account_id, id).await?;
+        webhook.ok_or(ServiceError::NotFound)
+    }
+
+    /// Deletes a webhook of the caller's account and its pending deliveries.
+    pub async fn delete_webhook(&self, caller: &Caller, id: WebhookId) -> Result<()> {
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let there = store.delete_webhook(caller.account_id, id, now).await?;
+        there.then_some(()).ok_or(ServiceError::NotFound)
+    }
+
+    pub async fn deliveries(
+        &self,
+        caller: &Caller,
+        id: WebhookId,
+        page: &PageRequest,
+    ) -> Result<Page<DeliveryRecord>> {
+        self.webhook(caller, id).await?;
+        let store = &self.0.store;
+        Ok(store.deliveries(caller.account_id, id, page).await?)
+    }
+
+    /// Resends a delivery of an account, whatever its outcome. `id`: its webhook, if known.
+    pub async fn redeliver(
+        &self,
+        account: AccountId,
+        id: Option<WebhookId>,
+        delivery: WebhookDeliveryId,
+    ) -> Result<DeliveryRecord> {
+        self.require_running()?;
+        let now = self.0.clock.now();
+        let delivery = self.0.store.redeliver(account, id, delivery, now).await?;
+        delivery.ok_or(ServiceError::NotFound)
+    }
+}
+
+#[derive(Debug)]
+pub enum Created<T> {
+    Now(T),
+    /// The same form created it in an earlier request.
+    Before(T),
+}
+
+impl<T> Created<T> {
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Created<U> {
+        match self {
+            Self::Now(created) => Created::Now(change(created)),
+            Self::Before(created) => Created::Before(change(created)),
+        }
+    }
+}
+
+/// Creates something, unless `find` has the id of what the same form created, which is then read.
+/// `create` fails on a unique constraint if the same form was sent at the same time.
+pub async fn create_once<I, T, F, R, C>(
+    find: impl Fn() -> F,
+    read: impl Fn(I) -> R,
+    create: impl FnOnce() -> C,
+) -> Result<Created<T>>
+where
+    F: Future<Output = Result<Option<I>, StoreError>>,
+    R: Future<Output = Result<T>>,
+    C: Future<Output = Result<T>>,
+{
+    if let Some(id) = find().await? {
+        return Ok(Created::Before(read(id).await?));
+    }
+    match create().await {
+        Ok(created) => Ok(Created::Now(created)),
+        Err(error @ ServiceError::Store(StoreError::Constraint(..))) => match find().await? {
+            Some(id) => Ok(Created::Before(read(id).await?)),
+            None => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
