@@ -15,6 +15,7 @@ mod wait_queue;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::Value;
 
 pub use attempts::IdempotentRequest;
 pub use dialogue::Preview;
@@ -31,14 +32,18 @@ use crate::{
         ids::{GenerationId, UploadId},
         pricing::Ceiling,
         request::GenerationRequest,
+        route::{Dropped, MoveReason},
         share::ShareReached,
     },
     jobs::{Call, Fallbacks, Handle, Permits, Runner, Started, UndecidedAttempt, Work},
     memory,
     providers::DeltaSink,
-    store::{StoreError, generations::NewGeneration},
+    store::{
+        StoreError,
+        generations::{NewGeneration, NewRoute},
+    },
 };
-use candidates::{Candidate, Passed, Planned};
+use candidates::{Candidate, Planned};
 use dialogue::replan_text;
 use hold_wait::HoldWait;
 use inputs::FoundInput;
@@ -81,11 +86,12 @@ pub struct RequestInfo<'a> {
 struct Prepared<'a> {
     caller: &'a Caller,
     idempotent: Option<&'a IdempotentRequest>,
-    first: Candidate<'a>,
-    /// The other candidates, as in the row.
-    spares: Vec<Candidate<'a>>,
-    /// The candidates before the first one that could not be called at this try.
-    passed: Vec<Passed<'a>>,
+    /// In order; at least one.
+    candidates: Vec<Candidate<'a>>,
+    /// Why the first candidates cannot be called at this try.
+    skipped: Vec<MoveReason>,
+    /// The candidates that were dropped while planning.
+    dropped: Vec<Dropped>,
     max_cost: Option<Credits>,
     /// Bytes of all inputs.
     input_bytes: u64,
@@ -93,7 +99,7 @@ struct Prepared<'a> {
     inputs: Vec<FoundInput>,
     /// Inputs that were stored, and until when.
     kept: Option<(Vec<UploadId>, DateTime<Utc>)>,
-    /// Lent to the task that places the hold.
+    /// Lent to the task that places the hold, with the candidates.
     work: Arc<Work>,
 }
 
@@ -196,10 +202,10 @@ impl Service {
         self.check_catalogue(plan.work.new.now)?;
         if wait.is_for_credits {
             // Its caller waits for the job, which must not begin without a place to wait.
-            if plan.work.call.is_none() && !wait.take_place() {
+            if plan.is_queued() && !wait.take_place() {
                 return Err(ServiceError::Overloaded);
             }
-            let required = (!plan.is_unlimited()).then_some(plan.work.new.hold);
+            let required = (!plan.is_unlimited()).then_some(plan.hold());
             if wait.enter(required).await? {
                 self.replan(&mut plan).await?;
             }
@@ -262,7 +268,7 @@ impl Service {
             }
             permits => permits,
         };
-        let hold = plan.work.new.hold;
+        let hold = plan.hold();
         if let Some(max_cost) = plan.max_cost.filter(|max| hold > *max) {
             let (balance, jobs) = self.0.store.balance_and_jobs(account).await?;
             self.check_jobs(plan, jobs)?;
@@ -281,7 +287,7 @@ impl Service {
             }
             Box::pin(self.keep_inputs(plan)).await?;
         }
-        if plan.input_bytes > 0 && plan.work.call.is_some() {
+        if plan.input_bytes > 0 && !plan.is_queued() {
             let mut memory = Runner::try_input_memory(account, plan.input_bytes);
             if memory.is_none() {
                 drop(permits);
@@ -301,6 +307,7 @@ impl Service {
                 permits.inputs = memory;
             }
         }
+        plan.lend()?;
         let starting = self.0.runner.start(&plan.work, permits, attempt);
         Ok(match starting.await? {
             Started::Running(record, handle) => Submitted::New(Box::new(record), handle),
@@ -321,38 +328,26 @@ impl Service {
         surface: Surface,
         info: RequestInfo<'a>,
     ) -> Result<Prepared<'a>> {
-        let Planned {
-            first: mut plan,
-            mut route,
-        } = planned;
-        // Every candidate has parameters of its own, which replace those of the row.
-        let others = route.iter_mut().flat_map(|route| &mut route.others);
-        for plan in std::iter::once(&mut plan).chain(others) {
-            plan.parameters[REQUEST_ID] = info.request_id.into();
-        }
-        let (route, fallbacks, spares) = match route.map(|route| route.split()) {
-            Some((route, fallbacks, spares)) => (Some(route), fallbacks, spares),
-            None => (None, Fallbacks::default(), Vec::new()),
-        };
+        let Planned { first: plan, route } = planned;
+        let (is_queued, streamed) = (plan.call.is_none(), plan.is_streamed());
         let id = self.0.ids.next(self.0.clock.now());
         let now = id.created_at();
-        let is_queued = plan.call.is_none();
-        let new = NewGeneration {
+        let mut new = NewGeneration {
             id,
             account_id: caller.account_id,
             credential: caller.credential,
             presumed: caller.presumed(),
             modality: plan.model.modality(),
             surface,
-            provider: plan.model.provider.clone(),
-            model: plan.model.id.clone(),
-            streamed: plan.is_streamed(),
+            provider: String::new(),
+            model: String::new(),
+            streamed,
             prompt: plan.prompt,
             system_prompt: plan.system_prompt,
             negative_prompt: plan.negative_prompt,
-            parameters: plan.parameters,
+            parameters: Value::Null,
             template: plan.template,
-            pricing: plan.model.pinned_prices(),
+            pricing: Value::Null,
             hold: Credits::ZERO,
             instance: (!is_queued).then(|| self.0.runner.instance()),
             deadline: is_queued.then(|| now + self.0.settings.job_deadline),
@@ -360,31 +355,48 @@ impl Service {
             job: plan.job || info.respond_async,
             max_jobs: self.0.settings.max_jobs_per_account,
             idempotency: info.idempotent.map(|request| self.binding(request, id)),
-            route,
+            route: None,
             now,
         };
-        let mut prepared = Prepared {
+        let mut candidates = vec![Candidate {
+            model: plan.model,
+            ceiling: plan.ceiling,
+            unlimited: plan.unlimited,
+            parameters: plan.parameters,
+            call: plan.call,
+        }];
+        let (mut dropped, mut fallbacks) = (Vec::new(), Fallbacks::default());
+        if let Some(route) = route {
+            candidates.extend(route.others.into_iter().map(Candidate::from));
+            dropped = route.dropped;
+            fallbacks.copies = route.copies;
+            new.route = Some(Box::new(NewRoute {
+                name: route.name,
+                ceiling: Credits::ZERO,
+                next: Vec::new(),
+                dropped: Vec::new(),
+                on: route.on,
+            }));
+        }
+        for candidate in &mut candidates {
+            candidate.parameters[REQUEST_ID] = info.request_id.into();
+        }
+        Ok(Prepared {
             caller,
             idempotent: info.idempotent,
-            first: Candidate {
-                model: plan.model,
-                ceiling: plan.ceiling,
-                unlimited: plan.unlimited,
-            },
-            spares,
-            passed: Vec::new(),
+            candidates,
+            skipped: Vec::new(),
+            dropped,
             max_cost: plan.max_cost,
             input_bytes: plan.inputs.iter().map(|input| input.info.bytes).sum(),
             inputs: plan.inputs,
             kept: None,
             work: Arc::new(Work {
                 new,
-                call: plan.call,
+                call: None,
                 fallbacks: fallbacks.into(),
             }),
-        };
-        prepared.update_hold()?;
-        Ok(prepared)
+        })
     }
 
     /// Fails unless this catalogue applies at `created_at`.
@@ -407,37 +419,29 @@ impl Service {
     /// Adapts a plan to the time and the credits of another try. `false`: holds still leave too
     /// little for a dialogue without a limit.
     async fn replan(&self, plan: &mut Prepared<'_>) -> Result<bool> {
-        plan.restore_passed()?;
-        let credits = if plan.is_unlimited() {
-            Some(self.spendable(plan.caller).await?)
-        } else {
-            None
-        };
-        let Work {
-            new,
-            call,
-            fallbacks,
-        } = unshared(&mut plan.work)?;
+        plan.take_back()?;
         let mut fits = true;
-        if let Some((spendable, held)) = credits {
-            let next = new.route.iter_mut().flat_map(|route| &mut route.next);
-            let parameters = next.map(|next| &mut next.parameters);
-            let calls = call.iter_mut().chain(&mut fallbacks.get_mut().calls);
-            let candidates = std::iter::once(&mut plan.first).chain(&mut plan.spares);
-            let parameters = std::iter::once(&mut new.parameters).chain(parameters);
-            for ((candidate, call), parameters) in candidates.zip(calls).zip(parameters) {
-                if let (true, ModelKind::Text(text), Ceiling::Text(ceiling), Call::Text(work)) = (
+        if plan.is_unlimited() {
+            let (spendable, held) = self.spendable(plan.caller).await?;
+            for candidate in &mut plan.candidates {
+                if let (
+                    true,
+                    ModelKind::Text(text),
+                    Ceiling::Text(ceiling),
+                    Some(Call::Text(work)),
+                ) = (
                     candidate.unlimited,
                     &candidate.model.kind,
                     &mut candidate.ceiling,
-                    call,
+                    &mut candidate.call,
                 ) {
                     fits &= replan_text(text, ceiling, work, spendable);
-                    parameters["max_tokens"] = work.call.max_tokens.into();
+                    candidate.parameters["max_tokens"] = work.call.max_tokens.into();
                 }
             }
             fits |= held == Credits::ZERO;
         }
+        let new = &mut unshared(&mut plan.work)?.new;
         new.id = self.0.ids.next(self.0.clock.now());
         new.now = new.id.created_at();
         self.check_catalogue(new.now)?;
@@ -445,14 +449,13 @@ impl Service {
         new.deadline = new.deadline.map(|_| new.now + self.0.settings.job_deadline);
         let idempotent = plan.idempotent;
         new.idempotency = idempotent.map(|request| self.binding(request, new.id));
-        plan.update_hold()?;
         Ok(fits)
     }
 
     /// Takes the permits for a call that begins now, without waiting. `None` if it is a job for a
     /// worker.
     fn permits(&self, plan: &mut Prepared<'_>) -> Result<Option<Permits>> {
-        if plan.work.call.is_none() {
+        if plan.is_queued() {
             return Ok(None);
         }
         let account = plan.caller.account_id;
@@ -467,15 +470,8 @@ impl Service {
             };
             request = Some(synchronous.try_acquire(account).ok_or_else(reached)?);
         }
-        let call = if plan.work.new.route.is_none() {
-            let model = plan.first.model;
-            let call = self.0.providers.try_acquire(&model.provider, account);
-            call.ok_or_else(|| self.busy(account, model))?
-        } else {
-            self.choose_first(plan)?
-        };
         Ok(Some(Permits {
-            call,
+            call: self.choose_first(plan)?,
             request,
             inputs: None,
         }))
@@ -488,16 +484,27 @@ fn unshared(work: &mut Arc<Work>) -> Result<&mut Work> {
 }
 
 impl Prepared<'_> {
+    /// Whether it is a job for a worker.
+    fn is_queued(&self) -> bool {
+        self.work.new.instance.is_none()
+    }
+
     /// The ceiling that the hold is for.
     fn dearest(&self) -> &Ceiling {
-        let spares = self.spares.iter().map(|candidate| &candidate.ceiling);
-        let dearest = spares.max_by_key(|ceiling| ceiling.hold());
-        let dearest = dearest.filter(|ceiling| ceiling.hold() > self.first.ceiling.hold());
-        dearest.unwrap_or(&self.first.ceiling)
+        let callable = &self.candidates[self.skipped.len()..];
+        let (first, all) = (&callable[0].ceiling, callable.iter());
+        let dearest = all
+            .map(|candidate| &candidate.ceiling)
+            .max_by_key(|ceiling| ceiling.hold());
+        let dearest = dearest.filter(|ceiling| ceiling.hold() > first.hold());
+        dearest.unwrap_or(first)
+    }
+
+    fn hold(&self) -> Credits {
+        self.dearest().hold()
     }
 
     fn is_unlimited(&self) -> bool {
-        let mut all = std::iter::once(&self.first).chain(&self.spares);
-        all.any(|candidate| candidate.unlimited)
+        self.candidates.iter().any(|candidate| candidate.unlimited)
     }
 }

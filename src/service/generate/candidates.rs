@@ -3,6 +3,7 @@
 
 use std::{mem, time::Duration};
 
+use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 use super::{Prepared, counted, plan::Plan, unshared};
@@ -18,11 +19,11 @@ use crate::{
         share::ShareReached,
         validate::{FieldCode, FieldError},
     },
-    jobs::{Call, Fallbacks, Work},
+    jobs::{Call, Work},
     memory::{self, Reservation},
     providers::{DeltaSink, ProviderPermit},
     service::{Result, Service, ServiceError, auth::Caller},
-    store::generations::{NewGeneration, NewRoute, NextCandidate},
+    store::generations::NextCandidate,
 };
 
 const CIRCUIT_OPEN: &str = "it failed several times within seconds";
@@ -57,13 +58,21 @@ pub(super) struct Candidate<'a> {
     pub ceiling: Ceiling,
     /// Whether its output is limited only by what the caller can pay for.
     pub unlimited: bool,
+    pub parameters: Value,
+    /// `None` for a job, and while it is lent to the work.
+    pub call: Option<Call>,
 }
 
-/// A candidate that could not be called, as it was first.
-pub(super) struct Passed<'a> {
-    candidate: Candidate<'a>,
-    pub row: NextCandidate,
-    pub call: Option<Call>,
+impl<'a> From<Plan<'a>> for Candidate<'a> {
+    fn from(plan: Plan<'a>) -> Self {
+        Self {
+            model: plan.model,
+            ceiling: plan.ceiling,
+            unlimited: plan.unlimited,
+            parameters: plan.parameters,
+            call: plan.call,
+        }
+    }
 }
 
 impl Service {
@@ -344,19 +353,21 @@ impl Service {
         }
     }
 
-    /// A permit for the first candidate that can be called now. Drops those before it until the next
-    /// try.
+    /// A permit for the first candidate that can be called now. Skips those before it until the next
+    /// try. The circuit of the only candidate of a request without a route is not looked at.
     pub(super) fn choose_first(&self, plan: &mut Prepared<'_>) -> Result<ProviderPermit> {
         let (mut reasons, mut soonest, mut busy) = (Vec::new(), Duration::MAX, None);
         let (providers, account) = (&self.0.providers, plan.caller.account_id);
-        for candidate in std::iter::once(&plan.first).chain(&plan.spares) {
+        let has_route = plan.work.new.route.is_some();
+        for candidate in &plan.candidates {
             let model = candidate.model;
             let provider = &model.provider;
-            if let Some(left) = self.0.runner.skipped_for(provider, &model.id) {
+            let left = || self.0.runner.skipped_for(provider, &model.id);
+            if let Some(left) = has_route.then(left).flatten() {
                 soonest = soonest.min(left);
                 reasons.push(MoveReason::CircuitOpen);
             } else if let Some(permit) = providers.try_acquire(provider, account) {
-                plan.drop_first(&reasons)?;
+                plan.skipped = reasons;
                 return Ok(permit);
             } else {
                 reasons.push(MoveReason::Busy);
@@ -379,120 +390,65 @@ impl Service {
     }
 }
 
-impl<'a> PlannedRoute<'a> {
-    /// The candidates as the hold stores them, their calls, and what is kept of them until then.
-    pub(super) fn split(self) -> (Box<NewRoute>, Fallbacks, Vec<Candidate<'a>>) {
-        let (mut next, mut calls, mut spares) = (Vec::new(), Vec::new(), Vec::new());
-        for plan in self.others {
-            next.push(NextCandidate {
-                provider: plan.model.provider.clone(),
-                model: plan.model.id.clone(),
-                pricing: plan.model.pinned_prices(),
-                ceiling: plan.ceiling.hold(),
-                parameters: plan.parameters,
-            });
-            calls.extend(plan.call);
-            spares.push(Candidate {
-                model: plan.model,
-                ceiling: plan.ceiling,
-                unlimited: plan.unlimited,
-            });
-        }
-        let route = NewRoute {
-            name: self.name,
-            ceiling: Credits::ZERO,
-            next,
-            dropped: self.dropped,
-            on: self.on,
-        };
-        let fallbacks = Fallbacks {
-            calls,
-            copies: self.copies,
-        };
-        (Box::new(route), fallbacks, spares)
-    }
-}
-
 impl Prepared<'_> {
-    /// Drops the first candidates, which cannot be called now for these reasons.
-    fn drop_first(&mut self, reasons: &[MoveReason]) -> Result<()> {
-        if reasons.is_empty() {
-            return Ok(());
-        }
+    /// Moves the candidates that can be called into the work, and sets the hold to the maximum of their
+    /// ceilings.
+    pub(super) fn lend(&mut self) -> Result<()> {
+        let hold = self.hold();
         let Work {
             new,
             call,
             fallbacks,
         } = unshared(&mut self.work)?;
-        let calls = &mut fallbacks.get_mut().calls;
-        for reason in reasons {
-            let Some(route) = new.route.as_mut().filter(|route| !route.next.is_empty()) else {
-                break;
-            };
-            let mut row = route.next.remove(0);
-            route.dropped.push(Dropped {
-                provider: new.provider.clone(),
-                model: new.model.clone(),
-                code: reason.as_str().to_owned(),
-                message: match reason {
+        let (skipped, callable) = self.candidates.split_at_mut(self.skipped.len());
+        let [first, others @ ..] = callable else {
+            return Err(without_candidate(None, None));
+        };
+        new.provider.clone_from(&first.model.provider);
+        new.model.clone_from(&first.model.id);
+        new.pricing = first.model.pinned_prices();
+        new.parameters.clone_from(&first.parameters);
+        new.hold = hold;
+        *call = first.call.take();
+        if let Some(route) = &mut new.route {
+            let next = others.iter().map(|other| NextCandidate {
+                provider: other.model.provider.clone(),
+                model: other.model.id.clone(),
+                pricing: other.model.pinned_prices(),
+                ceiling: other.ceiling.hold(),
+                parameters: other.parameters.clone(),
+            });
+            route.next = next.collect();
+            route.ceiling = first.ceiling.hold();
+            route.dropped.clone_from(&self.dropped);
+            for (candidate, reason) in skipped.iter().zip(&self.skipped) {
+                let message = match reason {
                     MoveReason::CircuitOpen => CIRCUIT_OPEN,
                     _ => "the provider is at its concurrency limit on this server",
-                }
-                .to_owned(),
-            });
-            exchange(new, &mut row);
-            self.passed.push(Passed {
-                candidate: mem::replace(&mut self.first, self.spares.remove(0)),
-                row,
-                call: call.replace(calls.remove(0)),
-            });
+                };
+                let dropped = drop_of(candidate.model, reason.as_str(), message.to_owned());
+                route.dropped.push(dropped);
+            }
         }
-        self.update_hold()
+        let calls = others.iter_mut().filter_map(|other| other.call.take());
+        fallbacks.get_mut().calls = calls.collect();
+        Ok(())
     }
 
-    /// Puts back what [`Self::drop_first`] has dropped, without the hold.
-    pub(super) fn restore_passed(&mut self) -> Result<()> {
+    /// Takes the candidates back from the work of a refused hold, for another try.
+    pub(super) fn take_back(&mut self) -> Result<()> {
         let Work {
-            new,
-            call,
-            fallbacks,
+            call, fallbacks, ..
         } = unshared(&mut self.work)?;
-        while let Some(passed) = self.passed.pop() {
-            let mut row = passed.row;
-            exchange(new, &mut row);
-            if let Some(route) = &mut new.route {
-                route.next.insert(0, row);
-                route.dropped.pop();
-            }
-            let later = mem::replace(call, passed.call);
-            fallbacks.get_mut().calls.splice(0..0, later);
-            let later = mem::replace(&mut self.first, passed.candidate);
-            self.spares.insert(0, later);
+        let calls = call.take().into_iter();
+        let calls = calls.chain(mem::take(&mut fallbacks.get_mut().calls));
+        let lent = self.candidates.iter_mut().skip(self.skipped.len());
+        for (candidate, call) in lent.zip(calls) {
+            candidate.call = Some(call);
         }
+        self.skipped.clear();
         Ok(())
     }
-
-    /// Sets the ceilings of the row, and the hold to their maximum.
-    pub(super) fn update_hold(&mut self) -> Result<()> {
-        let new = &mut unshared(&mut self.work)?.new;
-        new.hold = self.first.ceiling.hold();
-        if let Some(route) = &mut new.route {
-            route.ceiling = new.hold;
-            for (next, spare) in route.next.iter_mut().zip(&self.spares) {
-                next.ceiling = spare.ceiling.hold();
-                new.hold = new.hold.max(next.ceiling);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Exchanges the candidate of a row with another one.
-fn exchange(new: &mut NewGeneration, other: &mut NextCandidate) {
-    mem::swap(&mut new.provider, &mut other.provider);
-    mem::swap(&mut new.model, &mut other.model);
-    mem::swap(&mut new.pricing, &mut other.pricing);
-    mem::swap(&mut new.parameters, &mut other.parameters);
 }
 
 /// The error if no candidate is left. `soonest`: time until the first open circuit is probed.

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Prepared, hold_wait::HoldWait, unshared};
+use super::{Prepared, hold_wait::HoldWait};
 use crate::{
     domain::{
         ability::Ability,
@@ -239,9 +239,10 @@ impl Service {
     /// to the call and the stored parameters.
     pub(super) async fn keep_inputs(&self, plan: &mut Prepared<'_>) -> Result<()> {
         let caller = plan.caller;
-        let period = match plan.work.call {
-            Some(_) => KEEP_FOR_CALL,
-            None => self.0.settings.job_deadline + KEEP_AFTER_DEADLINE,
+        let period = if plan.is_queued() {
+            self.0.settings.job_deadline + KEEP_AFTER_DEADLINE
+        } else {
+            KEEP_FOR_CALL
         };
         let kept_until = self.0.clock.now() + period;
         let ids = plan.inputs.iter();
@@ -254,20 +255,9 @@ impl Service {
         // From here on the inputs are read from their files, within a separate budget.
         plan.inputs = Vec::new();
         memory::release();
-        let work = unshared(&mut plan.work)?;
-        // Of every candidate.
-        let others = work.new.route.iter_mut().flat_map(|route| &mut route.next);
-        for next in others.chain(plan.passed.iter_mut().map(|passed| &mut passed.row)) {
-            next.parameters[INPUTS] = serde_json::json!(stored);
-        }
-        work.new.parameters[INPUTS] = serde_json::json!(stored);
-        for call in work
-            .call
-            .iter_mut()
-            .chain(&mut work.fallbacks.get_mut().calls)
-            .chain(plan.passed.iter_mut().flat_map(|passed| &mut passed.call))
-        {
-            if let Call::Image(image) = call {
+        for candidate in &mut plan.candidates {
+            candidate.parameters[INPUTS] = serde_json::json!(stored);
+            if let Some(Call::Image(image)) = &mut candidate.call {
                 image.inputs.clone_from(&stored);
             }
         }

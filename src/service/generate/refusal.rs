@@ -39,7 +39,7 @@ impl Service {
             .await?;
         self.check_jobs(plan, jobs)?;
         let (balance, cap) = self.spendable_balance(plan.caller).await?;
-        let (hold, surface) = (plan.work.new.hold, plan.work.new.surface);
+        let (hold, surface) = (plan.hold(), plan.work.new.surface);
         let ceiling = plan.dearest();
         match cap {
             Some(cap) if cap.left() < hold => {
@@ -61,7 +61,7 @@ impl Service {
     pub(super) async fn refused(&self, plan: &Prepared<'_>, why: HoldOutcome) -> Result<Submitted> {
         let (caller, idempotent) = (plan.caller, plan.idempotent);
         let (ceiling, surface) = (plan.dearest(), plan.work.new.surface);
-        let hold = plan.work.new.hold;
+        let hold = plan.hold();
         Err(match why {
             HoldOutcome::SpendLimit(cap, balance) => {
                 above_spend_limit(hold, cap, balance, ceiling, surface)
