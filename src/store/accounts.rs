@@ -184,7 +184,7 @@ impl Store {
     }
 
     pub async fn account(&self, id: AccountId) -> Result<Option<AccountRecord>> {
-        let row = sqlx::query_as!(
+        let reading = sqlx::query_as!(
             AccountRecord,
             r#"
             select id as "id: _", name, balance as "balance: _", held as "held: _",
@@ -196,9 +196,8 @@ impl Store {
             "#,
             id.0,
         )
-        .fetch_optional(self.requests.named("read an account"))
-        .await?;
-        Ok(row)
+        .fetch_optional(self.requests.named("read an account"));
+        Ok(reading.await?)
     }
 
     /// The accounts that match all filters, newest first.
@@ -285,7 +284,7 @@ impl Store {
         email: Option<&str>,
         name: Option<&str>,
     ) -> Result<bool> {
-        let changed = sqlx::query_scalar!(
+        let reading = sqlx::query_scalar!(
             r#"with found as (
                  select id from accounts where id = $1 and deleted_at is null for no key update
              ), moved as (
@@ -305,9 +304,8 @@ impl Store {
             email,
             name,
         )
-        .fetch_one(self.requests.named("change an account"))
-        .await?;
-        Ok(changed)
+        .fetch_one(self.requests.named("change an account"));
+        Ok(reading.await?)
     }
 
     /// Whether there is no account at all.

@@ -44,7 +44,7 @@ impl Store {
         digest: TokenDigest,
         now: DateTime<Utc>,
     ) -> Result<AdminTokenRecord> {
-        let row = sqlx::query_as!(
+        let reading = sqlx::query_as!(
             AdminTokenRecord,
             r#"insert into admin_tokens (name, digest, created_at) values ($1, $2, $3)
              returning id as "id: _", name, last_used_at, revoked_at, created_at"#,
@@ -52,21 +52,19 @@ impl Store {
             &digest.0[..],
             now,
         )
-        .fetch_one(self.requests.named("create an admin token"))
-        .await?;
-        Ok(row)
+        .fetch_one(self.requests.named("create an admin token"));
+        Ok(reading.await?)
     }
 
     /// All admin tokens, newest first, without pages: there are few.
     pub async fn admin_tokens(&self) -> Result<Vec<AdminTokenRecord>> {
-        let rows = sqlx::query_as!(
+        let reading = sqlx::query_as!(
             AdminTokenRecord,
             r#"select id as "id: _", name, last_used_at, revoked_at, created_at
              from admin_tokens order by id desc"#
         )
-        .fetch_all(self.requests.named("list admin tokens"))
-        .await?;
-        Ok(rows)
+        .fetch_all(self.requests.named("list admin tokens"));
+        Ok(reading.await?)
     }
 
     /// Revokes an admin token. Idempotent.
@@ -75,16 +73,15 @@ impl Store {
         id: AdminTokenId,
         now: DateTime<Utc>,
     ) -> Result<Option<AdminTokenRecord>> {
-        let row = sqlx::query_as!(
+        let reading = sqlx::query_as!(
             AdminTokenRecord,
             r#"update admin_tokens set revoked_at = coalesce(revoked_at, $2) where id = $1
              returning id as "id: _", name, last_used_at, revoked_at, created_at"#,
             id.0,
             now,
         )
-        .fetch_optional(self.requests.named("revoke an admin token"))
-        .await?;
-        Ok(row)
+        .fetch_optional(self.requests.named("revoke an admin token"));
+        Ok(reading.await?)
     }
 
     /// Reads an admin token and counts the request against the default limit, as

@@ -206,7 +206,7 @@ async fn accounts_against_generations(tx: &mut Transaction, found: &mut LiveAudi
 }
 
 async fn overdue(tx: &mut Transaction, scope: &AuditScope<'_>) -> Result<Vec<GenerationId>> {
-    let ids = sqlx::query_scalar!(
+    let reading = sqlx::query_scalar!(
         r#"select id as "id: GenerationId" from running_generations
          where case when deadline_at is null then created_at < $2 else deadline_at < $1 end
          order by id limit $3"#,
@@ -214,15 +214,14 @@ async fn overdue(tx: &mut Transaction, scope: &AuditScope<'_>) -> Result<Vec<Gen
         scope.created_before,
         NAMED,
     )
-    .fetch_all(tx)
-    .await?;
-    Ok(ids)
+    .fetch_all(tx);
+    Ok(reading.await?)
 }
 
 async fn ownerless(tx: &mut Transaction, scope: &AuditScope<'_>) -> Result<Vec<GenerationId>> {
     // Heartbeats use the database's clock. A job without a worker is fine as long as it has a next
     // step.
-    let ids = sqlx::query_scalar!(
+    let reading = sqlx::query_scalar!(
         r#"select g.id as "id: GenerationId" from running_generations g
          where case when g.lease_token is null then g.next_step_at is null
                     else not exists (
@@ -233,7 +232,6 @@ async fn ownerless(tx: &mut Transaction, scope: &AuditScope<'_>) -> Result<Vec<G
         scope.silence.as_secs_f64(),
         NAMED,
     )
-    .fetch_all(tx)
-    .await?;
-    Ok(ids)
+    .fetch_all(tx);
+    Ok(reading.await?)
 }

@@ -12,7 +12,7 @@ pub(super) use presented::KeyReader;
 pub use presumed::Presumed;
 pub(super) use presumed::Presumptions;
 
-use super::{Result, Store, StoreError, exactly_one, pool::Transaction};
+use super::{Result, Store, exactly_one, pool::Transaction};
 use crate::domain::{
     ability::Abilities,
     clock::rfc3339,
@@ -115,7 +115,7 @@ impl Store {
         by: Option<Credential>,
     ) -> Result<Option<ApiKeyRecord>> {
         let (key, session) = by.map_or((None, None), Credential::ids);
-        sqlx::query_as!(
+        let reading = sqlx::query_as!(
             ApiKeyRecord,
             r#"insert into api_keys
                  (account_id, name, digest, key_hint, abilities, rate_limit_per_minute, expires_at,
@@ -139,9 +139,8 @@ impl Store {
             new.spend_limit.map(Credits::micros),
             new.spend_period.map(SpendPeriod::as_str),
         )
-        .fetch_optional(self.requests.named("create a key"))
-        .await
-        .map_err(StoreError::from)
+        .fetch_optional(self.requests.named("create a key"));
+        Ok(reading.await?)
     }
 
     /// Finds a key of an account by its digest.
@@ -166,7 +165,7 @@ impl Store {
         id: ApiKeyId,
         now: DateTime<Utc>,
     ) -> Result<Option<ApiKeyRecord>> {
-        sqlx::query_as!(
+        let reading = sqlx::query_as!(
             ApiKeyRecord,
             r#"select id as "id: _", name, key_hint, abilities as "abilities: _",
                     rate_limit_per_minute, expires_at, spend_limit as "spend_limit: _",
@@ -178,9 +177,8 @@ impl Store {
             id.0,
             now,
         )
-        .fetch_optional(self.requests.named("read a key"))
-        .await
-        .map_err(StoreError::from)
+        .fetch_optional(self.requests.named("read a key"));
+        Ok(reading.await?)
     }
 
     /// The account's keys, newest first.
@@ -218,7 +216,7 @@ impl Store {
         id: ApiKeyId,
         now: DateTime<Utc>,
     ) -> Result<Option<ApiKeyRecord>> {
-        sqlx::query_as!(
+        let reading = sqlx::query_as!(
             ApiKeyRecord,
             r#"update api_keys set revoked_at = coalesce(revoked_at, $3)
              where account_id = $1 and id = $2
@@ -231,9 +229,8 @@ impl Store {
             id.0,
             now,
         )
-        .fetch_optional(self.requests.named("revoke a key"))
-        .await
-        .map_err(StoreError::from)
+        .fetch_optional(self.requests.named("revoke a key"));
+        Ok(reading.await?)
     }
 
     /// Replaces the name, abilities and limits of a key, including a revoked one. `None`: the

@@ -42,7 +42,7 @@ impl Store {
         after: (AccountId, GenerationId),
         limit: i64,
     ) -> Result<Vec<StoredFiles>> {
-        let rows = sqlx::query_as!(
+        let reading = sqlx::query_as!(
             StoredFiles,
             r#"select account_id as "account_id: _", id as "id: _", outputs as "outputs!: _"
                from finished_generations
@@ -52,9 +52,8 @@ impl Store {
             after.1.0,
             limit
         )
-        .fetch_all(self.requests.named("read the names of files").long())
-        .await?;
-        Ok(rows)
+        .fetch_all(self.requests.named("read the names of files").long());
+        Ok(reading.await?)
     }
 
     /// All unfinished generations.
@@ -86,15 +85,14 @@ impl Store {
         before: DateTime<Utc>,
         limit: i64,
     ) -> Result<Vec<GenerationId>> {
-        let ids = sqlx::query_scalar!(
+        let reading = sqlx::query_scalar!(
             r#"select generation_id as "id: GenerationId" from media_trash where created_at <= $1
                order by created_at limit $2"#,
             before,
             limit
         )
-        .fetch_all(self.requests.named("find files to remove").long())
-        .await?;
-        Ok(ids)
+        .fetch_all(self.requests.named("find files to remove").long());
+        Ok(reading.await?)
     }
 
     /// Moves a failed removal to the end of the queue.

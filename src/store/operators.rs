@@ -184,7 +184,7 @@ impl Store {
         most: i64,
         since: Option<DateTime<Utc>>,
     ) -> Result<Vec<ModelHealth>> {
-        let rows = sqlx::query_as!(
+        let reading = sqlx::query_as!(
             ModelHealth,
             r#"
             with recent as (
@@ -212,16 +212,15 @@ impl Store {
             ACCOUNT_REFUSED,
             since,
         )
-        .fetch_all(self.requests.named("look at the models").long())
-        .await?;
-        Ok(rows)
+        .fetch_all(self.requests.named("look at the models").long());
+        Ok(reading.await?)
     }
 
     /// Counts the outcomes of the last `most` generations of all accounts by provider and code,
     /// newest first. Attempts that they left because the provider refused the server's account count
     /// as errors of it.
     pub async fn provider_errors(&self, most: i64) -> Result<Vec<ProviderErrors>> {
-        let rows = sqlx::query_as!(
+        let reading = sqlx::query_as!(
             ProviderErrors,
             r#"
             with recent as (
@@ -246,9 +245,8 @@ impl Store {
             FailureCode::ProviderError.as_str(),
             MoveReason::AccountRefused.as_str(),
         )
-        .fetch_all(self.requests.named("look at the providers' errors").long())
-        .await?;
-        Ok(rows)
+        .fetch_all(self.requests.named("look at the providers' errors").long());
+        Ok(reading.await?)
     }
 
     /// The oldest `most` unfinished generations of all accounts, and the number of all.

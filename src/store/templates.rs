@@ -58,7 +58,7 @@ impl Store {
         form: Option<&[u8]>,
         now: DateTime<Utc>,
     ) -> Result<Option<TemplateRecord>> {
-        let row = sqlx::query_as!(
+        let reading = sqlx::query_as!(
             TemplateRecord,
             r#"
             with template as (
@@ -86,9 +86,8 @@ impl Store {
             MAX_TEMPLATES,
             form,
         )
-        .fetch_optional(self.requests.named("create a template"))
-        .await?;
-        Ok(row)
+        .fetch_optional(self.requests.named("create a template"));
+        Ok(reading.await?)
     }
 
     /// Replaces a template by its next version, in one statement. The update locks the template's
@@ -101,7 +100,7 @@ impl Store {
         form: Option<&[u8]>,
         now: DateTime<Utc>,
     ) -> Result<Option<TemplateRecord>> {
-        let row = sqlx::query_as!(
+        let reading = sqlx::query_as!(
             TemplateRecord,
             r#"
             with template as (
@@ -133,9 +132,8 @@ impl Store {
             KEPT_VERSIONS,
             form,
         )
-        .fetch_optional(self.requests.named("replace a template"))
-        .await?;
-        Ok(row)
+        .fetch_optional(self.requests.named("replace a template"));
+        Ok(reading.await?)
     }
 
     /// Finds the template whose version was created by the form with this digest.
@@ -160,7 +158,7 @@ impl Store {
         account: AccountId,
         id: TemplateId,
     ) -> Result<Option<TemplateRecord>> {
-        let row = sqlx::query_as!(
+        let reading = sqlx::query_as!(
             TemplateRecord,
             r#"select t.id as "id: _", t.name, t.version, v.prompt, v.system_prompt, v.variables,
                     t.created_at, t.updated_at
@@ -170,9 +168,8 @@ impl Store {
             account.0,
             id.0,
         )
-        .fetch_optional(self.requests.named("read a template"))
-        .await?;
-        Ok(row)
+        .fetch_optional(self.requests.named("read a template"));
+        Ok(reading.await?)
     }
 
     /// The account's templates, newest first.

@@ -180,7 +180,7 @@ impl Store {
         id: UploadId,
         now: DateTime<Utc>,
     ) -> Result<Option<UploadRecord>> {
-        let row = sqlx::query_as!(
+        let reading = sqlx::query_as!(
             UploadRecord,
             r#"select id as "id: _", file_id, content_type, bytes, width, height, sha256,
                       created_at, expires_at
@@ -189,9 +189,8 @@ impl Store {
             id.0,
             now,
         )
-        .fetch_optional(self.requests.named("read an upload"))
-        .await?;
-        Ok(row)
+        .fetch_optional(self.requests.named("read an upload"));
+        Ok(reading.await?)
     }
 
     /// Lists the account's uploads, newest first.
@@ -253,7 +252,7 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<Vec<GenerationId>> {
         let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-        let files = sqlx::query_scalar!(
+        let reading = sqlx::query_scalar!(
             r#"with gone as (
                    delete from uploads u
                    where account_id = $1 and id = any($2) and expires_at <= $4
@@ -271,9 +270,8 @@ impl Store {
             kept_until,
             now,
         )
-        .fetch_all(self.requests.named("delete unused uploads"))
-        .await?;
-        Ok(files)
+        .fetch_all(self.requests.named("delete unused uploads"));
+        Ok(reading.await?)
     }
 
     /// Deletes up to `batch` uploads that are no longer needed. The purge removes their files
@@ -299,15 +297,14 @@ impl Store {
 
     /// Whether a file still belongs to an upload.
     pub async fn has_upload_file(&self, account: AccountId, file_id: Uuid) -> Result<bool> {
-        let found = sqlx::query_scalar!(
+        let reading = sqlx::query_scalar!(
             r#"select exists (select from uploads where account_id = $1 and file_id = $2)
                as "found!""#,
             account.0,
             file_id
         )
-        .fetch_one(self.requests.named("find the upload of a file"))
-        .await?;
-        Ok(found)
+        .fetch_one(self.requests.named("find the upload of a file"));
+        Ok(reading.await?)
     }
 
     /// Returns the next uploads, ordered by account and id.
@@ -316,7 +313,7 @@ impl Store {
         after: (AccountId, UploadId),
         limit: i64,
     ) -> Result<Vec<UploadFile>> {
-        let rows = sqlx::query_as!(
+        let reading = sqlx::query_as!(
             UploadFile,
             r#"select account_id as "account_id: _", id as "id: _", file_id, content_type, bytes
                from uploads where (account_id, id) > ($1, $2)
@@ -325,9 +322,8 @@ impl Store {
             after.1.0,
             limit
         )
-        .fetch_all(self.requests.named("read the names of uploads").long())
-        .await?;
-        Ok(rows)
+        .fetch_all(self.requests.named("read the names of uploads").long());
+        Ok(reading.await?)
     }
 }
 
@@ -339,7 +335,7 @@ async fn extend(
     visible: bool,
     now: DateTime<Utc>,
 ) -> Result<Option<UploadRecord>> {
-    let row = sqlx::query_as!(
+    let reading = sqlx::query_as!(
         UploadRecord,
         r#"update uploads
            -- Later than any term: see delete_unused_uploads.
@@ -356,7 +352,6 @@ async fn extend(
         visible,
         now,
     )
-    .fetch_optional(executor)
-    .await?;
-    Ok(row)
+    .fetch_optional(executor);
+    Ok(reading.await?)
 }
