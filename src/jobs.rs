@@ -43,9 +43,7 @@ pub use files::{FilesAudit, VerifyFilesError};
 pub use health::Circuit;
 pub use observed::{Adapters, observed};
 pub use running::{Handle, RunningGuard, UndecidedAttempt};
-pub use start::{
-    Call, Fallbacks, ImageWork, Permits, SharedFallbacks, Started, TextWork, VideoWork, Work,
-};
+pub use start::{Call, Fallbacks, ImageWork, Permits, Started, TextWork, VideoWork, Work};
 pub use submit::SubmitSettings;
 pub use uploads::{KeepError, check_picture, upload_key};
 pub use wakeups::Waiter;
@@ -114,9 +112,7 @@ struct Inner {
     instance: InstanceId,
     /// Of files that belong to no generation.
     ids: GenerationIds,
-    submit: SubmitSettings,
-    lease: Duration,
-    poll_interval: Duration,
+    settings: RunnerSettings,
     /// Workers by account.
     quota: WorkerQuota,
     /// Held while rows are claimed and registered, and while the sweep compares the two.
@@ -161,9 +157,7 @@ impl Runner {
             metrics,
             instance: InstanceId(Uuid::now_v7()),
             ids: GenerationIds::default(),
-            submit: settings.submit,
-            lease: settings.lease,
-            poll_interval: settings.poll_interval,
+            settings,
             quota: WorkerQuota::new(settings.workers, settings.workers_per_account),
             claims: tokio::sync::Mutex::new(()),
             wakeups: Arc::default(),

@@ -98,7 +98,7 @@ impl Runner {
 
     /// Waits until the task has ended its text.
     async fn stream_cancelled(&self, generation: &Generation) -> Result<Cancel, StoreError> {
-        let until = Instant::now() + STREAM_WAIT.min(self.0.lease);
+        let until = Instant::now() + STREAM_WAIT.min(self.0.settings.lease);
         let waiter = self.waiter(generation.id);
         loop {
             let (handle, rest) = (

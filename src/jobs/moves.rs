@@ -7,13 +7,14 @@
 use std::{future::pending, pin::pin, time::Duration};
 
 use super::{
-    Call, Circuit, Ended, Runner, RunningGuard, Work,
+    Call, Circuit, Ended, Fallbacks, Runner, RunningGuard, Work,
     cancel::cancelled,
     step::{Advanced, LeftCandidate, Step, failure, interrupted},
 };
 use crate::{
     domain::{
         generation::{Failure, FailureCode, Modality},
+        lock::lock,
         pricing::LIST,
         route::MoveReason,
     },
@@ -116,9 +117,8 @@ impl Runner {
             if let Call::Text(text) = call {
                 text.call.release();
             }
-            let Some(call) = work.fallbacks.take_next() else {
-                break;
-            };
+            let next_call = lock(&work.fallbacks).calls.pop_front();
+            let Some(call) = next_call else { break };
             job = job.moved_to(next);
             guard.moved_to(next);
             advanced = match self.job_permit(&job).await {
@@ -162,7 +162,7 @@ impl Runner {
         tokio::select! {
             biased;
             advanced = &mut advancing => return advanced,
-            () = accepted => work.fallbacks.release(),
+            () = accepted => *lock(&work.fallbacks) = Fallbacks::default(),
         }
         advancing.await
     }

@@ -2,7 +2,8 @@
 //! step, in a task that outlives the caller's connection.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    collections::VecDeque,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -16,7 +17,6 @@ use crate::{
         ids::{AccountId, GenerationId},
         inputs::{INPUTS, StoredInput},
         limiter::Permit,
-        lock::lock,
         pricing::{ImageCeiling, TextPrices},
         receipt::Blank,
         request::{Ratio, SpeechFormat},
@@ -55,40 +55,15 @@ pub struct Work {
     pub new: NewGeneration,
     /// What this process runs at once; `None`: the row has everything, for any worker to take.
     pub call: Option<Call>,
-    pub fallbacks: SharedFallbacks,
+    /// Dropped once a provider has accepted the generation, which may be running.
+    pub fallbacks: Mutex<Fallbacks>,
 }
 
 /// The calls of the other candidates, as in the row, and the memory that they take.
 #[derive(Default)]
 pub struct Fallbacks {
-    pub calls: Vec<Call>,
+    pub calls: VecDeque<Call>,
     pub copies: Option<memory::Reservation>,
-}
-
-/// Fallbacks of a generation that may be running, which are dropped once a provider has accepted it.
-#[derive(Default)]
-pub struct SharedFallbacks(Mutex<Fallbacks>);
-
-impl From<Fallbacks> for SharedFallbacks {
-    fn from(fallbacks: Fallbacks) -> Self {
-        Self(Mutex::new(fallbacks))
-    }
-}
-
-impl SharedFallbacks {
-    pub fn get_mut(&mut self) -> &mut Fallbacks {
-        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the call of the next candidate.
-    pub(super) fn take_next(&self) -> Option<Call> {
-        let mut fallbacks = lock(&self.0);
-        (!fallbacks.calls.is_empty()).then(|| fallbacks.calls.remove(0))
-    }
-
-    pub(super) fn release(&self) {
-        *lock(&self.0) = Fallbacks::default();
-    }
 }
 
 pub enum Started {

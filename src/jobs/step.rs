@@ -270,10 +270,12 @@ impl Runner {
     async fn reschedule(&self, job: &Job, progress: Option<u8>, wait: Wait) {
         let video = self.0.providers.video.get(&job.provider);
         let wait = match wait {
-            Wait::Poll => self.0.poll_interval,
+            Wait::Poll => self.0.settings.poll_interval,
             Wait::Task => video
                 .and_then(|video| video.poll_interval())
-                .map_or(self.0.poll_interval, |own| own.min(self.0.poll_interval)),
+                .map_or(self.0.settings.poll_interval, |own| {
+                    own.min(self.0.settings.poll_interval)
+                }),
             Wait::Failure => self.after_failure(),
         };
         // Jitter of a quarter, so that many jobs do not poll together.
@@ -298,7 +300,7 @@ impl Runner {
     }
 
     fn after_failure(&self) -> Duration {
-        self.0.poll_interval * 2
+        self.0.settings.poll_interval * 2
     }
 
     async fn expire(&self, job: &Job) -> Step {

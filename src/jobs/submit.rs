@@ -79,7 +79,7 @@ impl Runner {
     /// grace period.
     pub(super) async fn provider_permit(&self, job: &Job) -> Option<ProviderPermit> {
         let acquiring = self.0.providers.acquire(&job.provider, job.account_id);
-        let acquiring = tokio::time::timeout(self.0.poll_interval, acquiring);
+        let acquiring = tokio::time::timeout(self.0.settings.poll_interval, acquiring);
         let stop = match job.deadline_at {
             Some(_) => &self.0.stopping,
             None => &self.0.interrupt,
@@ -100,7 +100,7 @@ impl Runner {
     where
         F: Future<Output = Result<T, ProviderError>> + Send,
     {
-        let mut submissions = Submissions::begin(self.0.submit);
+        let mut submissions = Submissions::begin(self.0.settings.submit);
         self.admit(job)?;
         loop {
             let is_job = matches!(kind, Submission::OfJob | Submission::OfTask);

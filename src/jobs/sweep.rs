@@ -98,7 +98,7 @@ impl Runner {
             if peers.anybody(&heartbeats) {
                 self.tell_of_peers();
             }
-            peers.silent(heartbeats, self.0.clock.monotonic(), self.0.lease)
+            peers.silent(heartbeats, self.0.clock.monotonic(), self.0.settings.lease)
         };
         let mut abandoned = found.abandoned;
         for (instance, seen_at) in silent {

@@ -30,7 +30,7 @@ use crate::{
     domain::{
         clock::{SharedClock, rfc3339},
         generation::Generation,
-        ids::{WebhookDeliveryId, WebhookId},
+        ids::WebhookId,
         lock::lock,
         webhook::{DeliveryStatus, WebhookEvent, retry_delay},
     },
@@ -191,42 +191,38 @@ impl Dispatcher {
 
     /// Makes an attempt and stores its outcome. Returns whether it timed out.
     async fn attempt(&self, attempt: Attempt) -> bool {
-        let error = match self.send(&attempt).await {
-            Ok(sent) => {
-                let end = self.end(&attempt, sent);
-                log(&attempt, &end);
-                let (id, number) = (attempt.id, attempt.number);
-                match self.record(id, number, &end).await {
-                    Ok(()) => {
-                        if let Some(next) = end.next_attempt_at {
-                            // Failures are logged once a second.
-                            let next = next.trunc_subsecs(0) + SECOND;
-                            self.0.wakeups.deliveries.ring_at(next);
-                        }
-                        return sent == Err(SendError::Timeout);
-                    }
-                    Err(error) => error,
-                }
-            }
-            Err(error) => error,
-        };
-        // It is due again when its lease has passed.
-        let error = &error as &dyn std::error::Error;
-        tracing::warn!(error, delivery = %attempt.id, "a webhook delivery will be repeated");
-        false
+        self.try_attempt(&attempt).await.unwrap_or_else(|error| {
+            // It is due again when its lease has passed.
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, delivery = %attempt.id, "a webhook delivery will be repeated");
+            false
+        })
+    }
+
+    async fn try_attempt(&self, attempt: &Attempt) -> Result<bool, StoreError> {
+        let sent = self.send(attempt).await?;
+        let end = self.end(attempt, sent);
+        log(attempt, &end);
+        self.record(attempt, &end).await?;
+        if let Some(next) = end.next_attempt_at {
+            // Failures are logged once a second.
+            let next = next.trunc_subsecs(0) + SECOND;
+            self.0.wakeups.deliveries.ring_at(next);
+        }
+        Ok(sent == Err(SendError::Timeout))
     }
 
     /// Writes the outcome of an attempt, with retries within the lease: a short failure of the database
     /// should not repeat the delivery.
-    async fn record(
-        &self,
-        id: WebhookDeliveryId,
-        number: i32,
-        end: &AttemptEnd,
-    ) -> Result<(), StoreError> {
+    async fn record(&self, attempt: &Attempt, end: &AttemptEnd) -> Result<(), StoreError> {
         let mut tries = 1;
         loop {
-            match self.0.store.record_attempt(id, number, end).await {
+            match self
+                .0
+                .store
+                .record_attempt(attempt.id, attempt.number, end)
+                .await
+            {
                 Ok(_) => return Ok(()),
                 Err(error) if tries == RECORD_TRIES => return Err(error),
                 Err(_) => tries += 1,

@@ -97,10 +97,10 @@ impl Caller {
     /// Refuses callers of suspended accounts, and callers without any ability to generate.
     pub fn require_any_generation(&self) -> Result<()> {
         let mut types = Modality::ALL.iter().copied().map(Ability::to_generate);
-        if types.any(|ability| self.abilities.grant(ability)) {
-            return self.require_active();
-        }
         self.require_active()?;
+        if types.any(|ability| self.abilities.grant(ability)) {
+            return Ok(());
+        }
         Err(ServiceError::MissingAbility("generate:*"))
     }
 

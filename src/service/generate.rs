@@ -12,7 +12,7 @@ mod refusal;
 mod template;
 mod wait_queue;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
@@ -394,7 +394,7 @@ impl Service {
             work: Arc::new(Work {
                 new,
                 call: None,
-                fallbacks: fallbacks.into(),
+                fallbacks: Mutex::new(fallbacks),
             }),
         })
     }

@@ -71,7 +71,12 @@ impl Pool {
         acquire_timeout: Duration,
         outages: Arc<Outages>,
     ) -> Self {
-        let connections = managed::Pool::builder(Sessions::new(hosts, settings, outages))
+        let sessions = Sessions {
+            hosts,
+            settings,
+            outages,
+        };
+        let connections = managed::Pool::builder(sessions)
             .max_size(size as usize)
             // The connection used last is the most likely to be alive; the others may expire.
             .queue_mode(QueueMode::Lifo)
@@ -205,10 +210,6 @@ impl Outages {
         let mut verdicts = lock(&self.0);
         verdicts.dead = verdicts.dead.max(Some(then));
     }
-
-    fn verdicts(&self) -> Verdicts {
-        *lock(&self.0)
-    }
 }
 
 #[derive(Debug)]
@@ -217,16 +218,6 @@ pub struct Sessions {
     /// Settings of this pool's sessions, in addition to [`SETTINGS`].
     settings: &'static [&'static str],
     pub outages: Arc<Outages>,
-}
-
-impl Sessions {
-    pub fn new(hosts: Hosts, settings: &'static [&'static str], outages: Arc<Outages>) -> Self {
-        Self {
-            hosts,
-            settings,
-            outages,
-        }
-    }
 }
 
 impl Manager for Sessions {
@@ -257,7 +248,7 @@ impl Manager for Sessions {
         session: &mut Session,
         metrics: &Metrics,
     ) -> RecycleResult<sqlx::Error> {
-        let Verdicts { suspect, dead } = self.outages.verdicts();
+        let Verdicts { suspect, dead } = *lock(&self.outages.0);
         let idle = session.answered.elapsed();
         let unheard = |since: Option<Instant>| since.is_some_and(|at| session.answered <= at);
         if !session.ready || unheard(dead) || idle > MAX_IDLE || metrics.age() > MAX_AGE {

@@ -13,6 +13,7 @@ use crate::{
         credits::Credits,
         generation::Modality,
         ids::AccountId,
+        lock::lock,
         pricing::{Ceiling, TextCeiling},
         request::{GenerationRequest, Target},
         route::{Dropped, FallbackOn, MoveReason, Order},
@@ -431,7 +432,7 @@ impl Prepared<'_> {
             }
         }
         let calls = others.iter_mut().filter_map(|other| other.call.take());
-        fallbacks.get_mut().calls = calls.collect();
+        lock(fallbacks).calls = calls.collect();
         Ok(())
     }
 
@@ -441,7 +442,7 @@ impl Prepared<'_> {
             call, fallbacks, ..
         } = unshared(&mut self.work)?;
         let calls = call.take().into_iter();
-        let calls = calls.chain(mem::take(&mut fallbacks.get_mut().calls));
+        let calls = calls.chain(mem::take(&mut lock(fallbacks).calls));
         let lent = self.candidates.iter_mut().skip(self.skipped.len());
         for (candidate, call) in lent.zip(calls) {
             candidate.call = Some(call);

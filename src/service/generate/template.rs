@@ -47,18 +47,18 @@ impl Service {
             return Ok(Err(vec![error]));
         };
         let version = record.version;
-        let text = TemplateText {
-            name: record.name,
-            prompt: record.prompt,
-            system_prompt: record.system_prompt,
-            variables: record.variables,
-        };
-        let asked = Asked {
+        let preview = TemplatePreview {
+            text: TemplateText {
+                name: record.name,
+                prompt: record.prompt,
+                system_prompt: record.system_prompt,
+                variables: record.variables,
+            },
             values: wanted.variables.clone(),
-            prompt: request.prompt.clone(),
-            system_prompt: request.system_prompt.clone(),
+            request_prompt: request.prompt.clone(),
         };
-        let applied = self.render(caller, text, asked).await?;
+        let system_prompt = request.system_prompt.clone();
+        let applied = self.render(caller, preview, system_prompt).await?;
         Ok(applied.map(|rendered| RenderedPrompt {
             template: Some(TemplateUse { id, version }),
             ..rendered
@@ -71,12 +71,7 @@ impl Service {
         caller: &Caller,
         preview: TemplatePreview,
     ) -> Result<RenderedPrompt> {
-        let asked = Asked {
-            values: preview.values,
-            prompt: preview.request_prompt,
-            system_prompt: None,
-        };
-        let rendered = self.render(caller, preview.text, asked).await?;
+        let rendered = self.render(caller, preview, None).await?;
         rendered.map_err(|mut errors| {
             for error in errors.iter_mut().filter(|e| e.param == "template_id") {
                 PROMPT.clone_into(&mut error.param);
@@ -85,17 +80,18 @@ impl Service {
         })
     }
 
+    /// `system_prompt`: of the request, which replaces the template's.
     async fn render(
         &self,
         caller: &Caller,
-        text: TemplateText,
-        asked: Asked,
+        preview: TemplatePreview,
+        system_prompt: Option<String>,
     ) -> Result<Result<RenderedPrompt, Vec<FieldError>>> {
         // Rendering takes milliseconds of CPU: keep it off the async threads.
         let permit = self.0.renderings.acquire(caller.account_id).await;
         let permit = permit.ok_or(ServiceError::Overloaded)?;
         let applied = tokio::task::spawn_blocking(move || {
-            let applied = apply(&text, &asked);
+            let applied = apply(&preview, system_prompt);
             // Released when the thread is free again, even if the caller has hung up.
             drop(permit);
             applied
@@ -105,23 +101,20 @@ impl Service {
     }
 }
 
-/// The input of a template.
-struct Asked {
-    values: Map<String, Value>,
-    prompt: String,
+fn apply(
+    preview: &TemplatePreview,
     system_prompt: Option<String>,
-}
-
-fn apply(text: &TemplateText, request: &Asked) -> Result<RenderedPrompt, Vec<FieldError>> {
+) -> Result<RenderedPrompt, Vec<FieldError>> {
+    let text = &preview.text;
     let errors = Errors::default();
     let param = |name: &str| {
         let shown: String = name.chars().take(SHOWN_CHARS).collect();
         format!("template_variables.{}", shown.replace('\0', "\u{fffd}"))
     };
     // Null means absent, here as everywhere.
-    let mut values: Map<String, Value> = request.values.clone();
+    let mut values: Map<String, Value> = preview.values.clone();
     values.retain(|_, value| !value.is_null());
-    for name in request.values.keys() {
+    for name in preview.values.keys() {
         if !text.variables.contains(name) {
             let message = match text.variables.join(", ") {
                 none if none.is_empty() => {
@@ -136,7 +129,7 @@ fn apply(text: &TemplateText, request: &Asked) -> Result<RenderedPrompt, Vec<Fie
     let system_source = text
         .system_prompt
         .as_deref()
-        .filter(|_| request.system_prompt.is_none());
+        .filter(|_| system_prompt.is_none());
     let parse = |source| Template::parse(source);
     let (prompt, system) = match (parse(&text.prompt), system_source.map(parse).transpose()) {
         (Ok(prompt), Ok(system)) => (prompt, system),
@@ -157,7 +150,7 @@ fn apply(text: &TemplateText, request: &Asked) -> Result<RenderedPrompt, Vec<Fie
     if let error @ [_, ..] = &errors.take()[..] {
         return Err(error.to_vec());
     }
-    values.insert(PROMPT.to_owned(), request.prompt.clone().into());
+    values.insert(PROMPT.to_owned(), preview.request_prompt.clone().into());
     let render = |template: &Template<'_>| {
         template
             .render(&values)
@@ -166,15 +159,15 @@ fn apply(text: &TemplateText, request: &Asked) -> Result<RenderedPrompt, Vec<Fie
     };
     let system_prompt = match &system {
         Some(system) => render(system),
-        None => request.system_prompt.clone(),
+        None => system_prompt,
     };
     let rendered = render(&prompt).map(|rendered| {
         if prompt.uses_prompt() {
             rendered
         } else if rendered.trim().is_empty() {
-            request.prompt.clone()
+            preview.request_prompt.clone()
         } else {
-            format!("{rendered}\n\n{}", request.prompt)
+            format!("{rendered}\n\n{}", preview.request_prompt)
         }
     });
     let checks = [

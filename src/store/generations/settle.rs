@@ -128,33 +128,6 @@ impl Grouped for Settle {
     }
 }
 
-/// The receipts of a group, by column.
-#[derive(Default)]
-struct Receipts {
-    accounts: Vec<i64>,
-    keys: Vec<Uuid>,
-    bounds: Vec<i64>,
-    tokens: Vec<i64>,
-    now: DateTime<Utc>,
-}
-
-impl Receipts {
-    fn of(items: &[&Settle]) -> Self {
-        let mut all = Self::default();
-        for item in items {
-            let Some((key, receipt)) = item.receipt else {
-                continue;
-            };
-            all.accounts.push(item.account.0);
-            all.keys.push(key);
-            all.bounds.push(receipt.bound.cast_signed());
-            all.tokens.push(receipt.tokens.cast_signed());
-            all.now = all.now.max(item.row.now);
-        }
-        all
-    }
-}
-
 #[expect(clippy::too_many_lines, reason = "one statement")]
 async fn write(
     items: &[&Settle],
@@ -163,7 +136,16 @@ async fn write(
     let rows: Vec<&Row> = items.iter().map(|item| &item.row).collect();
     let accounts = group_rows::ids(items.iter().map(|item| Some(item.account.0)));
     let ids = group_rows::ids(items.iter().map(|item| Some(item.row.id)));
-    let receipts = Receipts::of(items);
+    let receipts = items.iter();
+    let receipts = receipts.filter_map(|item| Some((item, item.receipt?)));
+    let counted_at = receipts.clone().map(|(item, _)| item.row.now).max();
+    let counted_of: Vec<i64> = receipts.clone().map(|(item, _)| item.account.0).collect();
+    let (keys, receipts): (Vec<Uuid>, Vec<Receipt>) = receipts.map(|(_, receipt)| receipt).unzip();
+    let bounds: Vec<i64> = receipts.iter().map(|one| one.bound.cast_signed()).collect();
+    let tokens: Vec<i64> = receipts
+        .iter()
+        .map(|one| one.tokens.cast_signed())
+        .collect();
     // Not in the rows, whose type servers of the release before share.
     let list_costs: Vec<Option<i64>> = items.iter().map(|item| item.list_cost).collect();
     let verdicts = sqlx::query!(
@@ -282,11 +264,11 @@ async fn write(
         rows as _,
         &accounts,
         &ids,
-        &receipts.accounts,
-        &receipts.keys,
-        &receipts.bounds,
-        &receipts.tokens,
-        receipts.now,
+        &counted_of,
+        &keys,
+        &bounds,
+        &tokens,
+        counted_at.unwrap_or_default(),
         &list_costs as _,
     )
     .fetch_all(executor)
