@@ -9,7 +9,6 @@ pub mod generate;
 pub mod generations;
 pub mod login;
 pub mod operators;
-mod password;
 pub mod reports;
 pub mod resources;
 pub mod uploads;
@@ -104,7 +103,7 @@ struct Inner {
     runner: Runner,
     sender: Sender,
     settings: ServiceSettings,
-    passwords: password::Hasher,
+    passwords: login::Hasher,
     key_cache: KeyCache,
     model_stats: ModelStatsCache,
     ids: GenerationIds,
@@ -140,7 +139,7 @@ impl Service {
             providers,
             runner,
             sender,
-            passwords: password::Hasher::new(settings.max_waiting_logins),
+            passwords: login::Hasher::new(settings.max_waiting_logins),
             settings,
             key_cache: KeyCache::default(),
             model_stats: ModelStatsCache::default(),

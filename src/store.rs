@@ -5,7 +5,6 @@
 //! Prices and status codes are elsewhere.
 
 pub mod accounts;
-pub mod admin;
 pub mod audit;
 pub mod credits;
 pub mod deletion;
@@ -16,9 +15,7 @@ pub mod instances;
 pub mod jobs;
 pub mod keys;
 pub mod media;
-pub mod movements;
 pub mod operators;
-pub mod receipts;
 pub mod sessions;
 pub mod templates;
 pub mod uploads;

@@ -29,8 +29,8 @@ use crate::{
     },
     store::{
         accounts::{ACCOUNTS_CURSOR, AccountFilter, AccountRecord},
-        admin::AdminTokenRecord,
         credits::LedgerEntry,
+        sessions::AdminTokenRecord,
     },
 };
 pub use permission::Operator;

@@ -1,16 +1,30 @@
-//! Login, logout, passwords, and who the caller is.
+//! Login, logout, and who the caller is. Passwords: argon2id, always the same work whether or not the
+//! email exists.
 
-use chrono::{DateTime, Utc};
-use secrecy::SecretString;
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{Arc, LazyLock, Mutex},
+};
 
-use super::{Result, Service, ServiceError, auth::Caller, password::Turn};
+use argon2::{
+    Argon2,
+    password_hash::{PasswordHasher as _, PasswordVerifier as _, phc::PasswordHash},
+};
+use chrono::{DateTime, TimeDelta, Utc};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::{Result, Service, ServiceError, auth::Caller};
 use crate::{
     domain::{
         ids::{AccountId, UserId},
-        party::Address,
+        limiter::{Limiter, Permit},
+        lock::lock,
+        party::{Address, Party},
         request::{Login, PasswordChange},
         token,
     },
+    resource::Refusals,
     store::{
         accounts::{Identity, UserRow},
         generations::Credential,
@@ -136,5 +150,204 @@ impl Service {
     pub async fn identity(&self, caller: &Caller) -> Result<Identity> {
         let store = &self.0.store;
         Ok(store.identity(caller.account_id, caller.user_id).await?)
+    }
+}
+
+/// What an unknown email's password is compared with, so that it takes the same time.
+static DUMMY_HASH: LazyLock<Option<String>> =
+    LazyLock::new(|| hash("the password of no user").ok());
+
+/// Failed logins within [`FAILURE_PERIOD`] after which an address waits with all such addresses.
+const MAX_FAILURES: u32 = 3;
+const FAILURE_PERIOD: TimeDelta = TimeDelta::minutes(15);
+/// Addresses whose failures are remembered.
+const MAX_ADDRESSES: usize = 16_384;
+
+/// Hashes and verifies off the async threads, a few at a time, with a bounded queue.
+#[derive(Debug, Clone)]
+pub(super) struct Hasher {
+    /// Checks that run, and those that wait in turn.
+    by_party: Limiter<Waiter>,
+    /// The same by the hash of their email, so that guesses at one leave room for others.
+    by_email: Limiter<u64>,
+    failures: Arc<Mutex<Failures>>,
+    refusals: Arc<Refusals>,
+}
+
+/// How many, and when the last.
+type Failures = HashMap<Address, (u32, DateTime<Utc>)>;
+
+/// Who takes turns: all addresses with failed logins as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Waiter {
+    Party(Party),
+    Failed,
+}
+
+/// The right to check or hash passwords.
+#[derive(Debug)]
+#[expect(dead_code, reason = "held, not read")]
+pub(super) struct Turn {
+    by_email: Option<Permit<u64>>,
+    by_party: Permit<Waiter>,
+}
+
+impl Hasher {
+    /// Lets at most `waiting` wait in addition to those that run.
+    pub(super) fn new(waiting: usize) -> Self {
+        // Each takes some 20 MiB and a core for tens of milliseconds: half of the cores are left
+        // to everything else.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let running = (cores / 2).max(1);
+        Self {
+            by_party: Limiter::shared(running, waiting),
+            by_email: Limiter::shared(running.saturating_add(waiting), 0),
+            failures: Arc::default(),
+            refusals: Arc::new(Refusals::new("password checks")),
+        }
+    }
+
+    /// Waits for the turn of an address; refused if its share of the queue is full, or that of the
+    /// email. Nothing is known of the email yet: a refusal reveals nothing.
+    pub(super) async fn turn(
+        &self,
+        address: Address,
+        email: &str,
+        now: DateTime<Utc>,
+    ) -> Result<Turn> {
+        let waiter = if self.failures_of(address, now) < MAX_FAILURES {
+            Waiter::Party(address.into())
+        } else {
+            Waiter::Failed
+        };
+        let mut key = DefaultHasher::new();
+        email.to_lowercase().hash(&mut key);
+        let turn = match self.by_email.try_acquire(key.finish()) {
+            None => None,
+            by_email => {
+                let by_party = self.by_party.acquire(waiter, 1).await;
+                by_party.map(|by_party| Turn { by_email, by_party })
+            }
+        };
+        if turn.is_none() {
+            self.refusals.log(address.into());
+        }
+        turn.ok_or(ServiceError::Overloaded)
+    }
+
+    /// Waits for the operator's turn.
+    pub(super) async fn turn_of_operator(&self) -> Result<Turn> {
+        let waiter = Waiter::Party(Party::Operator);
+        let by_party = self.by_party.acquire(waiter, 1).await;
+        Ok(Turn {
+            by_email: None,
+            by_party: by_party.ok_or(ServiceError::Overloaded)?,
+        })
+    }
+
+    /// Remembers a failed login of an address.
+    pub(super) fn failed(&self, address: Address, now: DateTime<Utc>) {
+        let mut failures = lock(&self.failures);
+        if failures.len() >= MAX_ADDRESSES {
+            failures.retain(|_, (_, at)| *at + FAILURE_PERIOD > now);
+        }
+        if failures.len() < MAX_ADDRESSES || failures.contains_key(&address) {
+            let (count, at) = failures.entry(address).or_insert((0, now));
+            *count = if *at + FAILURE_PERIOD > now {
+                *count
+            } else {
+                0
+            } + 1;
+            *at = now;
+        }
+    }
+
+    fn failures_of(&self, address: Address, now: DateTime<Utc>) -> u32 {
+        let failures = lock(&self.failures);
+        let recent = failures
+            .get(&address)
+            .filter(|(_, at)| *at + FAILURE_PERIOD > now);
+        recent.map_or(0, |(count, _)| *count)
+    }
+
+    pub(super) async fn hash(&self, turn: Turn, password: SecretString) -> Result<String> {
+        run(turn, move || hash(password.expose_secret())).await?.0
+    }
+
+    /// Whether the password is the stored one; `None` stands for an unknown email. Returns the turn.
+    pub(super) async fn verify(
+        &self,
+        turn: Turn,
+        password: SecretString,
+        stored: Option<String>,
+    ) -> Result<(bool, Turn)> {
+        run(turn, move || {
+            let known = stored.is_some();
+            let phc = stored.or_else(|| DUMMY_HASH.clone()).unwrap_or_default();
+            let matches = PasswordHash::new(&phc).is_ok_and(|parsed| {
+                Argon2::default()
+                    .verify_password(password.expose_secret().as_bytes(), &parsed)
+                    .is_ok()
+            });
+            known && matches
+        })
+        .await
+    }
+}
+
+async fn run<T: Send + 'static>(
+    turn: Turn,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<(T, Turn)> {
+    let working = tokio::task::spawn_blocking(move || (work(), turn));
+    let done = working.await;
+    done.map_err(|e| ServiceError::Internal(format!("password: {e}")))
+}
+
+fn hash(password: &str) -> Result<String> {
+    Argon2::default()
+        .hash_password(password.as_bytes())
+        .map(|hash| hash.to_string())
+        .map_err(|e| ServiceError::Internal(format!("password: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The work for an unknown email is the work for a known one: the same function with the
+    /// same parameters over a hash of the same shape. No clock is asked.
+    #[test]
+    fn an_unknown_email_costs_what_a_known_one_costs() {
+        let dummy = DUMMY_HASH.clone().unwrap();
+        let real = hash("correct horse battery").unwrap();
+        let (dummy, real) = (
+            PasswordHash::new(&dummy).unwrap(),
+            PasswordHash::new(&real).unwrap(),
+        );
+        assert_eq!(dummy.algorithm.as_str(), "argon2id");
+        assert_eq!(dummy.algorithm, real.algorithm);
+        assert_eq!(dummy.version, real.version);
+        assert_eq!(dummy.params, real.params);
+        let lengths = |of: &PasswordHash| {
+            let (salt, hash) = (of.salt.as_ref().unwrap(), of.hash.as_ref().unwrap());
+            (salt.len(), hash.len())
+        };
+        assert_eq!(lengths(&dummy), lengths(&real));
+    }
+
+    /// The dummy's own password is refused like any other.
+    #[tokio::test]
+    async fn the_stand_in_is_computed_and_opens_nothing() {
+        let hasher = Hasher::new(1);
+        let verify = async |password: &str, stored: Option<String>| {
+            let turn = hasher.turn_of_operator().await.unwrap();
+            let verified = hasher.verify(turn, password.into(), stored).await;
+            verified.unwrap().0
+        };
+        assert!(!verify("the password of no user", None).await);
+        // It is a hash that would match, so that the whole comparison is made.
+        assert!(verify("the password of no user", DUMMY_HASH.clone()).await);
+        assert!(!verify("another", DUMMY_HASH.clone()).await);
     }
 }

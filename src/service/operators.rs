@@ -18,10 +18,9 @@ use crate::{
     jobs::Circuit,
     store::{
         StoreError,
-        admin::AdminTokenRecord,
-        credits::LedgerEntry,
-        movements::{Moved, NewMove},
+        credits::{LedgerEntry, Moved, NewMove},
         operators::{ModelHealth, ProviderErrors, Spending, SpendingBy, SpendingSums},
+        sessions::AdminTokenRecord,
     },
 };
 

@@ -3,7 +3,6 @@
 //!
 //! Here: their inputs and outputs. Each statement has its own file.
 
-mod bindings;
 mod hold;
 mod refusal;
 mod routes;

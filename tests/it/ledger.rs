@@ -12,8 +12,8 @@ mod tampering;
 mod world;
 
 use gensvc::store::{
+    credits::Move,
     generations::{Completion, Outcome, Settlement},
-    movements::Move,
     verify::Scope,
 };
 use serde_json::json;

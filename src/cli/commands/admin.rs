@@ -13,7 +13,7 @@ use crate::{
     },
     config::Config,
     domain::ids::AdminTokenId,
-    store::admin::AdminTokenRecord,
+    store::sessions::AdminTokenRecord,
 };
 
 pub(in crate::cli) async fn run(

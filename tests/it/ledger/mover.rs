@@ -10,8 +10,8 @@ use gensvc::{
     },
     store::{
         Store,
+        credits::{Move, Moved, NewMove},
         generations::{Completion, Credential, HoldOutcome, NewGeneration, Outcome, Settlement},
-        movements::{Move, Moved, NewMove},
     },
 };
 use serde_json::json;

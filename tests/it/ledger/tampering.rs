@@ -2,7 +2,7 @@
 
 use gensvc::{
     domain::ids::GenerationId,
-    store::{movements::Move, verify::Scope},
+    store::{credits::Move, verify::Scope},
 };
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

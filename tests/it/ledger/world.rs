@@ -13,12 +13,11 @@ use gensvc::{
     },
     store::{
         Connections, Store, StoreError,
-        credits::{Balance, SpendLimit},
+        credits::{Balance, Move, Moved, NewMove, SpendLimit},
         generations::{
             Completion, Credential, HoldOutcome, Idempotency, NewGeneration, Outcome, Settlement,
         },
         keys::{AuthenticatedKey, Presumed},
-        movements::{Move, Moved, NewMove},
         verify::Scope,
     },
 };

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use gensvc::{
     domain::ids::GenerationId,
     service::operators::Movement,
-    store::{movements::Move, verify::Scope},
+    store::{credits::Move, verify::Scope},
 };
 use http::Method;
 use serde_json::{Value, json};

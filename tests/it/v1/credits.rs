@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gensvc::store::movements::Move;
+use gensvc::store::credits::Move;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
