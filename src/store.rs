@@ -287,6 +287,11 @@ fn exactly_one(statement: &'static str, rows: u64) -> Result<()> {
     }
 }
 
+/// Whether a batch of rows was full, so that there may be more.
+fn is_full(rows: u64, batch: i64) -> bool {
+    i64::try_from(rows).is_ok_and(|rows| rows >= batch)
+}
+
 impl Store {
     /// Connects on demand.
     pub fn connect_lazy(hosts: impl Into<Hosts>, connections: Connections) -> Self {

@@ -99,13 +99,11 @@ impl Runner {
     /// Waits until the task has ended its text.
     async fn stream_cancelled(&self, generation: &Generation) -> Result<Cancel, StoreError> {
         let until = Instant::now() + STREAM_WAIT.min(self.0.settings.lease);
-        let waiter = self.waiter(generation.id);
+        let (account, id) = (generation.account_id, generation.id);
+        let waiter = self.waiter(id);
         loop {
-            let (handle, rest) = (
-                self.handle(generation.id),
-                until.saturating_duration_since(Instant::now()),
-            );
-            let ended = match handle {
+            let rest = until.saturating_duration_since(Instant::now());
+            let ended = match self.handle(id) {
                 Some(handle) => tokio::time::timeout(rest, handle.finished()).await.ok(),
                 None => {
                     let _ended = tokio::time::timeout(LOOK_AGAIN.min(rest), waiter.woken()).await;
@@ -114,13 +112,7 @@ impl Runner {
             };
             let record = match ended.flatten() {
                 Some(record) => Some(record.as_ref().clone()),
-                None => {
-                    let reading = self
-                        .0
-                        .store
-                        .generation(generation.account_id, generation.id);
-                    reading.await?
-                }
+                None => self.0.store.generation(account, id).await?,
             };
             match record {
                 Some(record) if record.is_cancelled() => return Ok(Cancel::Done),

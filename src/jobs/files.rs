@@ -26,20 +26,16 @@ const LATE_WRITES: TimeDelta = TimeDelta::minutes(15);
 /// Why a file was not stored: the caller sees the failure, the log the cause.
 pub(super) fn unusable(id: GenerationId, error: &(dyn std::error::Error + 'static)) -> Failure {
     tracing::warn!(generation = %id, error, "the provider returned an unusable file");
-    Failure::new(
-        FailureCode::ProviderError,
-        "the provider returned an unusable file",
-    )
+    let message = "the provider returned an unusable file";
+    Failure::new(FailureCode::ProviderError, message)
 }
 
 /// A failure of our own storage.
 pub(super) fn not_stored(id: GenerationId, error: &MediaStoreError) -> Failure {
     let error = error as &dyn std::error::Error;
     tracing::error!(generation = %id, error, "a file could not be stored");
-    Failure::new(
-        FailureCode::StorageUnavailable,
-        "the file could not be stored",
-    )
+    let message = "the file could not be stored";
+    Failure::new(FailureCode::StorageUnavailable, message)
 }
 
 pub(super) fn output(key: &MediaKey, info: &MediaInfo) -> Output {

@@ -175,14 +175,11 @@ impl Runner {
         }
         match price {
             Some(charged) if images > 0 => Outcome::Completed(Completion {
-                result: None,
                 outputs,
-                answer: None,
                 list_cost: job.list_cost(&billed),
                 usage,
                 charged,
-                finish_reason: None,
-                receipt: None,
+                ..Completion::default()
             }),
             _ => Outcome::Failed(failed.unwrap_or_else(|| {
                 Failure::new(FailureCode::ProviderError, "the provider returned no image")

@@ -257,10 +257,8 @@ impl Runner {
     }
 
     async fn fail(&self, job: &Job, guard: &RunningGuard, failure: Failure) -> Advanced {
-        let ended = self
-            .finish(job, guard, Outcome::Failed(failure), None)
-            .await;
-        ended.map_or(Advanced::Open, Advanced::Ended)
+        let ending = self.finish(job, guard, Outcome::Failed(failure), None);
+        ending.await.map_or(Advanced::Open, Advanced::Ended)
     }
 }
 

@@ -99,14 +99,11 @@ impl Step {
     ) -> Self {
         Self::Finished {
             outcome: Box::new(Outcome::Completed(Completion {
-                result: None,
                 outputs: vec![output],
-                answer: None,
                 list_cost: job.list_cost(&usage),
                 usage,
                 charged: job.held,
-                finish_reason: None,
-                receipt: None,
+                ..Completion::default()
             })),
             request_id,
         }

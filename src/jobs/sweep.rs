@@ -158,11 +158,9 @@ impl Runner {
         if !left.resumable {
             return self.end_interrupted(&left).await;
         }
-        let now = self.0.clock.now();
-        self.0
-            .store
-            .release_job(left.account_id, left.id, left.owner, None, now)
-            .await?;
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let releasing = store.release_job(left.account_id, left.id, left.owner, None, now);
+        releasing.await?;
         self.0.wakeups.jobs.ring();
         Ok(0)
     }

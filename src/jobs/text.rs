@@ -157,10 +157,6 @@ async fn call(
     if !sink.is_some_and(DeltaSink::close) {
         return Ok(None);
     }
-    guard
-        .handle
-        .abandon
-        .run_until_cancelled(call)
-        .await
-        .transpose()
+    let read = guard.handle.abandon.run_until_cancelled(call);
+    read.await.transpose()
 }

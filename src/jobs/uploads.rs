@@ -237,8 +237,6 @@ fn out_of_memory() -> Step {
 }
 
 pub(super) fn unreadable() -> Failure {
-    Failure::new(
-        FailureCode::StorageUnavailable,
-        "an input could not be read",
-    )
+    let message = "an input could not be read";
+    Failure::new(FailureCode::StorageUnavailable, message)
 }

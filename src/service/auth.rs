@@ -253,11 +253,8 @@ impl CachedKey {
         service.0.key_cache.remove(&digest);
         presumed.set_counting(true);
         let reading = async move { service.authenticate_key(digest).await };
-        let reading = self
-            .service
-            .complete("the reading of a key", reading)
-            .await
-            .flatten();
+        let reading = self.service.complete("the reading of a key", reading);
+        let reading = reading.await.flatten();
         presumed.settle(reading.as_ref().ok().and_then(Caller::rate));
         reading
     }

@@ -193,13 +193,10 @@ impl Service {
                         && model.modality() == health.modality
                 })
         };
+        let shown = health.into_iter().filter(is_shown);
         Ok(Arc::new(ModelStats {
             since: first.filter(|_| read == MAX_READ).unwrap_or(day),
-            data: health
-                .into_iter()
-                .filter(is_shown)
-                .map(ModelFigures::from)
-                .collect(),
+            data: shown.map(ModelFigures::from).collect(),
         }))
     }
 }

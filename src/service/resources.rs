@@ -33,13 +33,8 @@ impl Service {
     /// Checks a request for a key against the time of now.
     pub fn key_violations(&self, request: &KeyRequest) -> Vec<FieldError> {
         let past = request.expires_at.filter(|at| *at <= self.now());
-        let error = |_| {
-            FieldError::new(
-                "expires_at",
-                FieldCode::OutOfRange,
-                "must lie in the future",
-            )
-        };
+        let message = "must lie in the future";
+        let error = |_| FieldError::new("expires_at", FieldCode::OutOfRange, message);
         past.map(error).into_iter().collect()
     }
 

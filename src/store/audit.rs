@@ -75,12 +75,8 @@ pub type PoolState = (&'static str, u32, u32);
 impl Store {
     /// One self-audit, in one snapshot, so that it is exact under load too.
     pub async fn live_audit(&self, scope: &AuditScope<'_>) -> Result<LiveAudit> {
-        let mut tx = self
-            .requests
-            .named("audit a part of the ledger")
-            .within(AUDIT_LIMIT)
-            .begin()
-            .await?;
+        let call = self.requests.named("audit a part of the ledger");
+        let mut tx = call.within(AUDIT_LIMIT).begin().await?;
         sqlx::query!("set transaction isolation level repeatable read, read only")
             .execute(&mut tx)
             .await?;

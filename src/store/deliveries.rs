@@ -7,7 +7,7 @@ use secrecy::SecretSlice;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Result, Store};
+use super::{Result, Store, is_full};
 use crate::domain::{
     clock::rfc3339,
     ids::{AccountId, GenerationId, WebhookDeliveryId, WebhookId},
@@ -201,11 +201,9 @@ impl Store {
         .execute(self.requests.named("purge events").long())
         .await?;
         let webhooks = self.purge_webhooks(now, batch).await?;
-        let most = [&old, &orphans, &overdue]
-            .map(sqlx::postgres::PgQueryResult::rows_affected)
-            .into_iter()
-            .fold(webhooks, u64::max);
-        Ok(i64::try_from(most).is_ok_and(|rows| rows >= batch))
+        let [old, orphans, overdue] = [old, orphans, overdue].map(|done| done.rows_affected());
+        let most = old.max(orphans).max(overdue).max(webhooks);
+        Ok(is_full(most, batch))
     }
 
     /// The next `limit` webhooks after `after` with pending deliveries, by id. A loose index scan,

@@ -139,7 +139,7 @@ pub enum Outcome {
 }
 
 /// A result, charged by usage.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Completion {
     /// `None` for stored files.
     pub result: Option<String>,

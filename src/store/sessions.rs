@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
-use super::{Result, Store, exactly_one};
+use super::{Result, Store, exactly_one, is_full};
 use crate::domain::{
     clock::rfc3339,
     ids::{AccountId, AdminTokenId, SessionId, UserId},
@@ -300,11 +300,8 @@ impl Store {
         .execute(self.requests.named("purge rate limits").long())
         .await?;
         let receipts = self.purge_receipts(now, batch).await?;
-        let most = [sessions, attempts, keys, limits, receipts]
-            .iter()
-            .map(sqlx::postgres::PgQueryResult::rows_affected)
-            .max();
-        Ok(most.is_some_and(|rows| i64::try_from(rows).is_ok_and(|rows| rows >= batch)))
+        let mut done = [sessions, attempts, keys, limits, receipts].into_iter();
+        Ok(done.any(|done| is_full(done.rows_affected(), batch)))
     }
 
     pub async fn create_admin_token(

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use sqlx::PgExecutor;
 use uuid::Uuid;
 
-use super::{Result, Store, exactly_one};
+use super::{Result, Store, exactly_one, is_full};
 use crate::domain::{
     ids::{AccountId, GenerationId, UploadId},
     page::{Cursor, Page, PageRequest},
@@ -292,7 +292,7 @@ impl Store {
         )
         .execute(self.requests.named("purge uploads").long())
         .await?;
-        Ok(i64::try_from(done.rows_affected()).is_ok_and(|rows| rows >= batch))
+        Ok(is_full(done.rows_affected(), batch))
     }
 
     /// Whether a file still belongs to an upload.

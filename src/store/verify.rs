@@ -32,12 +32,8 @@ impl Store {
     /// Recomputes accounts and generations from their entries, in one snapshot, so that it is exact
     /// under load.
     pub async fn verify_ledger(&self, scope: Scope) -> Result<Audit> {
-        let mut tx = self
-            .requests
-            .named("verify the ledger")
-            .within(WHOLE_LIMIT)
-            .begin()
-            .await?;
+        let call = self.requests.named("verify the ledger").within(WHOLE_LIMIT);
+        let mut tx = call.begin().await?;
         sqlx::raw_sql(
             "set transaction isolation level repeatable read;
              -- It may read everything; that may take a while.
@@ -90,12 +86,8 @@ impl Store {
     /// an older and a newer version ran at the same time. Requests that hold or settle get 503 if
     /// it takes longer than a few seconds.
     pub async fn recount(&self) -> Result<()> {
-        let mut tx = self
-            .requests
-            .named("recount")
-            .within(WHOLE_LIMIT)
-            .begin()
-            .await?;
+        let call = self.requests.named("recount").within(WHOLE_LIMIT);
+        let mut tx = call.begin().await?;
         sqlx::raw_sql(
             "set local statement_timeout = 0;
              set local lock_timeout = 0;

@@ -178,10 +178,8 @@ impl Service {
         request: GenerationRequest,
         deltas: Option<DeltaSink>,
     ) -> Result<Planned<'_>> {
-        match self
-            .wanted(caller, &request)
-            .map_err(ServiceError::Invalid)?
-        {
+        let wanted = self.wanted(caller, &request);
+        match wanted.map_err(ServiceError::Invalid)? {
             None => Ok(Planned {
                 first: self.plan(caller, request, deltas).await?,
                 route: None,

@@ -396,11 +396,8 @@ fn check_shape(
         size.1,
         image.limits.sizes.join(", ")
     );
-    Err(ServiceError::field(
-        "parameters.size",
-        FieldCode::NotSupported,
-        message,
-    ))
+    let param = "parameters.size";
+    Err(ServiceError::field(param, FieldCode::NotSupported, message))
 }
 
 fn find_source(inputs: &[FoundInput]) -> Option<&FoundInput> {
@@ -458,11 +455,8 @@ fn ratio_of(video: &VideoModel, requested: Option<Ratio>, source: &FoundInput) -
         _ => {
             let message =
                 format!("must be that of the source, {width}x{height}, which the model must make");
-            Err(ServiceError::field(
-                "parameters.ratio",
-                FieldCode::NotSupported,
-                message,
-            ))
+            let code = FieldCode::NotSupported;
+            Err(ServiceError::field("parameters.ratio", code, message))
         }
     }
 }

@@ -32,11 +32,8 @@ impl Service {
 
     /// Refuses a request whose hold or job exceeds the account's limits now.
     pub(super) async fn check_spendable(&self, plan: &Prepared<'_>) -> Result<()> {
-        let (_, jobs) = self
-            .0
-            .store
-            .balance_and_jobs(plan.caller.account_id)
-            .await?;
+        let account = plan.caller.account_id;
+        let (_, jobs) = self.0.store.balance_and_jobs(account).await?;
         self.check_jobs(plan, jobs)?;
         let (balance, cap) = self.spendable_balance(plan.caller).await?;
         let (hold, surface) = (plan.hold(), plan.work.new.surface);
@@ -105,13 +102,8 @@ pub(super) fn above_max_cost(
     balance: Balance,
     ceiling: &Ceiling,
 ) -> ServiceError {
-    short(
-        ShortOf::MaxCost,
-        required,
-        max_cost,
-        balance,
-        ceiling.affordable(max_cost),
-    )
+    let affordable = ceiling.affordable(max_cost);
+    short(ShortOf::MaxCost, required, max_cost, balance, affordable)
 }
 
 /// The refusal of a hold above the available balance.
@@ -126,13 +118,8 @@ pub(super) fn above_available(
         ShortOf::Holds
     };
     let available = balance.available();
-    short(
-        of,
-        required,
-        available,
-        balance,
-        ceiling.affordable(available),
-    )
+    let affordable = ceiling.affordable(available);
+    short(of, required, available, balance, affordable)
 }
 
 /// The refusal of a hold above the key's spend limit. Only SDKs, which retry by themselves, get the

@@ -248,11 +248,8 @@ impl Store {
         )
         .fetch_one(self.requests.named("store a price"))
         .await?;
-        let mut known = self
-            .prices
-            .0
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let known = self.prices.0.write();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
         known.push(Known {
             modality,
             provider: provider.to_owned(),
