@@ -198,7 +198,7 @@ impl Service {
         let planned = self.plan_all(caller, request, deltas).await?;
         // The wait starts after planning, because a count by the vendor may take as long.
         let mut wait = HoldWait::new(self, caller, surface != Surface::Generate, waiting);
-        let mut plan = self.prepare(caller, planned, surface, info)?;
+        let mut plan = self.prepare(caller, planned, surface, info);
         self.check_catalogue(plan.work.new.now)?;
         if wait.is_for_credits {
             // Its caller waits for the job, which must not begin without a place to wait.
@@ -327,7 +327,7 @@ impl Service {
         planned: Planned<'a>,
         surface: Surface,
         info: RequestInfo<'a>,
-    ) -> Result<Prepared<'a>> {
+    ) -> Prepared<'a> {
         let Planned { first: plan, route } = planned;
         let (is_queued, streamed) = (plan.call.is_none(), plan.is_streamed());
         let id = self.0.ids.next(self.0.clock.now());
@@ -381,7 +381,7 @@ impl Service {
         for candidate in &mut candidates {
             candidate.parameters[REQUEST_ID] = info.request_id.into();
         }
-        Ok(Prepared {
+        Prepared {
             caller,
             idempotent: info.idempotent,
             candidates,
@@ -396,7 +396,7 @@ impl Service {
                 call: None,
                 fallbacks: Mutex::new(fallbacks),
             }),
-        })
+        }
     }
 
     /// Fails unless this catalogue applies at `created_at`.
