@@ -32,7 +32,7 @@ use crate::{
         generation::Generation,
         ids::WebhookId,
         lock::lock,
-        webhook::{DeliveryStatus, WebhookEvent, retry_delay},
+        webhook::{DeliveryStatus, retry_delay},
     },
     store::{
         Store, StoreError,
@@ -82,7 +82,7 @@ struct Inner {
 
 #[derive(Serialize)]
 struct Payload<'a> {
-    r#type: WebhookEvent,
+    r#type: &'a str,
     #[serde(serialize_with = "rfc3339")]
     timestamp: DateTime<Utc>,
     data: &'a Value,
@@ -220,7 +220,7 @@ impl Dispatcher {
             match self
                 .0
                 .store
-                .record_attempt(attempt.id, attempt.number, end)
+                .record_attempt(attempt.id, attempt.attempts, end)
                 .await
             {
                 Ok(_) => return Ok(()),
@@ -261,7 +261,7 @@ impl Dispatcher {
         let generation = generation.ok_or_else(|| corrupt("it is not there".to_owned()))?;
         let record = (self.0.render)(&generation).map_err(|e| corrupt(e.to_string()))?;
         let payload = Payload {
-            r#type: attempt.event,
+            r#type: &attempt.event,
             timestamp: attempt.created_at,
             data: &record,
         };
@@ -320,7 +320,7 @@ impl Dispatcher {
 
 /// The URL is not logged: it may contain a secret.
 fn log(attempt: &Attempt, end: &AttemptEnd) {
-    let (delivery, webhook, number) = (attempt.id, attempt.webhook, attempt.number);
+    let (delivery, webhook, number) = (attempt.id, attempt.webhook, attempt.attempts);
     let error = end.error.as_deref().unwrap_or_default();
     match end.status {
         DeliveryStatus::Delivered => {

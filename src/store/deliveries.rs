@@ -76,11 +76,12 @@ pub struct Attempt {
     pub id: WebhookDeliveryId,
     pub webhook: WebhookId,
     pub account: AccountId,
-    pub event: WebhookEvent,
+    /// The name of a [`WebhookEvent`].
+    pub event: String,
     pub generation: GenerationId,
     pub created_at: DateTime<Utc>,
-    /// Number of this attempt, from 1.
-    pub number: i32,
+    /// Number of attempts, this one included.
+    pub attempts: i32,
     /// Number of this attempt since the owner last requested the delivery.
     pub in_series: i32,
     pub url: String,
@@ -252,7 +253,8 @@ impl Store {
     ) -> Result<Vec<Attempt>> {
         let (webhooks, most): (Vec<i64>, Vec<i64>) =
             wanted.iter().map(|&(id, most)| (id.0, most)).unzip();
-        let taking = sqlx::query!(
+        let taking = sqlx::query_as!(
+            Attempt,
             r#"
             with taken as materialized (
                 select due.id
@@ -281,27 +283,16 @@ impl Store {
             lease_until,
         )
         .fetch_all(self.requests.named("take deliveries"));
-        let rows = taking.await?;
-        let attempts = rows.into_iter().filter_map(|row| {
-            let Some(event) = WebhookEvent::parse(&row.event) else {
+        let mut attempts = taking.await?;
+        attempts.retain(|attempt| {
+            let is_known = WebhookEvent::parse(&attempt.event).is_some();
+            if !is_known {
                 // A newer server must deliver it.
-                tracing::error!(delivery = %row.id, event = row.event, "an unknown event");
-                return None;
-            };
-            Some(Attempt {
-                id: row.id,
-                webhook: row.webhook,
-                account: row.account,
-                event,
-                generation: row.generation,
-                created_at: row.created_at,
-                number: row.attempts,
-                in_series: row.in_series,
-                url: row.url,
-                secret: row.secret.into(),
-            })
+                tracing::error!(delivery = %attempt.id, event = attempt.event, "an unknown event");
+            }
+            is_known
         });
-        Ok(attempts.collect())
+        Ok(attempts)
     }
 
     /// Records the outcome of an attempt. `false`: the delivery was claimed or requested again

@@ -204,7 +204,8 @@ pub struct Joinable {
     pub generation: GenerationId,
     /// Retries that have joined it.
     joined: i32,
-    has_others: bool,
+    /// Number of attempts that it could join.
+    all: i64,
 }
 
 /// Finds the attempt that a retry most likely repeats: the one that as many retries have joined as
@@ -216,7 +217,8 @@ pub(super) async fn find_attempt(
     retries_before: i32,
     now: DateTime<Utc>,
 ) -> Result<Option<Joinable>> {
-    let reading = sqlx::query!(
+    let reading = sqlx::query_as!(
+        Joinable,
         r#"select i.generation_id as "generation: GenerationId",
                   coalesce(r.joined, f.joined, 0) as "joined!", count(*) over () as "all!"
            from idempotency_keys i
@@ -236,11 +238,7 @@ pub(super) async fn find_attempt(
         now,
     )
     .fetch_optional(executor);
-    Ok(reading.await?.map(|row| Joinable {
-        generation: row.generation,
-        joined: row.joined,
-        has_others: row.all > 1,
-    }))
+    Ok(reading.await?)
 }
 
 impl Store {
@@ -259,7 +257,7 @@ impl Store {
     /// Counts a retry that joins a generation. `false`: another retry joined first, so the choice
     /// must be made again.
     pub async fn join(&self, account: AccountId, attempt: &Joinable) -> Result<bool> {
-        let expected = attempt.has_others.then_some(attempt.joined);
+        let expected = (attempt.all > 1).then_some(attempt.joined);
         let rows = self.count_joined(account, attempt.generation, expected);
         match rows.await? {
             0 if expected.is_some() => Ok(false),
