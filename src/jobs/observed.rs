@@ -213,10 +213,8 @@ impl Drop for FirstToken<'_> {
     fn drop(&mut self) {
         if let Some(at) = self.sink.first_at() {
             let after = at.saturating_duration_since(self.since);
-            let Observed {
-                metrics, provider, ..
-            } = self.observed;
-            metrics.first_token(provider, after);
+            let observed = self.observed;
+            observed.metrics.first_token(&observed.provider, after);
         }
     }
 }

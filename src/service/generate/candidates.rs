@@ -20,7 +20,7 @@ use crate::{
         share::ShareReached,
         validate::{FieldCode, FieldError},
     },
-    jobs::{Call, Work},
+    jobs::Call,
     memory::{self, Reservation},
     providers::{DeltaSink, ProviderPermit},
     service::{Result, Service, ServiceError, auth::Caller},
@@ -394,11 +394,8 @@ impl Prepared<'_> {
     /// ceilings.
     pub(super) fn lend(&mut self) -> Result<()> {
         let hold = self.hold();
-        let Work {
-            new,
-            call,
-            fallbacks,
-        } = unshared(&mut self.work)?;
+        let work = unshared(&mut self.work)?;
+        let new = &mut work.new;
         let (skipped, callable) = self.candidates.split_at_mut(self.skipped.len());
         let [first, others @ ..] = callable else {
             return Err(without_candidate(None, None));
@@ -408,7 +405,7 @@ impl Prepared<'_> {
         new.pricing = first.model.pinned_prices();
         new.parameters.clone_from(&first.parameters);
         new.hold = hold;
-        *call = first.call.take();
+        work.call = first.call.take();
         if let Some(route) = &mut new.route {
             let next = others.iter().map(|other| NextCandidate {
                 provider: other.model.provider.clone(),
@@ -430,17 +427,15 @@ impl Prepared<'_> {
             }
         }
         let calls = others.iter_mut().filter_map(|other| other.call.take());
-        lock(fallbacks).calls = calls.collect();
+        lock(&work.fallbacks).calls = calls.collect();
         Ok(())
     }
 
     /// Takes the candidates back from the work of a refused hold, for another try.
     pub(super) fn take_back(&mut self) -> Result<()> {
-        let Work {
-            call, fallbacks, ..
-        } = unshared(&mut self.work)?;
-        let calls = call.take().into_iter();
-        let calls = calls.chain(mem::take(&mut lock(fallbacks).calls));
+        let work = unshared(&mut self.work)?;
+        let calls = work.call.take().into_iter();
+        let calls = calls.chain(mem::take(&mut lock(&work.fallbacks).calls));
         let lent = self.candidates.iter_mut().skip(self.skipped.len());
         for (candidate, call) in lent.zip(calls) {
             candidate.call = Some(call);
