@@ -72,7 +72,7 @@ impl Runner {
         let step = self.sweep().await;
         if step.is_err() {
             // After a database outage every process looks silent.
-            lock(&self.0.peers).forget();
+            lock(&self.0.peers).0.clear();
         }
         step
     }
@@ -265,9 +265,5 @@ impl Peers {
         let all = self.0.iter();
         let silent = all.filter(|(_, (_, since))| now.saturating_sub(*since) >= lease);
         silent.map(|(&id, &(seen_at, _))| (id, seen_at)).collect()
-    }
-
-    pub(super) fn forget(&mut self) {
-        self.0.clear();
     }
 }

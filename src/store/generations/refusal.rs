@@ -196,6 +196,7 @@ pub struct Bound {
     pub generation: GenerationId,
     /// Whether it runs, or was completed and is not deleted.
     pub answers: bool,
+    expires_at: DateTime<Utc>,
 }
 
 /// An attempt that a retry can join.
@@ -272,7 +273,8 @@ impl Store {
         key: &str,
         now: DateTime<Utc>,
     ) -> Result<Option<Bound>> {
-        let reading = sqlx::query!(
+        let reading = sqlx::query_as!(
+            Bound,
             r#"select i.fingerprint, i.generation_id as "generation: GenerationId", i.expires_at,
                       exists (select from running_generations g
                               where g.account_id = $1 and g.id = i.generation_id)
@@ -287,16 +289,11 @@ impl Store {
         )
         .fetch_optional(self.requests.named("find an idempotency key"));
         match reading.await? {
-            Some(row) if row.expires_at <= now => {
-                self.unbind_key(account, key, row.generation).await?;
+            Some(bound) if bound.expires_at <= now => {
+                self.unbind_key(account, key, bound.generation).await?;
                 Ok(None)
             }
-            Some(row) => Ok(Some(Bound {
-                fingerprint: row.fingerprint,
-                generation: row.generation,
-                answers: row.answers,
-            })),
-            None => Ok(None),
+            bound => Ok(bound),
         }
     }
 
