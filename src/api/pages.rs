@@ -22,59 +22,14 @@ use crate::domain::lock::lock;
 
 /// GET /docs. Absolute paths, so that it needs no redirect to a slash, and nothing from another
 /// host.
-const DOCS: &str = r#"<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>gensvc API</title>
-<link rel="stylesheet" href="/docs/swagger-ui.css">
-<link rel="stylesheet" href="/docs/page.css">
-<link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
-</head>
-<body>
-<p class="back"><a href="/">Back to the console</a></p>
-<div id="swagger-ui"></div>
-<script src="/docs/swagger-ui-bundle.js"></script>
-<script src="/docs/start.js"></script>
-</body>
-</html>
-"#;
+const DOCS: &str = include_str!("pages/docs.html");
 
 /// In a file, so that the policy can refuse inline scripts.
-const START: &str =
-    "SwaggerUIBundle({dom_id: '#swagger-ui', url: '/openapi.json', deepLinking: true});\n";
+const START: &str = include_str!("pages/start.js");
 
 /// Additions to Swagger UI: table cells are stacked and examples scroll on a narrow screen; dark
 /// colors, except for examples, which are always dark.
-const STYLE: &str = "\
-@media (max-width: 640px) {
-  .swagger-ui .wrapper, .swagger-ui .responses-inner, .swagger-ui .table-container,
-  .swagger-ui .opblock-description-wrapper { padding: 8px }
-  .swagger-ui :is(.parameters, .responses-table),
-  .swagger-ui :is(.parameters, .responses-table) > tbody,
-  .swagger-ui :is(.parameters, .responses-table) > tbody > tr,
-  .swagger-ui :is(.parameters, .responses-table) > tbody > tr > td {
-    display: block; width: auto; max-width: none; padding-left: 0; padding-right: 0
-  }
-  .swagger-ui :is(.parameters, .responses-table) > thead,
-  .swagger-ui .response-col_links { display: none !important }
-  .swagger-ui .response-col_status { font-weight: bold }
-  .swagger-ui .highlight-code pre { overflow-x: auto }
-  .swagger-ui .highlight-code pre, .swagger-ui .highlight-code pre * {
-    white-space: pre !important; word-break: normal !important
-  }
-}
-.back { max-width: 1460px; margin: 0 auto; padding: 16px 20px 0; font: 15px system-ui, sans-serif }
-.back a { color: #4338ca }
-@media (prefers-color-scheme: dark) {
-  html { background: #12151b; color-scheme: dark }
-  body { background: none }
-  .back a { color: #a5b0ff }
-  .swagger-ui { filter: invert(.9) hue-rotate(180deg) }
-  .swagger-ui .highlight-code, .swagger-ui .highlight-code + * { filter: invert(1) hue-rotate(180deg) }
-}
-";
+const STYLE: &str = include_str!("pages/docs.css");
 
 /// Allows only scripts of this server and calls to it, so that nothing can send a key elsewhere
 /// that is typed into the page, nor show the page in a frame.

@@ -1,0 +1,1 @@
+SwaggerUIBundle({dom_id: '#swagger-ui', url: '/openapi.json', deepLinking: true});
