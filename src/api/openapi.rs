@@ -8,10 +8,7 @@ mod shared;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
-use utoipa::{
-    OpenApi,
-    openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme},
-};
+use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{
@@ -28,7 +25,11 @@ pub const BUSY: [Code; 3] = [
     Code::ShuttingDown,
 ];
 
-/// The parts of the document that no handler declares.
+/// What no handler declares: tags, security schemes, headers, the envelope of errors, and references
+/// to the vendors' documentation.
+const COMMON: &str = include_str!("openapi/common.json");
+
+/// The title, and the schemas that no handler declares.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -38,22 +39,6 @@ pub const BUSY: [Code; 3] = [
             usage; a failure costs nothing."
     ),
     components(schemas(FieldError, ErrorType, OpenAiError<'_>, AnthropicError<'_>)),
-    tags(
-        (name = "generate", description = "Generate text, images, video and speech"),
-        (name = "generations", description = "Look up, list, cancel and delete generations"),
-        (name = "credits", description = "Balance, ledger, usage and estimates"),
-        (name = "openai", description = "For OpenAI's SDKs"),
-        (name = "anthropic", description = "For Anthropic's SDKs"),
-        (name = "templates", description = "Reusable prompt templates"),
-        (name = "account", description = "The account's own settings"),
-        (name = "api-keys", description = "API keys for servers"),
-        (name = "webhooks", description = "Webhooks and their deliveries"),
-        (name = "auth", description = "User sessions"),
-        (name = "admin", description = "Account administration, with an admin token"),
-        (name = "catalogue", description = "Models and providers of this server; no token needed"),
-        (name = "health", description = "Health checks; no token needed"),
-        (name = "operations", description = "Metrics for the operator"),
-    )
 )]
 pub struct Document;
 
@@ -67,29 +52,11 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
         described.push((path, method, route.sdk, route.facts, route.errors));
         router = router.routes(route.routes);
     }
-    let mut document = router.into_openapi();
-    if let Some(components) = &mut document.components {
-        let tokens = [
-            ("bearer", "An API key (svc_...) or a session token"),
-            (
-                "admin",
-                "An admin token (adm_...), which only `gensvc admin token create` makes. It is \
-                 good for /v1/admin only; other tokens get 403 missing_ability there.",
-            ),
-            ("metrics_token", "The setting metrics.token"),
-        ];
-        for (name, about) in tokens {
-            let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer);
-            let scheme = SecurityScheme::Http(bearer.description(Some(about)).build());
-            components.add_security_scheme(name, scheme);
-        }
-        let key = ApiKeyValue::with_description("x-api-key", "The same token, as a key");
-        let key = SecurityScheme::ApiKey(ApiKey::Header(key));
-        components.add_security_scheme("x_api_key", key);
-    }
-    let mut document = serde_json::to_value(document)?;
+    let mut document = serde_json::to_value(router.into_openapi())?;
+    merge(&mut document, serde_json::from_str(COMMON)?);
     let mut schemas = document["components"]["schemas"].take();
-    schemas["Error"] = error_schema();
+    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    schemas["Error"]["properties"]["error"]["properties"]["code"]["enum"] = json!(codes);
     for (path, method, sdk, mut facts, mut errors) in described {
         let operation = &mut document["paths"][&path][&method];
         facts.complete(&path, operation, &mut schemas);
@@ -113,6 +80,18 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     shared::extract(&mut document);
     document.sort_all_objects();
     Ok(document)
+}
+
+/// Adds the members of `added`, at any depth.
+fn merge(document: &mut Value, added: Value) {
+    match (document, added) {
+        (Value::Object(document), Value::Object(added)) => {
+            for (name, value) in added {
+                merge(document.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (document, added) => *document = added,
+    }
 }
 
 fn operations(paths: &mut Value) -> impl Iterator<Item = &mut Value> {
@@ -197,37 +176,4 @@ fn add_errors(
         });
     }
     Ok(())
-}
-
-fn error_schema() -> Value {
-    let credits = json!({"$ref": "#/components/schemas/Credits"});
-    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
-    json!({
-        "type": "object",
-        "description": "The envelope of every error.",
-        "required": ["error"],
-        "properties": {
-            "error": {
-                "type": "object",
-                "required": ["type", "code", "message", "retryable", "request_id"],
-                "properties": {
-                    "type": {"$ref": "#/components/schemas/ErrorType"},
-                    "code": {"type": "string", "enum": codes, "examples": ["validation_failed"]},
-                    "message": {"type": "string"},
-                    "param": {"type": "string", "description": "The first failing field"},
-                    "errors": {"type": "array", "items": {"$ref": "#/components/schemas/FieldError"}},
-                    "retryable": {"type": "boolean", "description": "Whether the same request may succeed later without any change"},
-                    "request_id": {"type": "string"},
-                    "required_ability": {"type": "string"},
-                    "required": credits, "balance": credits, "held": credits,
-                    "available": credits, "shortfall": credits,
-                    "limit": credits, "spent": credits,
-                    "affordable": {"type": ["object", "null"], "additionalProperties": {"type": "integer"},
-                        "description": "The largest value of the deciding parameter that would fit"},
-                },
-            },
-            "generation": {"$ref": "#/components/schemas/GenerationRecord",
-                "description": "The failed record, where a synchronous generation failed"},
-        },
-    })
 }

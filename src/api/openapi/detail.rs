@@ -7,41 +7,14 @@ use super::operations;
 
 /// Adds all of it.
 pub(super) fn add(document: &mut Value) {
-    document["components"]["headers"] = headers();
     let paths = &mut document["paths"];
     for operation in operations(paths) {
         name(operation);
         shape_parameters(operation);
         add_headers(operation);
     }
-    for (path, page) in REFERENCES {
-        let root = if path.starts_with("/openai/") {
-            "https://platform.openai.com/docs/api-reference"
-        } else {
-            "https://platform.claude.com/docs/en/api"
-        };
-        paths[path]["post"]["externalDocs"] = json!({"url": format!("{root}/{page}"),
-            "description": "The vendor's reference, with the schema of the answer"});
-    }
     add_links(paths);
 }
-
-/// References of the dialects, whose schemas are not repeated here.
-const REFERENCES: [(&str, &str); 7] = [
-    ("/openai/v1/chat/completions", "chat/create"),
-    ("/openai/v1/responses", "responses/create"),
-    (
-        "/openai/v1/responses/input_tokens",
-        "responses/input-tokens",
-    ),
-    ("/openai/v1/images/generations", "images/create"),
-    ("/openai/v1/audio/speech", "audio/createSpeech"),
-    ("/anthropic/v1/messages", "messages"),
-    (
-        "/anthropic/v1/messages/count_tokens",
-        "messages-count-tokens",
-    ),
-];
 
 /// An operation's id is unique in the whole document: a handler's name is in its own file.
 fn name(operation: &mut Value) {
@@ -91,30 +64,6 @@ fn shape_parameters(operation: &mut Value) {
         }
         parameter["name"] = name;
     }
-}
-
-fn headers() -> Value {
-    json!({
-        "X-Request-Id": {"required": true, "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"},
-            "description": "The id that the request sent, if valid, or else a new one; also in logs and error bodies"},
-        "X-RateLimit-Limit": {"schema": {"type": "integer", "minimum": 1},
-            "description": "Requests per minute of this token"},
-        "X-RateLimit-Remaining": {"schema": {"type": "integer", "minimum": 0},
-            "description": "Requests that would be let through now"},
-        "X-RateLimit-Reset": {"schema": {"type": "integer", "minimum": 0},
-            "description": "Seconds until the full limit is available"},
-        "Location": {"schema": {"type": "string"}, "description": "Where to poll"},
-        "Retry-After": {"schema": {"type": "integer", "minimum": 0}, "description": "Seconds"},
-        "WWW-Authenticate": {"schema": {"type": "string"}, "description": "`Bearer`"},
-        "X-Gensvc-Generation": {"schema": {"type": "string", "format": "uuid"},
-            "description": "The generation's uuid"},
-        "X-Gensvc-Max-Tokens": {"schema": {"type": "integer", "minimum": 1},
-            "description": "The limit of output tokens that was sent to the provider"},
-        "X-Gensvc-Served-By": {"schema": {"type": "string"},
-            "description": "The model that served, as `provider/model`, if a route or fallbacks were asked for"},
-        "Idempotent-Replayed": {"schema": {"type": "string", "enum": ["true"]},
-            "description": "An earlier request created the generation: it had the same Idempotency-Key, or this is its retry"},
-    })
 }
 
 /// Which headers the answers carry.
@@ -200,10 +149,4 @@ fn add_links(paths: &mut Value) {
             }
         }
     }
-    // A redelivery takes the ids of a webhook and of one of its deliveries.
-    let deliveries = &mut paths["/v1/webhooks/{id}/deliveries"]["get"]["responses"]["200"];
-    deliveries["links"]["webhooks_redeliver"] = json!({
-        "operationId": "webhooks_redeliver",
-        "parameters": {"id": "$request.path.id", "delivery": "$response.body#/data/0/id"},
-    });
 }
