@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 pub use code::{Code, ErrorType};
-pub use sdk::{AnthropicError, GENERATION, OpenAiError, sdk_status};
+pub use sdk::{GENERATION, sdk_status};
 
 use super::{links::MediaLinks, record::GenerationRecord};
 use crate::{
@@ -51,29 +51,6 @@ struct Content {
     details: Map<String, Value>,
     headers: Vec<(HeaderName, HeaderValue)>,
     generation: Option<Box<GenerationRecord>>,
-}
-
-/// The members in their documented order.
-#[derive(Serialize)]
-struct Envelope<'a> {
-    error: ErrorBody<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    generation: Option<&'a GenerationRecord>,
-}
-
-#[derive(Serialize)]
-struct ErrorBody<'a> {
-    r#type: ErrorType,
-    code: &'static str,
-    message: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    param: Option<&'a str>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    errors: &'a [FieldError],
-    #[serde(flatten)]
-    details: &'a Map<String, Value>,
-    retryable: bool,
-    request_id: &'a str,
 }
 
 impl ApiError {
@@ -404,23 +381,28 @@ impl ApiError {
         self.0.generation.as_ref().map(|record| record.summary.uuid)
     }
 
+    /// Writes the envelope, with its members in their documented order.
     pub fn body(&self, request_id: &str) -> String {
         let content = &self.0;
-        let envelope = Envelope {
-            error: ErrorBody {
-                r#type: content.code.kind(),
-                code: content.code.as_str(),
-                message: &content.message,
-                param: content.errors.first().map(|error| error.param.as_str()),
-                errors: &content.errors,
-                details: &content.details,
-                retryable: content.retryable,
-                request_id,
-            },
-            generation: content.generation.as_deref(),
-        };
-        // Strings and numbers only: this cannot fail.
-        serde_json::to_string(&envelope).unwrap_or_default()
+        let mut error = json!({
+            "type": content.code.kind(),
+            "code": content.code.as_str(),
+            "message": content.message,
+        });
+        if let Some(first) = content.errors.first() {
+            error["param"] = json!(first.param);
+            error["errors"] = json!(content.errors);
+        }
+        for (name, value) in &content.details {
+            error[name] = value.clone();
+        }
+        error["retryable"] = json!(content.retryable);
+        error["request_id"] = json!(request_id);
+        let mut body = json!({ "error": error });
+        if let Some(generation) = &content.generation {
+            body["generation"] = json!(generation);
+        }
+        body.to_string()
     }
 }
 

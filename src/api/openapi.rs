@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     context::Sdk,
-    error::{AnthropicError, ApiError, Code, ErrorType, OpenAiError, sdk_status},
+    error::{ApiError, Code, ErrorType, sdk_status},
     route::{Facts, Route},
 };
 use crate::domain::validate::FieldError;
@@ -25,8 +25,8 @@ pub const BUSY: [Code; 3] = [
     Code::ShuttingDown,
 ];
 
-/// What no handler declares: tags, security schemes, headers, the envelope of errors, and references
-/// to the vendors' documentation.
+/// What no handler declares: tags, security schemes, headers, error bodies, and references to the
+/// vendors' documentation.
 const COMMON: &str = include_str!("openapi/common.json");
 
 /// The title, and the schemas that no handler declares.
@@ -38,7 +38,7 @@ const COMMON: &str = include_str!("openapi/common.json");
             Before work starts its cost ceiling is held; only completed work is billed, at real \
             usage; a failure costs nothing."
     ),
-    components(schemas(FieldError, ErrorType, OpenAiError<'_>, AnthropicError<'_>)),
+    components(schemas(FieldError, ErrorType))
 )]
 pub struct Document;
 

@@ -27,6 +27,11 @@ impl ApiError {
             Some("generate:*") => Ability::GenerateImage,
             _ => Ability::GenerateVideo,
         });
+        // The error of a failed generation has the failure's code.
+        let failed = |message| match FailureCode::parse(code.as_str()) {
+            Some(failure) => Self::failed(failure, message, None),
+            None => Self::internal(),
+        };
         let refused = match code {
             Code::MissingToken => return Self::token(TokenRefusal::Missing),
             Code::InvalidToken => return Self::token(TokenRefusal::Invalid),
@@ -65,33 +70,15 @@ impl ApiError {
                     ..FieldError::new("model", FieldCode::ModelRetired, message)
                 }]);
             }
-            Code::Cancelled => {
-                let message = "the generation was cancelled";
-                return Self::failed(FailureCode::Cancelled, message, None);
-            }
-            Code::ProviderError => {
-                return Self::failed(FailureCode::ProviderError, "the provider failed", None);
-            }
-            Code::ProviderRejected => {
-                let message = "the provider rejected the request";
-                return Self::failed(FailureCode::ProviderRejected, message, None);
-            }
+            Code::Cancelled => return failed("the generation was cancelled"),
+            Code::ProviderError => return failed("the provider failed"),
+            Code::ProviderRejected => return failed("the provider rejected the request"),
             Code::ContextLengthExceeded => {
-                let message = "prompt is too long: 210000 tokens > 200000 maximum";
-                return Self::failed(FailureCode::ContextLengthExceeded, message, None);
+                return failed("prompt is too long: 210000 tokens > 200000 maximum");
             }
-            Code::ContentPolicy => {
-                let message = "the provider refused the content by its policy";
-                return Self::failed(FailureCode::ContentPolicy, message, None);
-            }
-            Code::ProviderOverloaded => {
-                let message = "the provider is overloaded";
-                return Self::failed(FailureCode::ProviderOverloaded, message, None);
-            }
-            Code::ProviderTimeout => {
-                let message = "the provider did not answer in time";
-                return Self::failed(FailureCode::ProviderTimeout, message, None);
-            }
+            Code::ContentPolicy => return failed("the provider refused the content by its policy"),
+            Code::ProviderOverloaded => return failed("the provider is overloaded"),
+            Code::ProviderTimeout => return failed("the provider did not answer in time"),
             Code::InvalidCredentials => ServiceError::InvalidCredentials,
             Code::InsufficientCredits => short(ShortOf::Balance, named),
             Code::MaxCostExceeded => short(ShortOf::MaxCost, named),

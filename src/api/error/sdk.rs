@@ -1,85 +1,13 @@
 //! Errors as the SDKs know them: on their paths every error has their shape.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use serde::Serialize;
-use serde_json::{Map, Value};
-use utoipa::ToSchema;
+use serde_json::{Value, json};
 
 use super::{ApiError, Code, Content};
-use crate::{
-    api::context::Sdk,
-    domain::{ids::GenerationId, validate::FieldCode},
-};
+use crate::{api::context::Sdk, domain::validate::FieldCode};
 
 /// What an SDK calls a parameter that is refused.
 const UNSUPPORTED: &str = "unsupported_parameter";
-
-/// An error on the paths of OpenAI's SDKs.
-#[derive(Serialize, ToSchema)]
-pub struct OpenAiError<'a> {
-    /// The error.
-    error: OpenAiErrorBody<'a>,
-}
-
-/// What went wrong.
-#[derive(Serialize, ToSchema)]
-pub struct OpenAiErrorBody<'a> {
-    /// For people.
-    message: &'a str,
-    /// Its class.
-    r#type: &'static str,
-    /// The first failing field.
-    #[schema(required, nullable)]
-    param: Option<&'a str>,
-    /// For programs.
-    code: String,
-    /// Additional members, such as `affordable` and `required` of a 402.
-    #[serde(flatten)]
-    #[schema(value_type = Object)]
-    more: &'a Map<String, Value>,
-    /// The uuid of the generation that failed or continues.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    generation: Option<GenerationId>,
-}
-
-/// An error on the paths of Anthropic's SDKs.
-#[derive(Serialize, ToSchema)]
-pub struct AnthropicError<'a> {
-    /// `error`
-    r#type: &'static str,
-    /// The error.
-    error: AnthropicErrorBody<'a>,
-    /// The request's id.
-    request_id: &'a str,
-}
-
-/// What went wrong.
-#[derive(Serialize, ToSchema)]
-pub struct AnthropicErrorBody<'a> {
-    /// Its class.
-    r#type: &'static str,
-    /// For people.
-    message: &'a str,
-    /// For programs.
-    details: AnthropicErrorDetails<'a>,
-    /// Additional members, such as `affordable` and `required` of a 402.
-    #[serde(flatten)]
-    #[schema(value_type = Object)]
-    more: &'a Map<String, Value>,
-    /// The uuid of the generation that failed or continues.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    generation: Option<GenerationId>,
-}
-
-/// What went wrong, for programs.
-#[derive(Serialize, ToSchema)]
-pub struct AnthropicErrorDetails<'a> {
-    /// Its code.
-    error_code: String,
-    /// The parameters that are not supported.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    unsupported: Vec<&'a str>,
-}
 
 /// The status of a code: SDKs know no 422, and repeat every 5xx.
 pub const fn sdk_status(code: Code) -> StatusCode {
@@ -98,16 +26,28 @@ const fn is_unsupported(code: FieldCode) -> bool {
 }
 
 impl Content {
-    fn sdk_code(&self) -> String {
+    fn sdk_code(&self) -> Value {
         match self.errors.first().map(|error| error.code) {
-            None => self.code.as_str().to_owned(),
-            Some(FieldCode::UnknownModel) => "model_not_found".to_owned(),
-            Some(code) if is_unsupported(code) => UNSUPPORTED.to_owned(),
-            Some(code) => serde_json::to_value(code)
-                .ok()
-                .and_then(|code| code.as_str().map(str::to_owned))
-                .unwrap_or_default(),
+            None => json!(self.code.as_str()),
+            Some(FieldCode::UnknownModel) => json!("model_not_found"),
+            Some(code) if is_unsupported(code) => json!(UNSUPPORTED),
+            Some(code) => json!(code),
         }
+    }
+
+    fn anthropic_details(&self) -> Value {
+        let unsupported = self.errors.iter();
+        let unsupported = unsupported.filter(|error| is_unsupported(error.code));
+        let unsupported: Vec<&str> = unsupported.map(|error| error.param.as_str()).collect();
+        let mut details = json!({"error_code": self.sdk_code()});
+        // The SDK's tool runner then continues without it.
+        if unsupported.contains(&"thread") {
+            details["error_code"] = json!("thread_unsupported_request");
+        }
+        if !unsupported.is_empty() {
+            details["unsupported"] = json!(unsupported);
+        }
+        details
     }
 
     fn sdk_status(&self) -> StatusCode {
@@ -134,47 +74,31 @@ impl ApiError {
     pub fn for_sdk(&self, sdk: Sdk, request_id: &str) -> (StatusCode, String) {
         let content = &self.0;
         let (status, message) = (content.sdk_status(), content.sdk_message());
-        let body = match sdk {
-            Sdk::OpenAi => serde_json::to_string(&OpenAiError {
-                error: OpenAiErrorBody {
-                    message: &message,
-                    r#type: openai_type(status),
-                    param: content.errors.first().map(|error| error.param.as_str()),
-                    code: content.sdk_code(),
-                    more: &content.details,
-                    generation: self.generation(),
-                },
+        let mut error = match sdk {
+            Sdk::OpenAi => json!({
+                "message": message,
+                "type": openai_type(status),
+                "param": content.errors.first().map(|error| &error.param),
+                "code": content.sdk_code(),
             }),
-            Sdk::Anthropic => serde_json::to_string(&AnthropicError {
-                r#type: "error",
-                error: AnthropicErrorBody {
-                    r#type: anthropic_type(status),
-                    message: &message,
-                    details: self.anthropic_details(),
-                    more: &content.details,
-                    generation: self.generation(),
-                },
-                request_id,
+            Sdk::Anthropic => json!({
+                "type": anthropic_type(status),
+                "message": message,
+                "details": content.anthropic_details(),
             }),
         };
-        // Strings and numbers only: this cannot fail.
-        (status, body.unwrap_or_default())
-    }
-
-    fn anthropic_details(&self) -> AnthropicErrorDetails<'_> {
-        let unsupported = self.0.errors.iter();
-        let unsupported = unsupported.filter(|error| is_unsupported(error.code));
-        let unsupported: Vec<&str> = unsupported.map(|error| error.param.as_str()).collect();
-        // The SDK's tool runner then continues without it.
-        let error_code = if unsupported.contains(&"thread") {
-            "thread_unsupported_request".to_owned()
-        } else {
-            self.0.sdk_code()
-        };
-        AnthropicErrorDetails {
-            error_code,
-            unsupported,
+        // Such as `affordable` and `required` of a 402.
+        for (name, value) in &content.details {
+            error[name] = value.clone();
         }
+        if let Some(generation) = self.generation() {
+            error["generation"] = json!(generation);
+        }
+        let body = match sdk {
+            Sdk::OpenAi => json!({ "error": error }),
+            Sdk::Anthropic => json!({"type": "error", "error": error, "request_id": request_id}),
+        };
+        (status, body.to_string())
     }
 
     /// Adds the headers by which an SDK decides whether to retry.
