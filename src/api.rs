@@ -47,7 +47,6 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa_axum::router::OpenApiRouter;
 
 pub use accept::accepts_html;
-pub use admin::NewAdminTokenBody;
 pub use api_keys::NewKeyBody;
 pub use client_address::{Network, is_trusted};
 pub use context::{Authenticated, OwnBody, Page, RequestId};
@@ -244,11 +243,11 @@ fn routes() -> Vec<Route> {
         route!(admin::list),
         route!(admin::create),
         route!(admin::get),
-        route!(admin::customers::change),
-        route!(admin::customers::delete).errors(&[Paused]),
-        route!(admin::customers::replace_key),
-        route!(admin::customers::revoke_key),
-        route!(admin::customers::redeliver).errors(&[Paused]),
+        route!(admin::change),
+        route!(admin::delete).errors(&[Paused]),
+        route!(admin::replace_key),
+        route!(admin::revoke_key),
+        route!(admin::redeliver).errors(&[Paused]),
         route!(admin::move_credits).errors(&[ReferenceReused, Paused]),
         route!(admin::reports::providers),
         route!(admin::reports::jobs),

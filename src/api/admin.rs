@@ -1,39 +1,86 @@
-//! The operator's own systems: accounts, grants, suspension.
+//! The operator's own systems: accounts and their keys and webhooks, credits, suspension.
 
-pub mod customers;
-mod permission;
 pub mod reports;
+
+use std::fmt;
 
 use axum::{
     Json,
-    extract::State,
+    extract::{FromRequestParts, State},
     response::{IntoResponse as _, Response},
 };
-use http::{StatusCode, Uri};
-use secrecy::{ExposeSecret as _, SecretString};
-use serde::Serialize;
+use http::{StatusCode, Uri, request::Parts};
 
 use super::{
     ApiState,
     body::{EmptyBody, JsonBody, OptionalBody},
+    context::{is_counted, record_caller},
     error::ApiError,
-    extract::{NoQuery, PathId, Query},
+    extract::{NoQuery, PathId, PathIds, Query, bearer},
     record::{self, PageBody},
 };
 use crate::{
     domain::{
-        ids::AccountId,
+        ids::{AccountId, AdminTokenId, ApiKeyId, UserId, WebhookDeliveryId},
         page::PageRequest,
-        request::{AccountRequest, EMAIL_CHARS, MoveRequest, SuspensionRequest},
+        request::{
+            AccountRequest, AccountUpdate, EMAIL_CHARS, KeyRequest, MoveRequest, SuspensionRequest,
+        },
         validate::{Fields, Input, generation_id, text},
     },
+    service::{ServiceError, operators::Presented},
     store::{
         accounts::{ACCOUNTS_CURSOR, AccountFilter, AccountRecord},
         credits::LedgerEntry,
+        deliveries::DeliveryRecord,
+        keys::ApiKeyRecord,
         sessions::AdminTokenRecord,
     },
 };
-pub use permission::Operator;
+
+/// The caller of an operator's route: an admin token, or the session of an operator, within its
+/// rate limit. Others are refused with 401, 429 or 403, checked in this order.
+#[derive(Debug, Clone, Copy)]
+pub enum Operator {
+    Token(AdminTokenId),
+    Person(UserId),
+}
+
+impl fmt::Display for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Token(id) => write!(f, "admin token {id}"),
+            Self::Person(id) => write!(f, "user {id}"),
+        }
+    }
+}
+
+impl FromRequestParts<ApiState> for Operator {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
+        let token = bearer(&parts.headers).map_err(ApiError::token)?;
+        let counts = is_counted(parts);
+        let presented = state.service.authenticate_operator(token, counts).await?;
+        record_caller(parts, counts, &presented, state.service.now());
+        let rate = match &presented {
+            Presented::Operator(_, rate) => Some(*rate),
+            Presented::Customer(caller) => caller.rate(),
+        };
+        if let Some(rate) = rate.filter(|rate| rate.retry_after_seconds.is_some()) {
+            return Err(ServiceError::RateLimited(rate).into());
+        }
+        match presented {
+            Presented::Operator(token, _) => Ok(Self::Token(token)),
+            Presented::Customer(caller) => {
+                caller.require_active()?;
+                let user = caller.user_id.filter(|_| caller.operator);
+                let user = user.ok_or(ServiceError::AdminRequired)?;
+                Ok(Self::Person(user))
+            }
+        }
+    }
+}
 
 /// What the list of accounts is asked for.
 pub struct AccountsQuery {
@@ -54,25 +101,6 @@ impl Input for AccountsQuery {
             },
             page: PageRequest::read(fields, ACCOUNTS_CURSOR),
         })
-    }
-}
-
-/// An admin token just made.
-#[derive(Serialize)]
-pub struct NewAdminTokenBody {
-    /// The full token, once.
-    pub token: String,
-    #[serde(flatten)]
-    pub record: AdminTokenRecord,
-}
-
-impl NewAdminTokenBody {
-    /// The body for a token just made.
-    pub fn new(record: AdminTokenRecord, secret: &SecretString) -> Self {
-        Self {
-            token: secret.expose_secret().to_owned(),
-            record,
-        }
     }
 }
 
@@ -204,4 +232,105 @@ pub async fn resume(
     let account = state.service.set_suspended(id, false, None).await?;
     tracing::info!(%operator, account = %id, "account resumed");
     Ok(Json(account))
+}
+
+/// Change an account's email or name
+///
+/// An email that belongs to another user is `not_allowed`. Sessions and keys stay valid.
+#[utoipa::path(
+    patch, path = "/v1/admin/accounts/{id}", tag = "admin",
+    responses((status = 200, description = "The account", body = AccountRecord)),
+)]
+pub async fn change(
+    State(state): State<ApiState>,
+    operator: Operator,
+    PathId(id): PathId<AccountId>,
+    body: JsonBody<AccountUpdate>,
+) -> Result<Json<AccountRecord>, ApiError> {
+    let change = body.read()?;
+    // Before the change: a caller who hangs up must not leave it without a line.
+    tracing::info!(%operator, account = %id, "changing an account");
+    let account = state.service.update_account(id, &change).await?;
+    Ok(Json(account))
+}
+
+/// Delete an account
+///
+/// Removes its users, sessions, templates and default models at once, revokes its keys and deletes
+/// its webhooks. Prompts, results and files of its generations are removed in the background;
+/// `erased_at` is set when none is left. Running work finishes and is charged. The ledger and the
+/// counts and costs of generations are kept. This cannot be undone. An operator's account is
+/// `not_allowed`. Repeating it answers the same.
+#[utoipa::path(
+    delete, path = "/v1/admin/accounts/{id}", tag = "admin",
+    responses((status = 200, description = "The deleted account", body = AccountRecord)),
+)]
+pub async fn delete(
+    State(state): State<ApiState>,
+    operator: Operator,
+    PathId(id): PathId<AccountId>,
+    _query: NoQuery,
+) -> Result<Json<AccountRecord>, ApiError> {
+    tracing::info!(%operator, account = %id, "deleting an account");
+    let account = state.service.delete_account(id).await?;
+    Ok(Json(account))
+}
+
+/// Replace an API key's name, abilities and limits
+///
+/// Omitted fields get their defaults, as in a new key. Earlier spending of the key counts toward
+/// the new limit; a key that has already spent more is refused until the next period.
+#[utoipa::path(
+    put, path = "/v1/admin/accounts/{id}/api-keys/{key}", tag = "admin",
+    responses((status = 200, description = "The key", body = ApiKeyRecord)),
+)]
+pub async fn replace_key(
+    State(state): State<ApiState>,
+    operator: Operator,
+    PathIds(id, key): PathIds<AccountId, ApiKeyId>,
+    body: JsonBody<KeyRequest>,
+) -> Result<Json<ApiKeyRecord>, ApiError> {
+    let request = body.read_as(|request| state.service.key_violations(request))?;
+    tracing::info!(%operator, account = %id, key = %key, "replacing a key");
+    let record = state.service.replace_key(id, key, &request).await?;
+    Ok(Json(record))
+}
+
+/// Revoke an API key of an account
+///
+/// Takes effect at once and cannot be undone; running requests finish. Repeating it answers the
+/// same.
+#[utoipa::path(
+    delete, path = "/v1/admin/accounts/{id}/api-keys/{key}", tag = "admin",
+    responses((status = 200, description = "The revoked key", body = ApiKeyRecord)),
+)]
+pub async fn revoke_key(
+    State(state): State<ApiState>,
+    operator: Operator,
+    PathIds(id, key): PathIds<AccountId, ApiKeyId>,
+    _query: NoQuery,
+) -> Result<Json<ApiKeyRecord>, ApiError> {
+    tracing::info!(%operator, account = %id, key = %key, "revoking a key");
+    let record = state.service.revoke_key(id, key).await?;
+    Ok(Json(record))
+}
+
+/// Resend a webhook delivery of an account
+///
+/// Any delivery can be resent, also one that succeeded or was given up. A pending one becomes due
+/// now.
+#[utoipa::path(
+    post, path = "/v1/admin/accounts/{id}/deliveries/{delivery}/redeliver", tag = "admin",
+    responses((status = 202, description = "The delivery, pending", body = DeliveryRecord)),
+)]
+pub async fn redeliver(
+    State(state): State<ApiState>,
+    operator: Operator,
+    PathIds(id, delivery): PathIds<AccountId, WebhookDeliveryId>,
+    _query: NoQuery,
+    _body: EmptyBody,
+) -> Result<(StatusCode, Json<DeliveryRecord>), ApiError> {
+    tracing::info!(%operator, account = %id, delivery = %delivery, "sending a webhook again");
+    let found = state.service.redeliver(id, None, delivery).await?;
+    Ok((StatusCode::ACCEPTED, Json(found)))
 }

@@ -28,7 +28,7 @@ impl ApiError {
             _ => Ability::GenerateVideo,
         });
         // The error of a failed generation has the failure's code.
-        let failed = |message| match FailureCode::parse(code.as_str()) {
+        let failed = |message: &str| match FailureCode::parse(code.as_str()) {
             Some(failure) => Self::failed(failure, message, None),
             None => Self::internal(),
         };

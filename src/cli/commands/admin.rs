@@ -2,9 +2,11 @@
 
 use std::process::ExitCode;
 
+use secrecy::ExposeSecret as _;
+use serde::Serialize;
+
 use super::{explained, named, with_app};
 use crate::{
-    api::NewAdminTokenBody,
     app::App,
     cli::{
         Failure,
@@ -29,11 +31,22 @@ pub(in crate::cli) async fn run(
     .await
 }
 
+/// A token that was just created.
+#[derive(Serialize)]
+struct NewToken<'a> {
+    token: &'a str,
+    #[serde(flatten)]
+    record: AdminTokenRecord,
+}
+
 async fn create(app: &App, name: &str, output: Output) -> Result<ExitCode, Failure> {
     let made = app.service.create_admin_token(name).await;
     let (record, secret) = made.map_err(explained)?;
-    let body = NewAdminTokenBody::new(record, &secret);
-    let done = output.result(&body.token, &body)?;
+    let body = NewToken {
+        token: secret.expose_secret(),
+        record,
+    };
+    let done = output.result(body.token, &body)?;
     output.note("This is the only time that the token is shown. It is good for /v1/admin.");
     Ok(done)
 }
