@@ -14,7 +14,6 @@ mod client_address;
 mod context;
 mod credits;
 mod error;
-mod estimate;
 mod extract;
 mod generate;
 mod generations;
@@ -35,7 +34,6 @@ mod stream;
 mod surfaces;
 mod templates;
 mod uploads;
-mod usage;
 mod webhooks;
 
 use std::{ops::Deref, sync::Arc, time::Duration};
@@ -208,8 +206,8 @@ fn routes() -> Vec<Route> {
             .errors(&[AlreadyFinished, Paused]),
         route!(credits::balance),
         route!(credits::ledger),
-        route!(usage::usage),
-        route!(estimate::estimate).errors(&[ContextLengthExceeded, ModelRetired]),
+        route!(credits::usage),
+        route!(credits::estimate).errors(&[ContextLengthExceeded, ModelRetired]),
         route!(uploads::create)
             .unbounded()
             .errors(&[Paused, StorageUnavailable, TooManyRequests]),

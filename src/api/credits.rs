@@ -1,4 +1,4 @@
-//! The account's balance and ledger.
+//! The account's balance and ledger, its usage, and estimates.
 
 use axum::{Json, extract::State, response::Response};
 use http::Uri;
@@ -8,8 +8,10 @@ use utoipa::ToSchema;
 
 use super::{
     ApiState,
+    body::JsonBody,
     error::ApiError,
     extract::{Authorized, NoQuery, Query, ReadCredits},
+    generate,
     record::{self, PageBody},
 };
 use crate::{
@@ -17,8 +19,10 @@ use crate::{
         credits::Credits,
         ids::GenerationId,
         page::PageRequest,
+        request::{GenerationRequest, UsageRequest},
         validate::{FieldCode, Fields, Input, Parsed, generation_id, parsed},
     },
+    service::{generate::Estimate, reports::UsageReport},
     store::credits::{LEDGER_CURSOR, LedgerEntry},
 };
 
@@ -101,4 +105,39 @@ pub async fn ledger(
     let (store, account) = (state.service.store(), auth.caller.account_id);
     let found = store.ledger(account, kind, generation, &page).await?;
     Ok(record::page(found, &uri, |entry| entry))
+}
+
+/// Report generations and their usage
+///
+/// By creation time. Deleted generations count; failed ones count with nothing charged.
+#[utoipa::path(
+    get, path = "/v1/credits/usage", tag = "credits",
+    responses((status = 200, description = "The report", body = UsageReport)),
+)]
+pub async fn usage(
+    State(state): State<ApiState>,
+    auth: Authorized<ReadCredits>,
+    query: Query<UsageRequest>,
+) -> Result<Json<UsageReport>, ApiError> {
+    let request = query.read()?;
+    let account = auth.caller.account_id;
+    Ok(Json(state.service.usage(account, &request).await?))
+}
+
+/// Estimate a generation
+///
+/// Takes the generation's body and its `type`. Validates it like a generation, including templates,
+/// and creates nothing.
+#[utoipa::path(
+    post, path = "/v1/credits/estimate", tag = "credits",
+    responses((status = 200, description = "What would be held", body = Estimate)),
+)]
+pub async fn estimate(
+    State(state): State<ApiState>,
+    auth: Authorized<ReadCredits>,
+    body: JsonBody<GenerationRequest>,
+) -> Result<Json<Estimate>, ApiError> {
+    let caller = &auth.caller;
+    let request = generate::read(&state, caller, body).await?;
+    Ok(Json(state.service.estimate(caller, request).await?))
 }

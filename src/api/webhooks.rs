@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State, response::Response};
 use http::{StatusCode, Uri};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -39,15 +39,6 @@ pub struct NewWebhookBody {
     pub record: WebhookRecord,
 }
 
-impl NewWebhookBody {
-    fn new(record: WebhookRecord, secret: &SecretString) -> Self {
-        Self {
-            secret: secret.expose_secret().to_owned(),
-            record,
-        }
-    }
-}
-
 /// Renders the record of an event as a lookup would, with newly signed links.
 pub fn renderer(links: MediaLinks) -> RenderRecord {
     Arc::new(move |generation| {
@@ -76,7 +67,8 @@ pub async fn create(
     let service = &state.service;
     let made = service.create_webhook(&auth.caller, &request, form.as_ref());
     let (webhook, secret) = made.await?;
-    let body = webhook.map(|webhook| NewWebhookBody::new(webhook, &secret));
+    let secret = secret.expose_secret().to_owned();
+    let body = webhook.map(|record| NewWebhookBody { secret, record });
     Ok(record::created(body, StatusCode::CREATED))
 }
 
