@@ -15,18 +15,15 @@ use std::{
 
 use clap::Parser as _;
 use tokio::runtime::Builder;
-use tracing::{Level, enabled};
 
-use crate::{
-    app,
-    config::{Config, LogFormat},
-    telemetry,
-};
+use crate::{app, config::LogFormat, telemetry};
 use args::{Any, Arguments, Command, Serving};
 use output::Output;
 
 /// Why a command failed, in words for people.
 type Failure = Box<dyn std::error::Error>;
+/// The exit code of a command, or why it failed.
+type Outcome = Result<ExitCode, Failure>;
 
 /// The exit code for wrong arguments, as clap has it.
 const USAGE: u8 = 2;
@@ -62,7 +59,7 @@ pub fn main() -> ExitCode {
 #[error("interrupted")]
 struct Interrupted;
 
-fn is_interrupted(result: &Result<ExitCode, Failure>) -> bool {
+fn is_interrupted(result: &Outcome) -> bool {
     matches!(result, Err(error) if error.is::<Interrupted>())
 }
 
@@ -71,7 +68,7 @@ fn asks_for_json() -> bool {
     std::env::args_os().any(|argument| argument.to_string_lossy().starts_with("--json"))
 }
 
-fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> {
+fn run(arguments: Arguments, output: Output) -> Outcome {
     // The one place that reads the environment.
     let env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -115,16 +112,13 @@ fn run(arguments: Arguments, output: Output) -> Result<ExitCode, Failure> {
     let json = config.log.format == LogFormat::Json;
     block_on(config.server.threads(), async {
         let telemetry = telemetry::init(filter, json, exported.as_ref())?;
-        let result = carry_out(command, &config, output).await;
+        let result = commands::run(command, &config, output).await;
         telemetry.close().await;
         result
     })
 }
 
-fn block_on(
-    threads: usize,
-    work: impl Future<Output = Result<ExitCode, Failure>>,
-) -> Result<ExitCode, Failure> {
+fn block_on(threads: usize, work: impl Future<Output = Outcome>) -> Outcome {
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(threads).enable_all().build()?;
     let result = runtime.block_on(work);
@@ -142,32 +136,4 @@ fn block_on(
 fn failed_in_json(error: &dyn std::error::Error) -> ExitCode {
     tracing::error!("{error}");
     ExitCode::FAILURE
-}
-
-async fn carry_out(command: Command, config: &Config, output: Output) -> Result<ExitCode, Failure> {
-    match command {
-        Command::Serve(_) => match app::serve::serve(config).await {
-            Err(error) if config.log.format == LogFormat::Json && enabled!(Level::ERROR) => {
-                Ok(failed_in_json(&error))
-            }
-            ended => Ok(ended.map(|()| ExitCode::SUCCESS)?),
-        },
-        Command::Config(args::ConfigCommand::Check) => commands::config_check(config, output),
-        Command::Catalogue(command) => commands::catalogue::run(config, command, output).await,
-        Command::Database(command) => commands::database::run(config, command, output).await,
-        Command::Migrate => commands::migrate(config, output).await,
-        Command::Account(command) => commands::accounts::run(config, command, output).await,
-        Command::User(args::UserCommand::Operator { email, revoke }) => {
-            commands::accounts::operator(config, &email, !revoke, output).await
-        }
-        Command::Credits(command) => commands::credits::run(config, command, output).await,
-        Command::Key(command) => commands::keys::run(config, command, output).await,
-        Command::Usage(asked) => commands::usage::run(config, asked, output).await,
-        Command::Admin(args::AdminCommand::Token(command)) => {
-            commands::admin::run(config, command, output).await
-        }
-        Command::Ledger(command) => commands::ledger::run(config, command, output).await,
-        Command::Media(args::MediaCommand::Verify) => commands::media::verify(config, output).await,
-        Command::Generation(command) => commands::generations::run(config, command, output).await,
-    }
 }

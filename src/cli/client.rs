@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use self::connection::{Connection, Credentials, NoKey, Refused};
 use super::{
-    Failure,
+    Outcome,
     args::{
         Usage,
         client::{self as args, Command},
@@ -25,11 +25,10 @@ use super::{
     password,
 };
 
-pub(super) async fn run(
-    command: Command,
-    env: &BTreeMap<String, String>,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+/// The environment of the process.
+type Env = BTreeMap<String, String>;
+
+pub(super) async fn run(command: Command, env: &Env, output: Output) -> Outcome {
     let done = match command {
         Command::Login { base_url } => log_in(base_url.as_deref(), env, output).await,
         Command::Generate(kind) => generate::run(&kind, env, output).await,
@@ -44,16 +43,12 @@ pub(super) async fn run(
 }
 
 /// Usage of the key's account, which is also a command of the operator.
-pub(super) async fn usage(
-    asked: &Usage,
-    env: &BTreeMap<String, String>,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+pub(super) async fn usage(asked: &Usage, env: &Env, output: Output) -> Outcome {
     reported(read::usage(asked, env, output).await, output)
 }
 
 /// Prints a refusal of the server, or a missing key, which have exit codes of their own.
-fn reported(done: Result<ExitCode, Failure>, output: Output) -> Result<ExitCode, Failure> {
+fn reported(done: Outcome, output: Output) -> Outcome {
     let error = match done {
         Err(error) if error.is::<NoKey>() => {
             output.refused(&error.to_string(), &Value::Null);
@@ -68,11 +63,7 @@ fn reported(done: Result<ExitCode, Failure>, output: Output) -> Result<ExitCode,
 }
 
 /// Asks for a key, tries it, and keeps it.
-async fn log_in(
-    base_url: Option<&str>,
-    env: &BTreeMap<String, String>,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+async fn log_in(base_url: Option<&str>, env: &Env, output: Output) -> Outcome {
     let path = connection::file(env)?;
     let default = env.get("GENSVC_BASE_URL");
     let default = default.map_or(connection::DEFAULT_URL, String::as_str);

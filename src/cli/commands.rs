@@ -1,28 +1,36 @@
 //! What the commands do: those about the house here, those about customers in a file each.
 
-pub(super) mod accounts;
-pub(super) mod admin;
-pub(super) mod catalogue;
-pub(super) mod credits;
-pub(super) mod database;
-pub(super) mod generations;
-pub(super) mod keys;
-pub(super) mod ledger;
+mod accounts;
+mod admin;
+mod catalogue;
+mod credits;
+mod database;
+mod generations;
+mod keys;
+mod ledger;
 pub(super) mod manual;
-pub(super) mod media;
-pub(super) mod usage;
+mod media;
+mod usage;
 
 use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::{Failure, output::Output};
+use tracing::{Level, enabled};
+
+use super::{
+    Failure, Outcome,
+    args::{AdminCommand, Command, ConfigCommand, MediaCommand},
+    failed_in_json,
+    output::Output,
+};
 use crate::{
     app::{
         App,
         database::{Database, Schema},
+        serve,
     },
-    config::Config,
+    config::{Config, LogFormat},
     domain::{
         page::{MAX_PER_PAGE, Page, PageRequest},
         validate::FieldError,
@@ -31,6 +39,30 @@ use crate::{
     service::ServiceError,
     store::accounts::UserRow,
 };
+
+pub(super) async fn run(command: Command, config: &Config, output: Output) -> Outcome {
+    match command {
+        Command::Serve(_) => match serve::serve(config).await {
+            Err(error) if config.log.format == LogFormat::Json && enabled!(Level::ERROR) => {
+                Ok(failed_in_json(&error))
+            }
+            ended => Ok(ended.map(|()| ExitCode::SUCCESS)?),
+        },
+        Command::Config(ConfigCommand::Check) => config_check(config, output),
+        Command::Catalogue(command) => catalogue::run(config, command, output).await,
+        Command::Database(command) => database::run(config, command, output).await,
+        Command::Migrate => migrate(config, output).await,
+        Command::Account(command) => accounts::run(config, command, output).await,
+        Command::User(command) => accounts::set_operator(config, command, output).await,
+        Command::Credits(command) => credits::run(config, command, output).await,
+        Command::Key(command) => keys::run(config, command, output).await,
+        Command::Usage(asked) => usage::run(config, asked, output).await,
+        Command::Admin(AdminCommand::Token(command)) => admin::run(config, command, output).await,
+        Command::Ledger(command) => ledger::run(config, command, output).await,
+        Command::Media(MediaCommand::Verify) => media::verify(config, output).await,
+        Command::Generation(command) => generations::run(config, command, output).await,
+    }
+}
 
 /// Opens the database, does the work, and closes it again whatever came out.
 async fn with_app<T>(
@@ -68,6 +100,15 @@ fn checked(is_clean: bool) -> ExitCode {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// The result of a comparison, in words.
+fn verdict(is_clean: bool) -> &'static str {
+    if is_clean {
+        "no difference."
+    } else {
+        "THEY DIFFER."
     }
 }
 
@@ -119,13 +160,13 @@ fn valid(errors: Vec<FieldError>) -> Result<(), Failure> {
     ServiceError::any(errors).map_err(explained)
 }
 
-pub(super) fn config_check(config: &Config, output: Output) -> Result<ExitCode, Failure> {
+fn config_check(config: &Config, output: Output) -> Outcome {
     config.check_servable()?;
     let summary = config.summary();
     output.result(&summary.to_string(), &summary)
 }
 
-pub(super) async fn migrate(config: &Config, output: Output) -> Result<ExitCode, Failure> {
+async fn migrate(config: &Config, output: Output) -> Outcome {
     // Opening it is what brings it up to date.
     let database = Database::open(config, Role::Command, Schema::Migrate).await?;
     database.close().await?;

@@ -12,7 +12,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use serde_json::json;
 
-use super::Failure;
+use super::Outcome;
 
 /// Where results go.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +41,7 @@ impl Output {
 
     /// Prints a result: `people` or `script`. A reader that wants no more (`| head`) is no
     /// failure.
-    pub(super) fn result(self, people: &str, script: &impl Serialize) -> Result<ExitCode, Failure> {
+    pub(super) fn result(self, people: &str, script: &impl Serialize) -> Outcome {
         let mut out = std::io::stdout().lock();
         let written = if self.json {
             writeln!(out, "{}", json!(script))
@@ -60,7 +60,7 @@ impl Output {
         columns: &Columns<T>,
         rows: &[T],
         empty: &str,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Outcome {
         let people = match rows {
             [] => empty.to_owned(),
             rows => table(columns, rows),

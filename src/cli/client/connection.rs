@@ -1,7 +1,6 @@
 //! Calls of the server: where it is, with which key, and what its refusals mean for a script.
 
 use std::{
-    collections::BTreeMap,
     fs::{self, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
@@ -14,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
 
+use super::Env;
 use crate::cli::Failure;
 
 /// Between two tries of what may be repeated, in seconds: half a minute in all.
@@ -31,7 +31,7 @@ pub(super) struct Credentials {
 }
 
 /// The file of the user's configuration folder.
-pub(super) fn file(env: &BTreeMap<String, String>) -> Result<PathBuf, Failure> {
+pub(super) fn file(env: &Env) -> Result<PathBuf, Failure> {
     let folder = |name: &str| {
         env.get(name)
             .filter(|text| !text.is_empty())
@@ -66,7 +66,7 @@ fn tempfile(folder: &std::path::Path) -> io::Result<(PathBuf, fs::File)> {
     Ok((path, file))
 }
 
-fn kept(env: &BTreeMap<String, String>) -> Result<Option<Credentials>, Failure> {
+fn kept(env: &Env) -> Result<Option<Credentials>, Failure> {
     let Ok(path) = file(env) else { return Ok(None) };
     match fs::read_to_string(&path) {
         Ok(text) => {
@@ -156,7 +156,7 @@ impl Refused {
 
 impl Connection {
     /// By the environment, or else by what `gensvc login` kept.
-    pub(super) fn open(env: &BTreeMap<String, String>) -> Result<Self, Failure> {
+    pub(super) fn open(env: &Env) -> Result<Self, Failure> {
         let given = |name: &str| env.get(name).filter(|text| !text.is_empty()).cloned();
         let (url, key) = (given("GENSVC_BASE_URL"), given("GENSVC_API_KEY"));
         let kept = match (&url, &key) {

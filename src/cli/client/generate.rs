@@ -2,7 +2,6 @@
 
 use std::{
     cell::OnceCell,
-    collections::BTreeMap,
     io::{self, IsTerminal as _, Read as _, Write as _},
     path::PathBuf,
     process::ExitCode,
@@ -10,27 +9,26 @@ use std::{
 
 use futures_util::StreamExt as _;
 use reqwest::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sse_stream::SseStream;
 use tokio::signal::unix::{SignalKind, signal};
 use uuid::Uuid;
 
 use super::{
-    args::{Audio, Common, Image, Kind, Shown, Text, Video},
+    Env,
+    args::{Common, Kind, Shown},
     connection::{Connection, Refused},
     files::{Target, cost, extension, kept, write},
     inputs, is_watched, passing,
     read::named,
 };
 use crate::cli::{
-    Failure, INTERRUPTED, Interrupted,
+    Failure, INTERRUPTED, Interrupted, Outcome,
     output::{Output, credits, printable},
 };
 
 /// The exit code of a generation that failed.
 const FAILED: u8 = 6;
-
-type Env = BTreeMap<String, String>;
 
 /// A request as the API takes it.
 struct Request {
@@ -49,41 +47,31 @@ impl Request {
             Kind::Video(video) => ("video", &video.common, Some(&video.files)),
             Kind::Audio(audio) => ("audio", &audio.common, Some(&audio.files)),
         };
-        let mut body = Map::new();
-        let mut put = |name: &str, value: Value| {
-            if !value.is_null() {
-                body.insert(name.to_owned(), value);
+        let mut body = json!({
+            "prompt": prompt(common)?,
+            "provider": common.provider,
+            "model": common.model,
+            "max_cost": common.max_cost,
+        });
+        match kind {
+            Kind::Text(text) => {
+                body["system_prompt"] = json!(text.system);
+                body["template_id"] = json!(text.template);
+                if !text.variables.is_empty() {
+                    let values = text.variables.iter().map(|(n, v)| (n.clone(), json!(v)));
+                    body["template_variables"] = Value::Object(values.collect());
+                }
             }
-        };
-        put("prompt", Value::from(prompt(common)?));
-        put("provider", json!(common.provider));
-        put("model", json!(common.model));
-        put("max_cost", json!(common.max_cost));
-        if let Kind::Text(text) = kind {
-            put("system_prompt", json!(text.system));
-            put("template_id", json!(text.template));
-            if !text.variables.is_empty() {
-                let values: Map<String, Value> = text
-                    .variables
-                    .iter()
-                    .map(|(n, v)| (n.clone(), json!(v)))
-                    .collect();
-                put("template_variables", Value::Object(values));
-            }
+            Kind::Image(image) => body["negative_prompt"] = json!(image.negative_prompt),
+            Kind::Video(_) | Kind::Audio(_) => {}
         }
-        if let Kind::Image(image) = kind {
-            put("negative_prompt", json!(image.negative_prompt));
-        }
-        let mut parameters = parameters(kind);
-        if let Some(members) = parameters.as_object_mut() {
-            members.retain(|_, value| !value.is_null());
-            if !members.is_empty() {
-                put("parameters", parameters);
-            }
+        let parameters = given(parameters(kind));
+        if parameters != json!({}) {
+            body["parameters"] = parameters;
         }
         Ok(Self {
             kind: name,
-            body: Value::Object(body),
+            body: given(body),
             output: files.and_then(|files| files.output.clone()),
             is_forced: files.is_some_and(|files| files.force),
         })
@@ -109,37 +97,29 @@ impl Request {
 
 fn parameters(kind: &Kind) -> Value {
     match kind {
-        Kind::Text(Text {
-            max_tokens,
-            temperature,
-            ..
-        }) => {
-            json!({"max_tokens": max_tokens, "temperature": temperature})
-        }
-        Kind::Image(Image {
-            size,
-            quality,
-            style,
-            n,
-            ..
-        }) => {
-            json!({"size": size, "quality": quality, "style": style, "n": n})
-        }
-        Kind::Video(Video {
-            duration, ratio, ..
-        }) => json!({"duration": duration, "ratio": ratio}),
-        Kind::Audio(Audio {
-            voice,
-            speed,
-            format,
-            files,
-            ..
-        }) => {
-            let named = files.output.as_deref().and_then(extension);
+        Kind::Text(text) => json!({"max_tokens": text.max_tokens, "temperature": text.temperature}),
+        Kind::Image(image) => json!({
+            "size": image.size,
+            "quality": image.quality,
+            "style": image.style,
+            "n": image.n,
+        }),
+        Kind::Video(video) => json!({"duration": video.duration, "ratio": video.ratio}),
+        Kind::Audio(audio) => {
+            let named = audio.files.output.as_deref().and_then(extension);
             let named = named.filter(|name| matches!(name.as_str(), "mp3" | "wav"));
-            json!({"voice": voice, "speed": speed, "format": format.clone().or(named)})
+            let format = audio.format.clone().or(named);
+            json!({"voice": audio.voice, "speed": audio.speed, "format": format})
         }
     }
+}
+
+/// The members that have a value.
+fn given(mut object: Value) -> Value {
+    if let Some(members) = object.as_object_mut() {
+        members.retain(|_, value| !value.is_null());
+    }
+    object
 }
 
 fn prompt(common: &Common) -> Result<String, Failure> {
@@ -156,7 +136,7 @@ fn prompt(common: &Common) -> Result<String, Failure> {
     }
 }
 
-pub(super) async fn estimate(kind: &Kind, env: &Env, output: Output) -> Result<ExitCode, Failure> {
+pub(super) async fn estimate(kind: &Kind, env: &Env, output: Output) -> Outcome {
     let request = Request::of(kind)?;
     let connection = Connection::open(env)?;
     let request = request.with_inputs(kind, &connection).await?;
@@ -186,7 +166,7 @@ pub(super) async fn estimate(kind: &Kind, env: &Env, output: Output) -> Result<E
     output.result(&people, &found)
 }
 
-pub(super) async fn run(kind: &Kind, env: &Env, output: Output) -> Result<ExitCode, Failure> {
+pub(super) async fn run(kind: &Kind, env: &Env, output: Output) -> Outcome {
     let request = Request::of(kind)?;
     let connection = Connection::open(env)?;
     let request = request.with_inputs(kind, &connection).await?;
@@ -232,11 +212,7 @@ fn failed(record: &Value, output: Output) -> ExitCode {
 }
 
 /// A text goes to stdout as it arrives. It does not end with the client.
-async fn text(
-    connection: &Connection,
-    request: Request,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+async fn text(connection: &Connection, request: Request, output: Output) -> Outcome {
     let uuid = OnceCell::new();
     // Before the request: the first poll of the stream may already write a text.
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -261,7 +237,7 @@ async fn streamed(
     mut request: Request,
     output: Output,
     uuid: &OnceCell<String>,
-) -> Result<ExitCode, Failure> {
+) -> Outcome {
     request.body["stream"] = json!(true);
     let key = once();
     let headers = [("idempotency-key", key.as_str())];
@@ -422,7 +398,7 @@ async fn cancelled(connection: &Connection, uuid: &str) -> Result<Value, Failure
     Ok(answer.json().await?)
 }
 
-pub(super) async fn cancel(shown: Shown, env: &Env, output: Output) -> Result<ExitCode, Failure> {
+pub(super) async fn cancel(shown: Shown, env: &Env, output: Output) -> Outcome {
     let connection = Connection::open(env)?;
     let answer = cancelled(&connection, &shown.id.to_string()).await;
     let record = named(shown, answer)?;

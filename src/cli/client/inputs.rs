@@ -1,20 +1,16 @@
 //! Input pictures. Files are uploaded before the request that uses them.
 
-use std::{collections::BTreeMap, path::Path, process::ExitCode};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{args::Inputs, connection::Connection};
+use super::{Env, args::Inputs, connection::Connection};
 use crate::{
-    cli::{Failure, output::Output},
+    cli::{Failure, Outcome, output::Output},
     domain::ids::{GenerationId, UploadId},
 };
 
-pub(super) async fn upload(
-    file: &Path,
-    env: &BTreeMap<String, String>,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+pub(super) async fn upload(file: &Path, env: &Env, output: Output) -> Outcome {
     let connection = Connection::open(env)?;
     let made = send(&connection, file).await?;
     output.result(made["id"].as_str().unwrap_or_default(), &made)

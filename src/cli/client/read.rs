@@ -1,21 +1,18 @@
 //! What was made, and how the account stands.
 
-use std::{collections::BTreeMap, process::ExitCode};
-
 use reqwest::StatusCode;
 use serde_json::Value;
 
 use super::{
+    Env,
     args::{History, Shown},
     connection::{Connection, Refused},
 };
 use crate::cli::{
-    Failure,
+    Failure, Outcome,
     args::Usage,
     output::{Columns, Output, credits, record, table},
 };
-
-type Env = BTreeMap<String, String>;
 
 fn text(value: &Value) -> String {
     match value {
@@ -37,11 +34,7 @@ fn short(value: &Value) -> String {
     }
 }
 
-pub(super) async fn history(
-    asked: &History,
-    env: &Env,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+pub(super) async fn history(asked: &History, env: &Env, output: Output) -> Outcome {
     let limit = asked.limit.to_string();
     let mut query = vec![("per_page", limit.as_str())];
     for (name, value) in [
@@ -87,7 +80,7 @@ pub(super) fn named<T>(shown: Shown, answer: Result<T, Failure>) -> Result<T, Fa
     })
 }
 
-pub(super) async fn show(shown: Shown, env: &Env, output: Output) -> Result<ExitCode, Failure> {
+pub(super) async fn show(shown: Shown, env: &Env, output: Output) -> Outcome {
     let path = format!("/v1/generate/{}", shown.id);
     let found = named(shown, Connection::open(env)?.get(&path, &[]).await)?;
     let (credits, metadata) = (&found["credits"], &found["metadata"]);
@@ -118,7 +111,7 @@ pub(super) async fn show(shown: Shown, env: &Env, output: Output) -> Result<Exit
     output.result(people.trim_end(), &found)
 }
 
-pub(super) async fn balance(env: &Env, output: Output) -> Result<ExitCode, Failure> {
+pub(super) async fn balance(env: &Env, output: Output) -> Outcome {
     let found = Connection::open(env)?
         .get("/v1/credits/balance", &[])
         .await?;
@@ -131,7 +124,7 @@ pub(super) async fn balance(env: &Env, output: Output) -> Result<ExitCode, Failu
     output.result(&people, &found)
 }
 
-pub(super) async fn usage(asked: &Usage, env: &Env, output: Output) -> Result<ExitCode, Failure> {
+pub(super) async fn usage(asked: &Usage, env: &Env, output: Output) -> Outcome {
     let time = |at: Option<chrono::DateTime<chrono::Utc>>| {
         at.map(|at| at.to_rfc3339()).unwrap_or_default()
     };

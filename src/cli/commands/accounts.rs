@@ -1,7 +1,5 @@
 //! `gensvc account`
 
-use std::process::ExitCode;
-
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
@@ -9,8 +7,8 @@ use super::{all, explained, named, user, valid, with_app};
 use crate::{
     app::App,
     cli::{
-        Failure,
-        args::{AccountCommand, Who},
+        Failure, Outcome,
+        args::{AccountCommand, NewAccount, UserCommand, Who},
         output::{Columns, Output, credits as in_words, maybe_time, or_dash, record, time},
         password,
     },
@@ -22,76 +20,53 @@ use crate::{
     store::accounts::{AccountFilter, AccountRecord},
 };
 
-pub(in crate::cli) async fn run(
-    config: &Config,
-    command: AccountCommand,
-    output: Output,
-) -> Result<ExitCode, Failure> {
-    match command {
+pub(super) async fn run(config: &Config, command: AccountCommand, output: Output) -> Outcome {
+    // Before the database is opened: what can be refused without it.
+    let password = match &command {
         AccountCommand::Create(new) => {
-            let password = match new.password {
-                Some(password) => password,
+            let password = match &new.password {
+                Some(password) => password.clone(),
                 None => password::read(&new.email).await?,
             };
-            let request = AccountRequest {
-                email: new.email,
-                password: password.expose_secret().to_owned(),
-                name: new.name,
-                credits: new.credits,
-            };
-            valid(request.violations())?;
-            with_app(config, async |app| create(&app, request, output).await).await
+            valid(first_user(new, &password).violations())?;
+            password
         }
         AccountCommand::Password { email } => {
-            let password = password::read(&email).await?;
+            let password = password::read(email).await?;
             valid(password_violations(password.expose_secret()))?;
-            with_app(config, async |app| {
-                set_password(&app, &email, password, output).await
-            })
-            .await
+            password
         }
-        AccountCommand::List { email } => {
-            with_app(config, async |app| {
-                list(&app, email.as_deref(), output).await
-            })
-            .await
-        }
-        AccountCommand::Show(who) => {
-            with_app(config, async |app| show(&app, &who, output).await).await
-        }
+        _ => SecretString::default(),
+    };
+    with_app(config, async |app| match command {
+        AccountCommand::Create(new) => create(&app, first_user(&new, &password), output).await,
+        AccountCommand::Password { email } => set_password(&app, &email, password, output).await,
+        AccountCommand::List { email } => list(&app, email.as_deref(), output).await,
+        AccountCommand::Show(who) => show(&app, &who, output).await,
         AccountCommand::Suspend { who, reason } => {
-            with_app(config, async |app| {
-                suspend(&app, &who, true, reason.as_deref(), output).await
-            })
-            .await
+            suspend(&app, &who, true, reason.as_deref(), output).await
         }
+        AccountCommand::Resume(who) => suspend(&app, &who, false, None, output).await,
         AccountCommand::Change {
             who,
-            new_email,
+            new_email: email,
             name,
-        } => {
-            let change = AccountUpdate {
-                email: new_email,
-                name,
-            };
-            with_app(config, async |app| {
-                update(&app, &who, &change, output).await
-            })
-            .await
-        }
-        AccountCommand::Delete { who, yes } => {
-            with_app(config, async |app| delete(&app, &who, yes, output).await).await
-        }
-        AccountCommand::Resume(who) => {
-            with_app(config, async |app| {
-                suspend(&app, &who, false, None, output).await
-            })
-            .await
-        }
+        } => update(&app, &who, &AccountUpdate { email, name }, output).await,
+        AccountCommand::Delete { who, yes } => delete(&app, &who, yes, output).await,
+    })
+    .await
+}
+
+fn first_user(new: &NewAccount, password: &SecretString) -> AccountRequest {
+    AccountRequest {
+        email: new.email.clone(),
+        password: password.expose_secret().to_owned(),
+        name: new.name.clone(),
+        credits: new.credits,
     }
 }
 
-async fn create(app: &App, request: AccountRequest, output: Output) -> Result<ExitCode, Failure> {
+async fn create(app: &App, request: AccountRequest, output: Output) -> Outcome {
     let made = app.service.create_account(&request).await;
     let (account, user) = made.map_err(explained)?;
     let AccountRequest { email, credits, .. } = request;
@@ -104,12 +79,7 @@ async fn create(app: &App, request: AccountRequest, output: Output) -> Result<Ex
     )
 }
 
-async fn set_password(
-    app: &App,
-    email: &str,
-    password: SecretString,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+async fn set_password(app: &App, email: &str, password: SecretString, output: Output) -> Outcome {
     let user = user(app, email).await?;
     let ended = app.service.reset_password(user.id, password).await?;
     let (store, now) = (app.service.store(), app.service.now());
@@ -137,7 +107,7 @@ async fn set_password(
     Ok(done)
 }
 
-async fn list(app: &App, email: Option<&str>, output: Output) -> Result<ExitCode, Failure> {
+async fn list(app: &App, email: Option<&str>, output: Output) -> Outcome {
     let store = app.service.store();
     let filter = AccountFilter {
         email: email.map(str::to_owned),
@@ -170,7 +140,7 @@ async fn find(app: &App, who: &Who) -> Result<AccountRecord, Failure> {
     named(found, || format!("there is no account {id}"))
 }
 
-async fn show(app: &App, who: &Who, output: Output) -> Result<ExitCode, Failure> {
+async fn show(app: &App, who: &Who, output: Output) -> Outcome {
     let account = find(app, who).await?;
     let rows = [
         ("id", account.id.to_string()),
@@ -195,7 +165,7 @@ async fn suspend(
     suspended: bool,
     reason: Option<&str>,
     output: Output,
-) -> Result<ExitCode, Failure> {
+) -> Outcome {
     let account = find(app, who).await?;
     let account = app
         .service
@@ -213,12 +183,7 @@ async fn suspend(
     output.result(&people, &script)
 }
 
-async fn update(
-    app: &App,
-    who: &Who,
-    change: &AccountUpdate,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+async fn update(app: &App, who: &Who, change: &AccountUpdate, output: Output) -> Outcome {
     let account = find(app, who).await?;
     let changed = app.service.update_account(account.id, change).await;
     let account = changed.map_err(explained)?;
@@ -227,12 +192,7 @@ async fn update(
     output.result(&people, &account)
 }
 
-async fn delete(
-    app: &App,
-    who: &Who,
-    is_confirmed: bool,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+async fn delete(app: &App, who: &Who, is_confirmed: bool, output: Output) -> Outcome {
     let account = find(app, who).await?;
     let id = account.id;
     if !is_confirmed {
@@ -255,19 +215,15 @@ async fn delete(
     output.result(&people, &account)
 }
 
-pub(in crate::cli) async fn operator(
-    config: &Config,
-    email: &str,
-    operator: bool,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+pub(super) async fn set_operator(config: &Config, command: UserCommand, output: Output) -> Outcome {
+    let UserCommand::Operator { email, revoke } = command;
     with_app(config, async |app| {
-        let user = user(&app, email).await?;
-        app.service.set_operator(user.id, operator).await?;
-        let is = if operator { "is" } else { "is no longer" };
+        let user = user(&app, &email).await?;
+        app.service.set_operator(user.id, !revoke).await?;
+        let is = if revoke { "is no longer" } else { "is" };
         output.result(
             &format!("{} {is} an operator.", user.email),
-            &json!({"user_id": user.id, "email": user.email, "operator": operator}),
+            &json!({"user_id": user.id, "email": user.email, "operator": !revoke}),
         )
     })
     .await

@@ -1,7 +1,5 @@
 //! `gensvc admin`
 
-use std::process::ExitCode;
-
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
@@ -9,7 +7,7 @@ use super::{explained, named, with_app};
 use crate::{
     app::App,
     cli::{
-        Failure,
+        Outcome,
         args::TokenCommand,
         output::{Columns, Output, maybe_time, time},
     },
@@ -18,11 +16,7 @@ use crate::{
     store::sessions::AdminTokenRecord,
 };
 
-pub(in crate::cli) async fn run(
-    config: &Config,
-    command: TokenCommand,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+pub(super) async fn run(config: &Config, command: TokenCommand, output: Output) -> Outcome {
     with_app(config, async |app| match command {
         TokenCommand::Create { name } => create(&app, &name, output).await,
         TokenCommand::List => list(&app, output).await,
@@ -39,7 +33,7 @@ struct NewToken<'a> {
     record: AdminTokenRecord,
 }
 
-async fn create(app: &App, name: &str, output: Output) -> Result<ExitCode, Failure> {
+async fn create(app: &App, name: &str, output: Output) -> Outcome {
     let made = app.service.create_admin_token(name).await;
     let (record, secret) = made.map_err(explained)?;
     let body = NewToken {
@@ -51,7 +45,7 @@ async fn create(app: &App, name: &str, output: Output) -> Result<ExitCode, Failu
     Ok(done)
 }
 
-async fn list(app: &App, output: Output) -> Result<ExitCode, Failure> {
+async fn list(app: &App, output: Output) -> Outcome {
     let tokens = app.service.admin_tokens().await?;
     let columns: &Columns<AdminTokenRecord> = &[
         ("ID", |t| t.id.to_string()),
@@ -63,7 +57,7 @@ async fn list(app: &App, output: Output) -> Result<ExitCode, Failure> {
     output.list(columns, &tokens, "There is no admin token.")
 }
 
-async fn revoke(app: &App, id: AdminTokenId, output: Output) -> Result<ExitCode, Failure> {
+async fn revoke(app: &App, id: AdminTokenId, output: Output) -> Outcome {
     let revoked = app.service.revoke_admin_token(id).await;
     let record = named(revoked, || format!("there is no admin token {id}"))?;
     let people = format!("Admin token {id} is revoked.");

@@ -1,21 +1,17 @@
 //! `gensvc catalogue`.
 
-use std::{fs, path::Path, process::ExitCode};
+use std::{fs, path::Path};
 
 use serde_json::{Map, Value, json};
 
 use super::{checked, with_app};
 use crate::{
-    cli::{Failure, args::CatalogueCommand, output::Output},
+    cli::{Outcome, args::CatalogueCommand, output::Output},
     config::Config,
     domain::{catalogue::Comparison, clock::machine_time},
 };
 
-pub(in crate::cli) async fn run(
-    config: &Config,
-    command: CatalogueCommand,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+pub(super) async fn run(config: &Config, command: CatalogueCommand, output: Output) -> Outcome {
     match command {
         CatalogueCommand::Reload => {
             with_app(config, async |app| {
@@ -30,7 +26,7 @@ pub(in crate::cli) async fn run(
 }
 
 /// Fails if there is a difference.
-fn check(config: &Config, file: &Path, output: Output) -> Result<ExitCode, Failure> {
+fn check(config: &Config, file: &Path, output: Output) -> Outcome {
     let place = file.display();
     let text = fs::read_to_string(file).map_err(|error| format!("cannot read {place}: {error}"))?;
     let list: Map<String, Value> = serde_json::from_str(&text).map_err(|error| {

@@ -1,21 +1,15 @@
 //! `gensvc database`
 
-use std::process::ExitCode;
-
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
 use crate::{
-    cli::{Failure, args::DatabaseCommand, output::Output},
+    cli::{Outcome, args::DatabaseCommand, output::Output},
     config::Config,
     local_postgres::{LocalPostgres, Role},
 };
 
-pub(in crate::cli) async fn run(
-    config: &Config,
-    command: DatabaseCommand,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+pub(super) async fn run(config: &Config, command: DatabaseCommand, output: Output) -> Outcome {
     match command {
         DatabaseCommand::Url => url(config, output),
         DatabaseCommand::Start => start(config, output).await,
@@ -24,7 +18,7 @@ pub(in crate::cli) async fn run(
     }
 }
 
-fn url(config: &Config, output: Output) -> Result<ExitCode, Failure> {
+fn url(config: &Config, output: Output) -> Outcome {
     let (url, note) = match config.database_url() {
         Some(url) => (
             url.expose_secret().to_owned(),
@@ -46,7 +40,7 @@ fn url(config: &Config, output: Output) -> Result<ExitCode, Failure> {
     output.result(&url, &json!({"url": url}))
 }
 
-async fn start(config: &Config, output: Output) -> Result<ExitCode, Failure> {
+async fn start(config: &Config, output: Output) -> Outcome {
     let local = LocalPostgres::open(&config.data.dir, Role::Start).await?;
     local.keep()?;
     let done = output.result(local.url(), &json!({"url": local.url()}))?;
@@ -54,7 +48,7 @@ async fn start(config: &Config, output: Output) -> Result<ExitCode, Failure> {
     Ok(done)
 }
 
-async fn stop(config: &Config, output: Output) -> Result<ExitCode, Failure> {
+async fn stop(config: &Config, output: Output) -> Outcome {
     let stopped = LocalPostgres::stop_kept(&config.data.dir).await?;
     let people = if stopped {
         "Stopped."
@@ -64,7 +58,7 @@ async fn stop(config: &Config, output: Output) -> Result<ExitCode, Failure> {
     output.result(people, &json!({"stopped": stopped}))
 }
 
-async fn remove(config: &Config, agreed: bool, output: Output) -> Result<ExitCode, Failure> {
+async fn remove(config: &Config, agreed: bool, output: Output) -> Outcome {
     if config.database_url().is_some() {
         let folder = folder(config);
         return Err(format!(

@@ -1,7 +1,5 @@
 //! `gensvc generation`
 
-use std::process::ExitCode;
-
 use serde_json::json;
 
 use super::{named, with_app};
@@ -9,7 +7,7 @@ use crate::{
     api::GenerationRecord,
     app::App,
     cli::{
-        Failure,
+        Outcome,
         args::GenerationCommand,
         output::{Output, maybe_time, or_dash, record, time},
     },
@@ -17,16 +15,12 @@ use crate::{
     domain::ids::GenerationId,
 };
 
-pub(in crate::cli) async fn run(
-    config: &Config,
-    command: GenerationCommand,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+pub(super) async fn run(config: &Config, command: GenerationCommand, output: Output) -> Outcome {
     let GenerationCommand::Show { id } = command;
     with_app(config, async |app| show(&app, id, output).await).await
 }
 
-async fn show(app: &App, id: GenerationId, output: Output) -> Result<ExitCode, Failure> {
+async fn show(app: &App, id: GenerationId, output: Output) -> Outcome {
     let found = app.service.any_generation(id).await;
     let found = named(found, || format!("there is no generation {id}"))?;
     let account = app.service.account(found.account_id).await?;

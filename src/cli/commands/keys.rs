@@ -1,13 +1,11 @@
 //! `gensvc key`
 
-use std::process::ExitCode;
-
 use super::{all, explained, named, user, with_app};
 use crate::{
     api::NewKeyBody,
     app::App,
     cli::{
-        Failure,
+        Outcome,
         args::{KeyCommand, NewKey},
         output::{Columns, Output, maybe_time},
     },
@@ -16,11 +14,7 @@ use crate::{
     store::keys::ApiKeyRecord,
 };
 
-pub(in crate::cli) async fn run(
-    config: &Config,
-    command: KeyCommand,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+pub(super) async fn run(config: &Config, command: KeyCommand, output: Output) -> Outcome {
     with_app(config, async |app| match command {
         KeyCommand::Create(new) => create(&app, new, output).await,
         KeyCommand::List { email } => list(&app, &email, output).await,
@@ -29,7 +23,7 @@ pub(in crate::cli) async fn run(
     .await
 }
 
-async fn create(app: &App, new: NewKey, output: Output) -> Result<ExitCode, Failure> {
+async fn create(app: &App, new: NewKey, output: Output) -> Outcome {
     let request = KeyRequest {
         name: new.name,
         abilities: new.abilities.unwrap_or_else(Abilities::all),
@@ -47,7 +41,7 @@ async fn create(app: &App, new: NewKey, output: Output) -> Result<ExitCode, Fail
     Ok(done)
 }
 
-async fn list(app: &App, email: &str, output: Output) -> Result<ExitCode, Failure> {
+async fn list(app: &App, email: &str, output: Output) -> Outcome {
     let account = user(app, email).await?.account_id;
     let (store, now) = (app.service.store(), app.service.now());
     let keys = all(async |page| Ok(store.keys(account, &page, now).await?)).await?;
@@ -75,7 +69,7 @@ fn limit(key: &ApiKeyRecord) -> String {
     }
 }
 
-async fn revoke(app: &App, email: &str, id: i64, output: Output) -> Result<ExitCode, Failure> {
+async fn revoke(app: &App, email: &str, id: i64, output: Output) -> Outcome {
     let account = user(app, email).await?.account_id;
     let revoked = app.service.revoke_key(account, ApiKeyId(id)).await;
     let record = named(revoked, || format!("{email} has no API key {id}"))?;

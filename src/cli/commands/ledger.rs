@@ -1,13 +1,14 @@
 //! `gensvc ledger`
 
-use std::{num::NonZeroUsize, process::ExitCode};
+use std::num::NonZeroUsize;
 
 use serde_json::json;
 
-use super::{checked, first, user, with_app};
+use super::{checked, first, user, verdict, with_app};
 use crate::{
+    app::App,
     cli::{
-        Failure,
+        Outcome,
         args::LedgerCommand,
         output::{Columns, Output, or_dash, table, time},
     },
@@ -15,97 +16,73 @@ use crate::{
     store::{credits::LedgerEntry, verify::Scope},
 };
 
-pub(in crate::cli) async fn run(
-    config: &Config,
-    command: LedgerCommand,
-    output: Output,
-) -> Result<ExitCode, Failure> {
-    match command {
-        LedgerCommand::Show { email, limit } => show(config, &email, limit, output).await,
-        LedgerCommand::Verify { since_last } => verify(config, since_last, output).await,
-        LedgerCommand::Recount => recount(config, output).await,
+pub(super) async fn run(config: &Config, command: LedgerCommand, output: Output) -> Outcome {
+    with_app(config, async |app| match command {
+        LedgerCommand::Show { email, limit } => show(&app, &email, limit, output).await,
+        LedgerCommand::Verify { since_last } => verify(&app, since_last, output).await,
+        LedgerCommand::Recount => {
+            app.service.store().recount().await?;
+            output.result("All sums were recomputed.", &json!({"recounted": true}))
+        }
+    })
+    .await
+}
+
+async fn show(app: &App, email: &str, limit: NonZeroUsize, output: Output) -> Outcome {
+    let account = user(app, email).await?.account_id;
+    let store = app.service.store();
+    let page = async |page| Ok(store.ledger(account, None, None, &page).await?);
+    let (entries, more) = first(limit.get(), page).await?;
+    let columns: &Columns<LedgerEntry> = &[
+        ("ID", |e| e.id.to_string()),
+        ("CREATED", |e| time(e.created_at)),
+        ("KIND", |e| e.kind.clone()),
+        ("AMOUNT", |e| e.amount.to_string()),
+        ("BALANCE", |e| e.balance.to_string()),
+        ("HELD", |e| e.held.to_string()),
+        ("GENERATION", |e| or_dash(e.generation)),
+        ("REFERENCE", |e| or_dash(e.reference.as_ref())),
+    ];
+    let people = match &entries[..] {
+        [] => format!("{email} has no ledger entry."),
+        entries => table(columns, entries),
+    };
+    let done = output.result(&people, &json!({"data": entries, "more": more}))?;
+    if more {
+        let count = entries.len();
+        output.note(&format!(
+            "These are the newest {count}; for more, give a --limit."
+        ));
     }
+    Ok(done)
 }
 
-async fn show(
-    config: &Config,
-    email: &str,
-    limit: NonZeroUsize,
-    output: Output,
-) -> Result<ExitCode, Failure> {
-    with_app(config, async |app| {
-        let account = user(&app, email).await?.account_id;
-        let store = app.service.store();
-        let page = async |page| Ok(store.ledger(account, None, None, &page).await?);
-        let (entries, more) = first(limit.get(), page).await?;
-        let columns: &Columns<LedgerEntry> = &[
-            ("ID", |e| e.id.to_string()),
-            ("CREATED", |e| time(e.created_at)),
-            ("KIND", |e| e.kind.clone()),
-            ("AMOUNT", |e| e.amount.to_string()),
-            ("BALANCE", |e| e.balance.to_string()),
-            ("HELD", |e| e.held.to_string()),
-            ("GENERATION", |e| or_dash(e.generation)),
-            ("REFERENCE", |e| or_dash(e.reference.as_ref())),
-        ];
-        let people = if entries.is_empty() {
-            format!("{email} has no ledger entry.")
-        } else {
-            table(columns, &entries)
-        };
-        let done = output.result(&people, &json!({"data": entries, "more": more}))?;
-        if more {
-            output.note(&format!(
-                "These are the newest {}; for more, give a --limit.",
-                entries.len()
-            ));
-        }
-        Ok(done)
-    })
-    .await
-}
-
-async fn verify(config: &Config, since_last: bool, output: Output) -> Result<ExitCode, Failure> {
-    with_app(config, async |app| {
-        let scope = if since_last {
-            Scope::SinceLast
-        } else {
-            Scope::Whole
-        };
-        let audit = app.service.store().verify_ledger(scope).await?;
-        let clean = audit.differences.is_empty();
-        let mut people = format!(
-            "{} accounts, {} {}ledger entries and {} {}generations were recomputed: {}",
-            audit.accounts,
-            audit.entries,
-            if audit.whole { "" } else { "new " },
-            audit.generations,
-            if audit.whole { "" } else { "new or running " },
-            if clean {
-                "no difference."
-            } else {
-                "THEY DIFFER."
-            }
-        );
-        for difference in &audit.differences {
-            people.push('\n');
-            people.push_str(difference);
-        }
-        output.result(
-            &people,
-            &json!({"ok": clean, "whole": audit.whole, "accounts": audit.accounts,
-                "entries": audit.entries, "generations": audit.generations,
-                "differences": audit.differences}),
-        )?;
-        Ok(checked(clean))
-    })
-    .await
-}
-
-async fn recount(config: &Config, output: Output) -> Result<ExitCode, Failure> {
-    with_app(config, async |app| {
-        app.service.store().recount().await?;
-        output.result("All sums were recomputed.", &json!({"recounted": true}))
-    })
-    .await
+async fn verify(app: &App, since_last: bool, output: Output) -> Outcome {
+    let scope = if since_last {
+        Scope::SinceLast
+    } else {
+        Scope::Whole
+    };
+    let audit = app.service.store().verify_ledger(scope).await?;
+    let clean = audit.differences.is_empty();
+    let mut people = format!(
+        "{} accounts, {} {}ledger entries and {} {}generations were recomputed: {}",
+        audit.accounts,
+        audit.entries,
+        if audit.whole { "" } else { "new " },
+        audit.generations,
+        if audit.whole { "" } else { "new or running " },
+        verdict(clean),
+    );
+    for difference in &audit.differences {
+        people.push('\n');
+        people.push_str(difference);
+    }
+    output.result(
+        &people,
+        &json!({"ok": clean, "whole": audit.whole, "accounts": audit.accounts,
+            "entries": audit.entries, "generations": audit.generations,
+            "differences": audit.differences}),
+    )?;
+    Ok(checked(clean))
 }

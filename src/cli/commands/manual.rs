@@ -6,16 +6,16 @@ use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::cli::{Failure, args::Arguments, output::Output};
+use crate::cli::{Outcome, args::Arguments, output::Output};
 
-pub(in crate::cli) fn completions(shell: Shell, output: Output) -> Result<ExitCode, Failure> {
+pub(in crate::cli) fn completions(shell: Shell, output: Output) -> Outcome {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "gensvc", &mut text);
     print(text, output)
 }
 
 /// The page of the program, or a file for each command.
-pub(in crate::cli) fn pages(folder: Option<&Path>, output: Output) -> Result<ExitCode, Failure> {
+pub(in crate::cli) fn pages(folder: Option<&Path>, output: Output) -> Outcome {
     let mut command = Arguments::command().disable_help_subcommand(true);
     if let Some(folder) = folder {
         fs::create_dir_all(folder)?;
@@ -44,7 +44,7 @@ fn write(command: &Command, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn print(text: Vec<u8>, output: Output) -> Result<ExitCode, Failure> {
+fn print(text: Vec<u8>, output: Output) -> Outcome {
     let text = String::from_utf8(text)?;
     output.result(text.trim_end(), &text)
 }

@@ -1,22 +1,20 @@
 //! `gensvc media`
 
-use std::process::ExitCode;
-
 use serde_json::json;
 
-use super::checked;
+use super::{checked, verdict};
 use crate::{
     app::{
         App,
         database::{Database, Schema},
     },
-    cli::{Failure, output::Output},
+    cli::{Failure, Outcome, output::Output},
     config::Config,
     jobs::FilesAudit,
     local_postgres::Role,
 };
 
-pub(in crate::cli) async fn verify(config: &Config, output: Output) -> Result<ExitCode, Failure> {
+pub(super) async fn verify(config: &Config, output: Output) -> Outcome {
     let database = Database::open(config, Role::Command, Schema::Expect).await?;
     let compared = compare(config, &database).await;
     database.close().await?;
@@ -28,12 +26,7 @@ pub(in crate::cli) async fn verify(config: &Config, output: Output) -> Result<Ex
         unknown,
     } = &audit;
     let clean = missing.is_empty() && damaged.is_empty() && unknown.is_empty();
-    let found = if clean {
-        "no difference."
-    } else {
-        "THEY DIFFER."
-    };
-    let mut lines = vec![format!("{files} files were looked for: {found}")];
+    let mut lines = vec![format!("{files} files were looked for: {}", verdict(clean))];
     let lists = [
         ("missing", missing),
         ("of the wrong size", damaged),

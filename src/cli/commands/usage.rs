@@ -1,12 +1,10 @@
 //! `gensvc usage`
 
-use std::process::ExitCode;
-
 use super::{all, explained, user, with_app};
 use crate::{
     app::{App, AppError},
     cli::{
-        Failure,
+        Failure, Outcome,
         args::Usage,
         output::{Columns, Output, table},
     },
@@ -21,11 +19,7 @@ use crate::{
     store::accounts::AccountFilter,
 };
 
-pub(in crate::cli) async fn run(
-    config: &Config,
-    asked: Usage,
-    output: Output,
-) -> Result<ExitCode, Failure> {
+pub(super) async fn run(config: &Config, asked: Usage, output: Output) -> Outcome {
     let request = UsageRequest {
         from: asked.from,
         to: asked.to,
