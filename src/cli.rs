@@ -48,7 +48,7 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if error.is::<Interrupted>() => ExitCode::from(INTERRUPTED),
         Err(error) => {
-            output.failure(error.as_ref());
+            output.failed(&error.to_string());
             ExitCode::FAILURE
         }
     }

@@ -2,7 +2,6 @@
 
 use std::{
     borrow::Cow,
-    error::Error,
     fmt::Write as _,
     io::{ErrorKind, IsTerminal as _, Write as _},
     process::ExitCode,
@@ -77,11 +76,6 @@ impl Output {
         }
     }
 
-    /// Prints why a command failed, on stderr.
-    pub(super) fn failure(self, error: &dyn Error) {
-        self.failed(&error.to_string());
-    }
-
     /// The first paragraph of what clap says; the rest shows the usage.
     pub(super) fn usage_error(self, error: &clap::Error) {
         let text = error.to_string();
@@ -89,7 +83,8 @@ impl Output {
         self.failed(first.strip_prefix("error: ").unwrap_or(first));
     }
 
-    fn failed(self, message: &str) {
+    /// Prints why a command failed, on stderr.
+    pub(super) fn failed(self, message: &str) {
         let text = if self.json {
             json!({"error": {"message": message}}).to_string()
         } else {

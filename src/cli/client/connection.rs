@@ -46,24 +46,18 @@ pub(super) fn file(env: &Env) -> Result<PathBuf, Failure> {
 pub(super) fn keep(path: &PathBuf, credentials: &Credentials) -> Result<(), Failure> {
     let folder = path.parent().ok_or("the file has no folder")?;
     fs::create_dir_all(folder)?;
-    let mut file = tempfile(folder)?;
-    file.1
-        .write_all(serde_json::to_string_pretty(credentials)?.as_bytes())?;
-    file.1.sync_all()?;
-    fs::rename(&file.0, path)?;
-    Ok(())
-}
-
-/// A new file next to the old one, which stays complete until it is replaced.
-fn tempfile(folder: &std::path::Path) -> io::Result<(PathBuf, fs::File)> {
-    let path = folder.join(format!(".credentials-{}", uuid::Uuid::now_v7()));
+    // A new file, so that the old one stays complete until it is replaced.
+    let part = folder.join(format!(".credentials-{}", uuid::Uuid::now_v7()));
     let mut options = OpenOptions::new();
-    let file = options
+    let mut file = options
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(&path)?;
-    Ok((path, file))
+        .open(&part)?;
+    file.write_all(serde_json::to_string_pretty(credentials)?.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&part, path)?;
+    Ok(())
 }
 
 fn kept(env: &Env) -> Result<Option<Credentials>, Failure> {
@@ -162,7 +156,7 @@ impl Connection {
         let kept = match (&url, &key) {
             (_, Some(_)) => None,
             // A kept key goes to the server that it was kept for only.
-            (Some(url), None) => kept(env)?.filter(|kept| same(&kept.base_url, url)),
+            (Some(url), None) => kept(env)?.filter(|kept| plain(&kept.base_url) == plain(url)),
             (None, None) => kept(env)?,
         };
         let (kept_url, kept_key) = kept.map(|kept| (kept.base_url, kept.api_key)).unzip();
@@ -183,13 +177,12 @@ impl Connection {
             )
             .into());
         }
-        let base_url = base_url.trim_end_matches('/');
         Ok(Self {
             client: client
                 .connect_timeout(CONNECT_LIMIT)
                 .read_timeout(READ_LIMIT)
                 .build()?,
-            base_url: base_url.strip_suffix("/v1").unwrap_or(base_url).to_owned(),
+            base_url: plain(base_url).to_owned(),
             key,
         })
     }
@@ -328,10 +321,8 @@ async fn again<F: Future<Output = Result<Response, Failure>>>(
     send().await
 }
 
-fn same(one: &str, other: &str) -> bool {
-    let plain = |url: &str| {
-        let url = url.trim_end_matches('/');
-        url.strip_suffix("/v1").unwrap_or(url).to_owned()
-    };
-    plain(one) == plain(other)
+/// The address of a server without its version.
+fn plain(url: &str) -> &str {
+    let url = url.trim_end_matches('/');
+    url.strip_suffix("/v1").unwrap_or(url)
 }
