@@ -2,15 +2,10 @@
 
 use std::net::SocketAddr;
 
-use axum::{
-    body::{Body, Bytes},
-    extract::ConnectInfo,
-    response::Response,
-};
+use axum::{body::Body, extract::ConnectInfo, response::Response};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header, request::Parts,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header, request::Parts,
 };
-use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use tower::ServiceExt as _;
 use url::form_urlencoded::Serializer;
@@ -29,8 +24,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 pub struct Client {
     console: Console,
-    token: Option<SecretString>,
-    /// The address and headers of the browser's request, for the API's limits and log.
+    /// The address and headers of the browser's request, for the API's limits and log, and the token.
     peer: Option<ConnectInfo<SocketAddr>>,
     headers: HeaderMap,
     /// All calls of a page count as one request.
@@ -42,18 +36,15 @@ pub struct Client {
 /// A call that is being built.
 pub struct Call<'a> {
     client: &'a Client,
-    operation: Operation,
+    /// `None` if an id of the path cannot exist.
     path: Option<String>,
     query: Vec<(String, String)>,
-    headers: HeaderMap,
-    body: Option<Value>,
-    file: Option<(String, Bytes)>,
-    form: Option<FormToken>,
+    request: Request<Body>,
 }
 
 impl Client {
     /// Creates a client for the browser's request `parts`.
-    pub fn new(console: &Console, parts: &Parts, token: Option<SecretString>) -> Self {
+    pub fn new(console: &Console, parts: &Parts, token: Option<&str>) -> Self {
         let mut headers = HeaderMap::new();
         for value in parts.headers.get_all(&FORWARDED_FOR) {
             headers.append(FORWARDED_FOR, value.clone());
@@ -62,9 +53,13 @@ impl Client {
         if let Some(Ok(id)) = id.map(|RequestId(id)| HeaderValue::from_str(id)) {
             headers.insert(REQUEST_ID, id);
         }
+        let bearer = token.map(|token| HeaderValue::from_str(&format!("Bearer {token}")));
+        if let Some(Ok(mut bearer)) = bearer {
+            bearer.set_sensitive(true);
+            headers.insert(header::AUTHORIZATION, bearer);
+        }
         Self {
             console: console.clone(),
-            token,
             peer: parts.extensions.get().copied(),
             headers,
             page: parts.extensions.get().cloned().unwrap_or_default(),
@@ -100,20 +95,24 @@ impl Client {
             let parts: Vec<String> = operation.path.split('/').map(part).collect();
             parts.join("/")
         });
-        let mut headers = self.headers.clone();
+        let mut request = Request::new(Body::empty());
+        *request.method_mut() = operation.method.clone();
+        *request.headers_mut() = self.headers.clone();
         let reads = operation.method == Method::GET && !operation.path.starts_with("/v1/admin/");
         if let Some(account) = self.viewed.filter(|_| reads) {
-            headers.insert(VIEWED_ACCOUNT, account.0.into());
+            request
+                .headers_mut()
+                .insert(VIEWED_ACCOUNT, account.0.into());
         }
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
+        }
+        request.extensions_mut().insert(self.page.clone());
         Call {
             client: self,
-            operation,
             path,
             query: Vec::new(),
-            headers,
-            body: None,
-            file: None,
-            form: None,
+            request,
         }
     }
 }
@@ -128,31 +127,31 @@ impl Call<'_> {
 
     pub fn header(mut self, name: HeaderName, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
-            self.headers.insert(name, value);
+            self.request.headers_mut().insert(name, value);
         }
         self
     }
 
-    pub fn body(mut self, body: Value) -> Self {
-        self.body = Some(body);
-        self.header(header::CONTENT_TYPE, "application/json")
+    pub fn body(self, body: impl Into<Value>) -> Self {
+        let body: Value = body.into();
+        self.file("application/json", body.to_string())
     }
 
     /// Sets a file as the body.
-    pub fn file(mut self, media_type: &str, bytes: Bytes) -> Self {
-        self.file = Some((media_type.to_owned(), bytes));
-        self
+    pub fn file(mut self, media_type: &str, content: impl Into<Body>) -> Self {
+        *self.request.body_mut() = content.into();
+        self.header(header::CONTENT_TYPE, media_type)
     }
 
     /// Sets the token of the form that makes the call.
     pub fn form(mut self, form: FormToken) -> Self {
-        self.form = Some(form);
+        self.request.extensions_mut().insert(form);
         self
     }
 
     /// Sends the call. The body of the response may be a stream.
-    pub async fn response(mut self) -> Result<Response, Problem> {
-        let client = self.client;
+    pub async fn response(self) -> Result<Response, Problem> {
+        let (client, mut request) = (self.client, self.request);
         let mut uri = self.path.ok_or_else(Problem::not_found)?;
         if !self.query.is_empty() {
             let query = Serializer::new(String::new())
@@ -160,36 +159,10 @@ impl Call<'_> {
                 .finish();
             uri = format!("{uri}?{query}");
         }
-        let uri: Uri = uri.parse().map_err(|_| Problem::not_found())?;
-        let mut request = Request::new(match &self.body {
-            Some(body) => Body::from(body.to_string()),
-            None => Body::empty(),
-        });
-        if let Some((media_type, bytes)) = self.file {
-            *request.body_mut() = Body::from(bytes);
-            let media_type = HeaderValue::from_str(&media_type);
-            let media_type = media_type.map_err(|_| Problem::bad_form("the file has no type"))?;
-            self.headers.insert(header::CONTENT_TYPE, media_type);
-        }
-        *request.method_mut() = self.operation.method.clone();
-        *request.uri_mut() = uri;
-        if let Some(token) = &client.token {
-            let bearer = format!("Bearer {}", token.expose_secret());
-            let mut bearer = HeaderValue::from_str(&bearer).map_err(|_| Problem::logged_out())?;
-            bearer.set_sensitive(true);
-            self.headers.insert(header::AUTHORIZATION, bearer);
-        }
-        *request.headers_mut() = self.headers;
-        if let Some(peer) = client.peer {
-            request.extensions_mut().insert(peer);
-        }
-        request.extensions_mut().insert(client.page.clone());
-        if let Some(form) = self.form {
-            request.extensions_mut().insert(form);
-        }
+        *request.uri_mut() = uri.parse().map_err(|_| Problem::not_found())?;
         let Ok(response) = client.console.0.api.clone().oneshot(request).await;
-        if response.status().is_client_error() || response.status().is_server_error() {
-            let status = response.status();
+        let status = response.status();
+        if status.is_client_error() || status.is_server_error() {
             let body = read(response).await;
             return Err(Problem { status, body });
         }

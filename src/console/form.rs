@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use axum::extract::{FromRequest, Request};
-use http::header;
+use axum::{
+    body::Body,
+    extract::{FromRequest, Request},
+};
+use http::{header, request::Parts};
 use serde_json::{Map, Number, Value};
 use url::form_urlencoded;
 
@@ -11,8 +14,6 @@ use super::{Console, guard, problem::Problem};
 
 /// Maximum bytes of a form: a template of two long texts, percent-encoded.
 const MAX_BYTES: usize = 512 << 10;
-/// Maximum bytes of a login form.
-const MAX_LOGIN_BYTES: usize = 16 << 10;
 /// Maximum time until a form has arrived.
 const IN_TIME: Duration = Duration::from_secs(30);
 
@@ -101,30 +102,23 @@ impl Form {
     }
 }
 
-/// The form of a login.
-pub struct LoginForm(pub Form);
-
-impl FromRequest<Console> for LoginForm {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, console: &Console) -> Result<Self, Problem> {
-        Form::read(request, console, MAX_LOGIN_BYTES)
-            .await
-            .map(Self)
-    }
-}
-
 impl FromRequest<Console> for Form {
     type Rejection = Problem;
 
     async fn from_request(request: Request, console: &Console) -> Result<Self, Problem> {
-        Self::read(request, console, MAX_BYTES).await
+        let (parts, body) = request.into_parts();
+        Self::read(&parts, body, console, MAX_BYTES).await
     }
 }
 
 impl Form {
-    async fn read(request: Request, console: &Console, most: usize) -> Result<Self, Problem> {
-        let (parts, body) = request.into_parts();
+    /// Reads a form of at most `most` bytes.
+    pub async fn read(
+        parts: &Parts,
+        body: Body,
+        console: &Console,
+        most: usize,
+    ) -> Result<Self, Problem> {
         guard::check_origin(&parts.method, &parts.headers, console)?;
         let content_type = parts.headers.get(header::CONTENT_TYPE);
         let urlencoded = "application/x-www-form-urlencoded";

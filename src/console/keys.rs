@@ -111,8 +111,8 @@ fn form_page(session: &Session, form: &Form, problem: Option<&Problem>) -> Marku
 }
 
 pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
-    let body = key_form::body(&form);
-    let call = session.call(op::CREATE_KEY, &[]).body(Value::Object(body));
+    let call = session.call(op::CREATE_KEY, &[]);
+    let call = call.body(key_form::body(&form));
     match once::create(call, &form).await {
         Ok(made) => {
             let path = format!("/keys/{}", made.object["id"]);

@@ -2,19 +2,19 @@
 //! views.
 
 use axum::{
+    body::Body,
     extract::{FromRequestParts, State},
     response::{AppendHeaders, IntoResponse, Redirect, Response},
 };
 use chrono::{DateTime, Utc};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts};
 use maud::{Markup, html};
-use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::{
     Console,
     client::{Call, Client},
-    form::{Form, LoginForm},
+    form::Form,
     guard, layout, operations as op,
     operations::Operation,
     parts,
@@ -28,6 +28,8 @@ use crate::domain::{
 /// The cookie's name with https: browsers accept it only over https and from this host.
 const SECURE_NAME: &str = "__Host-gensvc";
 const NAME: &str = "gensvc";
+/// Maximum bytes of a login form.
+const MAX_LOGIN_BYTES: usize = 16 << 10;
 
 /// The cookie with the id of the account that an operator views.
 pub const VIEW: &str = "gensvc-view";
@@ -76,7 +78,7 @@ impl Session {
         ids: &[&str],
         body: impl Into<Value>,
     ) -> Result<Value, Problem> {
-        self.call(operation, ids).body(body.into()).json().await
+        self.call(operation, ids).body(body).json().await
     }
 
     /// Reads the page of a list that the address of the browser's page names.
@@ -124,11 +126,6 @@ fn cookie_name(console: &Console) -> &'static str {
     }
 }
 
-/// The token of the cookie.
-fn token(headers: &HeaderMap, console: &Console) -> Option<SecretString> {
-    cookie_value(headers, cookie_name(console)).map(Into::into)
-}
-
 /// Returns the value of a cookie, unless it is empty.
 pub fn cookie_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let values = headers.get_all(header::COOKIE).iter();
@@ -171,7 +168,7 @@ impl FromRequestParts<Console> for Session {
             .map_err(IntoResponse::into_response)?;
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let to_login = || to_login(&parts.method, path);
-        let token = token(&parts.headers, console).ok_or_else(to_login)?;
+        let token = cookie_value(&parts.headers, cookie_name(console)).ok_or_else(to_login)?;
         let client = Client::new(console, parts, Some(token));
         let refused = |problem: Problem| match problem.status {
             StatusCode::UNAUTHORIZED => to_login(),
@@ -298,8 +295,9 @@ fn login_page(email: &str, next: &str, notice: Option<&str>) -> Markup {
 pub async fn log_in(
     State(console): State<Console>,
     parts: Parts,
-    LoginForm(form): LoginForm,
+    body: Body,
 ) -> Result<Response, Problem> {
+    let form = Form::read(&parts, body, &console, MAX_LOGIN_BYTES).await?;
     let body = json!({"email": form.word("email"), "password": form.get("password")});
     let client = Client::new(&console, &parts, None);
     match client.call(op::LOG_IN, &[]).body(body).json().await {
@@ -324,7 +322,7 @@ pub async fn log_in(
 /// above the rate limit, and while the database is unavailable.
 pub async fn log_out(State(console): State<Console>, parts: Parts) -> Result<Response, Problem> {
     guard::check_origin(&parts.method, &parts.headers, &console)?;
-    if let Some(token) = token(&parts.headers, &console) {
+    if let Some(token) = cookie_value(&parts.headers, cookie_name(&console)) {
         let client = Client::new(&console, &parts, Some(token)).unlimited();
         let _ended = client.call(op::LOG_OUT, &[]).json().await;
     }

@@ -150,7 +150,7 @@ async fn save(
         Some(template) => session.call(op::REPLACE_TEMPLATE, &[&template["id"].to_string()]),
         None => session.call(op::CREATE_TEMPLATE, &[]),
     };
-    match once::create(call.body(Value::Object(body(form))), form).await {
+    match once::create(call.body(body(form)), form).await {
         Ok(made) if template.is_some() && !made.is_repeated => {
             Ok(Redirect::to(&saved_at(&made.object)).into_response())
         }

@@ -99,9 +99,7 @@ fn new(form: &Form, problem: Option<&Problem>) -> Markup {
 pub async fn create(uri: Uri, session: Session, form: Form) -> Result<Response, Problem> {
     let mut body = RequestForm::new::<WebhookRequest>().body(&form);
     body.insert("events".to_owned(), json!(form.all("event")));
-    let call = session
-        .call(op::CREATE_WEBHOOK, &[])
-        .body(Value::Object(body));
+    let call = session.call(op::CREATE_WEBHOOK, &[]).body(body);
     match once::create(call, &form).await {
         Ok(made) => {
             let path = format!("/webhooks/{}", made.object["id"]);

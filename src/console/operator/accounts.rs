@@ -360,7 +360,7 @@ pub async fn move_credits(
     Operator(session): Operator,
     form: Form,
 ) -> Result<Response, Problem> {
-    let body = Value::Object(RequestForm::new::<MoveRequest>().body(&form));
+    let body = RequestForm::new::<MoveRequest>().body(&form);
     let moved = session.call(op::MOVE_CREDITS, &[&id]).body(body).answer();
     let moved = moved.await.map(Some);
     answer(&session, &id, form, moved).await
