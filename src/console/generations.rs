@@ -6,13 +6,14 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
+    client::Call,
     form::Form,
     operations as op,
     parts::{self, TYPES, amount, list, select, text},
     problem::Problem,
     session::Session,
     shell,
-    table::{self, Column, Download, file},
+    table::{self, Column, file},
 };
 
 const STATUSES: [(&str, &str); 4] = [
@@ -22,8 +23,8 @@ const STATUSES: [(&str, &str); 4] = [
     ("failed", "Failed"),
 ];
 
-/// The filters of a form as parameters of the API.
-fn asked(form: &Form) -> Vec<(&'static str, String)> {
+/// Begins a call of the history with the filters of a form.
+fn history<'a>(session: &'a Session, form: &Form) -> Call<'a> {
     let names = [
         "prompt",
         "type",
@@ -34,22 +35,23 @@ fn asked(form: &Form) -> Vec<(&'static str, String)> {
         "request_id",
         "provider_request_id",
     ];
-    let mut query: Vec<_> = names.map(|name| (name, form.word(name).to_owned())).into();
-    for (name, field, later) in [("created_after", "from", 0), ("created_before", "to", 1)] {
+    let call = session.call(op::HISTORY, &[]);
+    let call = names
+        .iter()
+        .fold(call, |call, name| call.query(name, form.word(name)));
+    let time = |field, later| {
         let day = form.word(field);
         // The API refuses what is not a day.
-        let time = parts::start_of(day, later).unwrap_or_else(|| day.to_owned());
-        query.push((name, time));
-    }
-    query
+        parts::start_of(day, later).unwrap_or_else(|| day.to_owned())
+    };
+    call.query("created_after", &time("from", 0))
+        .query("created_before", &time("to", 1))
 }
 
 pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let form = Form::of_query(uri.query());
-    let call = session.call(op::HISTORY, &[]);
-    let call = asked(&form).iter().fold(call, |c, (n, v)| c.query(n, v));
-    let call = call.query("cursor", form.get("cursor"));
-    let keys = session.first_rows(op::KEYS);
+    let call = history(&session, &form).query("cursor", form.get("cursor"));
+    let keys = session.long_pages(op::KEYS).json();
     let (found, models, keys) = tokio::join!(call.json(), session.get(op::MODELS, &[]), keys);
     let (models, keys) = (models?, keys?);
     let (found, problem) = match found {
@@ -178,9 +180,9 @@ fn used(usage: &Value) -> Markup {
 }
 
 pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
-    let download = Download::new("generations", op::HISTORY, &columns()).paged();
     let form = Form::of_query(uri.query());
-    let asked = asked(&form).into_iter();
-    let download = asked.fold(download, |d, (name, value)| d.query(name, &value));
-    download.answer(session).await
+    table::download_list("generations", &columns(), session, move |session| {
+        history(session, &form).query("per_page", "100")
+    })
+    .await
 }

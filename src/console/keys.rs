@@ -17,7 +17,7 @@ use super::{
     problem::Problem,
     session::Session,
     shell,
-    table::{self, Column, Download, file},
+    table::{self, Column, file},
 };
 use crate::domain::form_token::api_key_of_form;
 
@@ -51,8 +51,11 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
 }
 
 pub async fn csv(session: Session) -> Result<Response, Problem> {
-    let download = Download::new("keys", op::KEYS, &columns(session.now)).paged();
-    download.answer(session).await
+    let columns = columns(session.now);
+    table::download_list("keys", &columns, session, |session| {
+        session.long_pages(op::KEYS)
+    })
+    .await
 }
 
 fn columns<'a>(now: DateTime<Utc>) -> Vec<Column<'a>> {

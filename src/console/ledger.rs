@@ -12,7 +12,7 @@ use super::{
     problem::Problem,
     session::Session,
     shell,
-    table::{self, Column, Download, file},
+    table::{self, Column, file},
 };
 
 /// The kinds of movements, and what they do to the account.
@@ -98,8 +98,10 @@ pub fn columns(linked: bool) -> Vec<Column<'static>> {
 }
 
 pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
-    let kind = Form::of_query(uri.query());
-    let download = Download::new("ledger", op::LEDGER, &columns(true)).paged();
-    let download = download.query("kind", kind.word("kind"));
-    download.answer(session).await
+    let form = Form::of_query(uri.query());
+    table::download_list("ledger", &columns(true), session, move |session| {
+        let call = session.long_pages(op::LEDGER);
+        call.query("kind", form.word("kind"))
+    })
+    .await
 }

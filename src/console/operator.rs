@@ -18,7 +18,7 @@ use super::{
     problem::Problem,
     session::Session,
     shell,
-    table::{self, Column, Download, file},
+    table::{self, Column, file},
 };
 
 /// The session of an operator. Other users are refused as if the page did not exist.
@@ -214,8 +214,10 @@ pub async fn jobs(Operator(session): Operator) -> Result<Markup, Problem> {
 }
 
 pub async fn jobs_csv(Operator(session): Operator) -> Result<Response, Problem> {
-    let download = Download::new("jobs", op::JOBS, &job_columns());
-    download.answer(session).await
+    table::download_list("jobs", &job_columns(), session, |session| {
+        session.call(op::JOBS, &[])
+    })
+    .await
 }
 
 fn job_columns() -> Vec<Column<'static>> {

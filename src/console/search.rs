@@ -110,7 +110,7 @@ async fn keys(session: &Session, wanted: &str) -> Result<Vec<Value>, Problem> {
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let found = session.first_rows(op::KEYS).await?;
+    let found = session.long_pages(op::KEYS).json().await?;
     let wanted = wanted.to_lowercase();
     let fits = |key: &&Value| {
         let contains = |name: &str| text(&key[name]).to_lowercase().contains(&wanted);

@@ -88,10 +88,9 @@ impl Session {
         call.query("cursor", query.get("cursor")).json().await
     }
 
-    /// Reads the first hundred rows of a list.
-    pub async fn first_rows(&self, operation: Operation) -> Result<Value, Problem> {
-        let call = self.call(operation, &[]);
-        call.query("per_page", "100").json().await
+    /// Begins a call of a list, with a hundred rows on each page.
+    pub fn long_pages(&self, operation: Operation) -> Call<'_> {
+        self.call(operation, &[]).query("per_page", "100")
     }
 
     /// Takes a permit to download a table.

@@ -12,7 +12,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    operations::Operation,
+    client::Call,
     parts::{self, list, text},
     problem::Problem,
     session::Session,
@@ -160,76 +160,44 @@ fn file_columns(columns: &[Column<'_>]) -> FileColumns {
     named.map(|column| (column.name, column.pointer)).collect()
 }
 
-/// A download of a list of the API, page by page, as fast as the browser reads.
-pub struct Download {
+/// Downloads a list of the API, page by page, as fast as the browser reads. `call` begins the call of
+/// a page. If the API refuses a later page, the transfer is aborted, so that the browser reports the
+/// download as failed.
+pub async fn download_list(
     name: &'static str,
-    operation: Operation,
-    columns: FileColumns,
-    /// The parameter of the operation's path.
-    id: Option<String>,
-    query: Vec<(&'static str, String)>,
-}
-
-impl Download {
-    pub fn new(name: &'static str, operation: Operation, columns: &[Column<'_>]) -> Self {
-        Self {
-            name,
-            operation,
-            columns: file_columns(columns),
-            id: None,
-            query: Vec::new(),
-        }
-    }
-
-    pub fn id(mut self, id: &str) -> Self {
-        self.id = Some(id.to_owned());
-        self
-    }
-
-    pub fn query(mut self, name: &'static str, value: &str) -> Self {
-        self.query.push((name, value.to_owned()));
-        self
-    }
-
-    /// Reads the list in pages.
-    pub fn paged(self) -> Self {
-        self.query("per_page", "100")
-    }
-
-    /// Sends the file. If the API refuses a later page, the transfer is aborted, so that the
-    /// browser reports the download as failed.
-    pub async fn answer(self, session: Session) -> Result<Response, Problem> {
-        let permit = session.download()?;
-        let (rows, next) = self.rows(&session, "").await?;
-        let first = format!("{}{rows}", headings(&self.columns));
-        let file = file_headers(self.name);
-        let state = (self, session, permit, next);
-        let rest = stream::try_unfold(state, |(this, session, permit, next)| async move {
+    columns: &[Column<'_>],
+    session: Session,
+    call: impl Fn(&Session) -> Call<'_> + Send + Sync + 'static,
+) -> Result<Response, Problem> {
+    let permit = session.download()?;
+    let columns = file_columns(columns);
+    let (rows, next) = read_page(&columns, call(&session)).await?;
+    let first = format!("{}{rows}", headings(&columns));
+    let state = (columns, call, session, permit, next);
+    let rest = stream::try_unfold(
+        state,
+        move |(columns, call, session, permit, next)| async move {
             let Some(cursor) = next else { return Ok(None) };
-            let (rows, next) = this.rows(&session, &cursor).await.map_err(|problem| {
-                let name = this.name;
+            let page = read_page(&columns, call(&session).query("cursor", &cursor));
+            let (rows, next) = page.await.map_err(|problem| {
                 tracing::warn!(name, code = problem.code(), "download aborted");
                 io::Error::other("the list cannot be read to its end")
             })?;
-            Ok(Some((rows, (this, session, permit, next))))
-        });
-        let body = Body::from_stream(stream::once(ready(Ok::<_, io::Error>(first))).chain(rest));
-        Ok((file, body).into_response())
-    }
+            Ok(Some((rows, (columns, call, session, permit, next))))
+        },
+    );
+    let body = Body::from_stream(stream::once(ready(Ok::<_, io::Error>(first))).chain(rest));
+    Ok((file_headers(name), body).into_response())
+}
 
-    /// Reads the rows after a cursor. Returns them with the next cursor.
-    async fn rows(
-        &self,
-        session: &Session,
-        cursor: &str,
-    ) -> Result<(String, Option<String>), Problem> {
-        let ids: Vec<&str> = self.id.iter().map(String::as_str).collect();
-        let call = session.call(self.operation, &ids);
-        let call = self.query.iter().fold(call, |c, (n, v)| c.query(n, v));
-        let page = call.query("cursor", cursor).json().await?;
-        let rows = lines(&self.columns, list(&page["data"]));
-        Ok((rows, page["next_cursor"].as_str().map(str::to_owned)))
-    }
+/// Reads the rows of a page, and the cursor of the next one.
+async fn read_page(
+    columns: &FileColumns,
+    call: Call<'_>,
+) -> Result<(String, Option<String>), Problem> {
+    let page = call.json().await?;
+    let rows = lines(columns, list(&page["data"]));
+    Ok((rows, page["next_cursor"].as_str().map(str::to_owned)))
 }
 
 /// A download of rows that are already in memory.

@@ -15,7 +15,7 @@ use super::{
     problem::Problem,
     session::Session,
     shell,
-    table::{self, Column, Download, file},
+    table::{self, Column, file},
 };
 
 pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
@@ -34,8 +34,10 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
 }
 
 pub async fn csv(session: Session) -> Result<Response, Problem> {
-    let download = Download::new("templates", op::TEMPLATES, &columns()).paged();
-    download.answer(session).await
+    table::download_list("templates", &columns(), session, |session| {
+        session.long_pages(op::TEMPLATES)
+    })
+    .await
 }
 
 fn columns() -> Vec<Column<'static>> {

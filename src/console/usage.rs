@@ -106,7 +106,7 @@ impl Report {
         let call = asked(session, by, &days);
         let keys = async {
             match by {
-                "api_key" => session.first_rows(op::KEYS).await,
+                "api_key" => session.long_pages(op::KEYS).json().await,
                 _ => Ok(Value::Null),
             }
         };

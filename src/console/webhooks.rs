@@ -16,7 +16,7 @@ use super::{
     request_form::RequestForm,
     session::Session,
     shell,
-    table::{self, Column, Download, file},
+    table::{self, Column, file},
 };
 use crate::domain::{ids::AccountId, request::WebhookRequest, webhook::secret_text};
 
@@ -50,14 +50,20 @@ async fn listing(
 }
 
 pub async fn csv(session: Session) -> Result<Response, Problem> {
-    let download = Download::new("webhooks", op::WEBHOOKS, &columns()).paged();
-    download.answer(session).await
+    table::download_list("webhooks", &columns(), session, |session| {
+        session.long_pages(op::WEBHOOKS)
+    })
+    .await
 }
 
 pub async fn deliveries(session: Session, Path(id): Path<String>) -> Result<Response, Problem> {
     let columns = delivery_columns(&id, None);
-    let download = Download::new("deliveries", op::DELIVERIES, &columns).id(&id);
-    download.paged().answer(session).await
+    let webhook = id.clone();
+    table::download_list("deliveries", &columns, session, move |session| {
+        let call = session.call(op::DELIVERIES, &[&webhook]);
+        call.query("per_page", "100")
+    })
+    .await
 }
 
 fn columns() -> Vec<Column<'static>> {

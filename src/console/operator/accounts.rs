@@ -19,7 +19,7 @@ use crate::{
         request_form::RequestForm,
         session::{Session, view_cookie},
         shell,
-        table::{self, Column, Download, file},
+        table::{self, Column, file},
     },
     domain::{
         ids::{AccountId, GenerationId},
@@ -55,8 +55,10 @@ pub async fn list(Operator(session): Operator, uri: Uri) -> Result<Markup, Probl
 }
 
 pub async fn csv(Operator(session): Operator) -> Result<Response, Problem> {
-    let download = Download::new("accounts", op::ACCOUNTS, &columns()).paged();
-    download.answer(session).await
+    table::download_list("accounts", &columns(), session, |session| {
+        session.long_pages(op::ACCOUNTS)
+    })
+    .await
 }
 
 fn columns() -> Vec<Column<'static>> {

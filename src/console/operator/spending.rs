@@ -8,24 +8,22 @@ use serde_json::Value;
 
 use super::Operator;
 use crate::console::{
+    client::Call,
     form::Form,
     operations as op,
     parts::{self, amount, list, text},
     problem::Problem,
+    session::Session,
     shell,
-    table::{self, Column, Download, file},
+    table::{self, Column, file},
     usage,
 };
 
 pub async fn page(Operator(session): Operator, uri: Uri) -> Result<Markup, Problem> {
     let (from, to) = usage::chosen(&Form::of_query(uri.query()), session.now.date_naive());
-    let report = |by: &str| {
-        let call = session.call(op::SPENDING, &[]).query("group_by", by);
-        call.query("from", &from).query("to", &to).json()
-    };
     let (models, accounts, offered) = tokio::try_join!(
-        report("model"),
-        report("account"),
+        report(&session, "model", &from, &to).json(),
+        report(&session, "account", &from, &to).json(),
         session.get(op::MODELS, &[])
     )?;
     let export = |by| {
@@ -52,10 +50,15 @@ pub async fn page(Operator(session): Operator, uri: Uri) -> Result<Markup, Probl
 pub async fn csv(Operator(session): Operator, uri: Uri) -> Result<Response, Problem> {
     let form = Form::of_query(uri.query());
     let columns = columns(form.word("by"));
-    let download = Download::new("spending", op::SPENDING, &columns);
-    let download = download.query("group_by", form.word("by"));
-    let download = download.query("from", form.word("from"));
-    download.query("to", form.word("to")).answer(session).await
+    table::download_list("spending", &columns, session, move |session| {
+        report(session, form.word("by"), form.word("from"), form.word("to"))
+    })
+    .await
+}
+
+fn report<'a>(session: &'a Session, by: &str, from: &str, to: &str) -> Call<'a> {
+    let call = session.call(op::SPENDING, &[]).query("group_by", by);
+    call.query("from", from).query("to", to)
 }
 
 /// The columns of spending by `account` or by `model`.

@@ -55,7 +55,7 @@ impl Bench {
         let operation = operation(kind)?;
         let templates = async {
             match kind {
-                "text" => session.first_rows(op::TEMPLATES).await,
+                "text" => session.long_pages(op::TEMPLATES).json().await,
                 _ => Ok(Value::Null),
             }
         };
