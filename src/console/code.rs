@@ -28,36 +28,32 @@ fn pretty(body: &Value) -> String {
     serde_json::to_string_pretty(body).unwrap_or_default()
 }
 
+/// Fills in a template. `wait` is how it asks the API to wait.
+fn filled(template: &str, call: &Call<'_>, wait: &str, body: &str) -> String {
+    let template = template.trim_end();
+    let template = template.replace("{url}", &format!("{}{}", call.base_url, call.path));
+    let template = template.replace("{wait}", if call.waits { wait } else { "" });
+    template.replace("{body}", body)
+}
+
 fn curl(call: &Call<'_>) -> String {
-    let wait = if call.waits {
-        " \\\n  -H 'Prefer: wait=60'"
-    } else {
-        ""
-    };
     // Closes the quoted string, adds an escaped quote, and reopens it.
     let body = pretty(call.body).replace('\'', r"'\''");
-    format!(
-        "curl {}{} \\\n  -H \"Authorization: Bearer $GENSVC_API_KEY\" \\\n  \
-         -H 'Content-Type: application/json'{wait} \\\n  -d '{body}'",
-        call.base_url, call.path,
-    )
+    let wait = " \\\n  -H 'Prefer: wait=60'";
+    filled(include_str!("code/curl.sh"), call, wait, &body)
 }
 
 fn python(call: &Call<'_>) -> String {
-    let wait = if call.waits {
-        "\n        \"Prefer\": \"wait=60\","
-    } else {
-        ""
-    };
     let mut body = String::new();
     python_literal(call.body, 4, &mut body);
-    format!(
-        "import os\nimport requests\n\nresponse = requests.post(\n    \"{}{}\",\n    headers={{\n        \
-         \"Authorization\": f\"Bearer {{os.environ['GENSVC_API_KEY']}}\",{wait}\n    }},\n    \
-         json={body},\n    timeout=120,\n)\nresponse.raise_for_status()\n\
-         print(response.json()[\"result\"])",
-        call.base_url, call.path,
-    )
+    let wait = "\n        \"Prefer\": \"wait=60\",";
+    filled(include_str!("code/python.py"), call, wait, &body)
+}
+
+fn javascript(call: &Call<'_>) -> String {
+    let body = pretty(call.body).replace('\n', "\n  ");
+    let wait = "\n    Prefer: \"wait=60\",";
+    filled(include_str!("code/javascript.js"), call, wait, &body)
 }
 
 /// Writes a JSON value as a Python literal. Strings of JSON are valid in Python, except surrogate
@@ -79,23 +75,6 @@ fn python_literal(value: &Value, indent: usize, out: &mut String) {
         }
         other => out.push_str(&other.to_string()),
     }
-}
-
-fn javascript(call: &Call<'_>) -> String {
-    let wait = if call.waits {
-        "\n    Prefer: \"wait=60\","
-    } else {
-        ""
-    };
-    let body = pretty(call.body).replace('\n', "\n  ");
-    format!(
-        "const response = await fetch(\"{}{}\", {{\n  method: \"POST\",\n  headers: {{\n    \
-         Authorization: `Bearer ${{process.env.GENSVC_API_KEY}}`,\n    \
-         \"Content-Type\": \"application/json\",{wait}\n  }},\n  body: JSON.stringify({body}),\n}});\n\
-         if (!response.ok) throw new Error(await response.text());\n\
-         console.log((await response.json()).result);",
-        call.base_url, call.path,
-    )
 }
 
 #[cfg(test)]

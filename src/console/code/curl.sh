@@ -1,0 +1,4 @@
+curl {url} \
+  -H "Authorization: Bearer $GENSVC_API_KEY" \
+  -H 'Content-Type: application/json'{wait} \
+  -d '{body}'
