@@ -10,8 +10,7 @@ use utoipa::ToSchema;
 use super::{
     ApiState,
     body::{EmptyBody, JsonBody},
-    client_address::ClientAddress,
-    context::CallerSlot,
+    context::{CallerSlot, RequestPermit},
     error::ApiError,
     extract::{AnyToken, Authorized, NoQuery, SessionOnly},
 };
@@ -110,12 +109,12 @@ fn user((id, email, name): (UserId, String, Option<String>)) -> UserBody {
 )]
 pub async fn login(
     State(state): State<ApiState>,
-    ClientAddress(address): ClientAddress,
+    Extension(permit): Extension<RequestPermit>,
     Extension(slot): Extension<CallerSlot>,
     body: JsonBody<Login>,
 ) -> Result<Json<LoginBody>, ApiError> {
     let login = body.read()?;
-    let session = state.service.login(login, address).await?;
+    let session = state.service.login(login, permit.address()).await?;
     let (id, name) = session.account;
     slot.set(id, state.service.now());
     Ok(Json(LoginBody {
@@ -155,10 +154,11 @@ pub async fn logout(
 pub async fn change_password(
     State(state): State<ApiState>,
     auth: Authorized<SessionOnly>,
-    ClientAddress(address): ClientAddress,
+    Extension(permit): Extension<RequestPermit>,
     body: JsonBody<PasswordChange>,
 ) -> Result<StatusCode, ApiError> {
     let (change, caller) = (body.read()?, &auth.caller);
+    let address = permit.address();
     let changing = state.service.change_password(caller, change, address);
     changing.await?;
     Ok(StatusCode::NO_CONTENT)

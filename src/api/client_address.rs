@@ -2,32 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use axum::extract::{ConnectInfo, FromRequestParts};
-use http::{HeaderMap, request::Parts};
-
-use super::{ApiState, error::ApiError};
-use crate::domain::party::Address;
-
-/// The peer's address; behind a trusted proxy, the last address that it forwarded.
-#[derive(Debug, Clone, Copy)]
-pub struct ClientAddress(pub Address);
-
-impl FromRequestParts<ApiState> for ClientAddress {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        let Some(ConnectInfo(peer)) = parts.extensions.get::<ConnectInfo<SocketAddr>>() else {
-            tracing::error!("a connection without an address");
-            return Err(ApiError::internal());
-        };
-        let trusted = &state.settings.trusted_proxies;
-        Ok(Self(Address::from(client(
-            peer.ip(),
-            &parts.headers,
-            trusted,
-        ))))
-    }
-}
+use http::HeaderMap;
 
 /// The address of the client behind `peer`. Each proxy appends the peer that it saw, to the last
 /// line of `X-Forwarded-For` or as a line of its own: read from the right, as far as the proxies

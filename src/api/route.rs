@@ -15,8 +15,7 @@ use super::{
     ApiState,
     admin::Operator,
     body::{EmptyBody, JsonBody, OptionalBody, RawBody},
-    client_address::ClientAddress,
-    context::{CallerSlot, Sdk},
+    context::{CallerSlot, RequestPermit, Sdk},
     error::Code,
     extract::{
         Authorized, FromPath, Incoming, NoQuery, PathId, PathIds, Permission, Query, SubmittedForm,
@@ -205,7 +204,7 @@ silent!(
     HeaderMap,
     Method,
     Uri,
-    ClientAddress,
+    Extension<RequestPermit>,
     Extension<CallerSlot>,
     SubmittedForm,
     EmptyBody,

@@ -7,7 +7,7 @@ use super::{
     super::error::{ApiError, Code},
     operations,
 };
-use crate::domain::validate::FieldError;
+use crate::domain::{generation::FailureCode, validate::FieldError};
 
 /// By operation and status.
 const RECORDED: &str = include_str!("answers.json");
@@ -64,14 +64,5 @@ fn body(error: &ApiError) -> Result<Value, serde_json::Error> {
 
 /// Whether the answer also has the record of the failed generation.
 fn is_failure(code: Code) -> bool {
-    matches!(
-        code,
-        Code::Cancelled
-            | Code::ProviderError
-            | Code::ProviderRejected
-            | Code::ContextLengthExceeded
-            | Code::ContentPolicy
-            | Code::ProviderOverloaded
-            | Code::ProviderTimeout
-    )
+    code != Code::StorageUnavailable && FailureCode::parse(code.as_str()).is_some()
 }
