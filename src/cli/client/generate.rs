@@ -23,7 +23,7 @@ use super::{
     read::named,
 };
 use crate::cli::{
-    Failure, INTERRUPTED, Interrupted, Outcome,
+    Failure, Interrupted, Outcome,
     output::{Output, credits, printable},
 };
 
@@ -177,10 +177,7 @@ pub(super) async fn run(kind: &Kind, env: &Env, output: Output) -> Outcome {
     let count = request.body["parameters"]["n"].as_u64().unwrap_or(1);
     let count = usize::try_from(count)?;
     let target = Target::of(request.kind, target, count, request.is_forced, output)?;
-    let record = match made(&connection, &request, output).await? {
-        Ok(record) => record,
-        Err(left) => return Ok(left),
-    };
+    let record = made(&connection, &request, output).await?;
     if record["status"] == "failed" {
         return Ok(failed(&record, output));
     }
@@ -286,12 +283,12 @@ async fn streamed(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The finished record of an image, a video or speech; or how the person left it.
+/// The finished record of an image, a video or speech, unless the person leaves it.
 async fn made(
     connection: &Connection,
     request: &Request,
     output: Output,
-) -> Result<Result<Value, ExitCode>, Failure> {
+) -> Result<Value, Failure> {
     let key = once();
     let mut headers = vec![("idempotency-key", key.as_str())];
     if request.kind == "image" {
@@ -326,7 +323,7 @@ async fn made(
                     passing("");
                 }
                 if leave(connection, &path).await? {
-                    return Ok(Err(ExitCode::from(INTERRUPTED)));
+                    return Err(Interrupted.into());
                 }
             }
         }
@@ -334,7 +331,7 @@ async fn made(
     if shown {
         passing("");
     }
-    Ok(Ok(record))
+    Ok(record)
 }
 
 fn bar(record: &Value) -> String {
@@ -373,15 +370,15 @@ async fn leave(connection: &Connection, path: &str) -> Result<bool, Failure> {
     };
     match answer.trim().chars().next() {
         Some('c' | 'C') => {
-            match cancelled(connection, uuid).await {
-                Ok(_) => writeln!(io::stderr(), "Cancelled; it cost nothing.")?,
-                Err(error) => match error.downcast::<Refused>() {
-                    // It ended meanwhile: the next look shows it.
-                    Ok(refused) if refused.status == 409 => return Ok(false),
-                    Ok(refused) => return Err(refused),
-                    Err(error) => return Err(error),
-                },
+            let cancelled = cancelled(connection, uuid).await;
+            let refused = cancelled.as_ref().err();
+            let refused = refused.and_then(|error| error.downcast_ref::<Refused>());
+            if refused.is_some_and(|refused| refused.status == 409) {
+                // It ended meanwhile: the next look shows it.
+                return Ok(false);
             }
+            cancelled?;
+            writeln!(io::stderr(), "Cancelled; it cost nothing.")?;
             Ok(true)
         }
         Some('l' | 'L') => {
