@@ -10,7 +10,6 @@ mod client;
 mod code;
 mod connect;
 mod form;
-mod gallery;
 mod generations;
 mod guard;
 mod key_form;
@@ -128,7 +127,7 @@ fn routes() -> Router<Console> {
         .route("/generations/{uuid}", get(receipt::page))
         .route("/generations/{uuid}/cancel", post(receipt::cancel))
         .route("/generations/{uuid}/delete", post(receipt::delete))
-        .route("/gallery", get(gallery::page))
+        .route("/gallery", get(generations::gallery))
         .route("/usage", get(usage::page))
         .route("/usage.csv", get(usage::csv))
         .route("/ledger", get(ledger::page))
@@ -187,9 +186,12 @@ fn account_actions() -> Router<Console> {
         ("change", post(operator::accounts::update)),
         ("delete", post(operator::accounts::delete)),
         ("view", post(operator::accounts::view)),
-        ("keys/{key}", post(operator::keys::replace)),
-        ("keys/{key}/revoke", post(operator::keys::revoke)),
-        ("deliveries/{delivery}", post(operator::keys::redeliver)),
+        ("keys/{key}", post(keys::change_for_customer)),
+        ("keys/{key}/revoke", post(keys::revoke_for_customer)),
+        (
+            "deliveries/{delivery}",
+            post(webhooks::redeliver_for_customer),
+        ),
     ]
     .into_iter()
     .fold(Router::new(), |router, (path, handler)| {

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{
     form::Form,
     key_form, once, operations as op,
+    operator::Operator,
     parts::{self, amount, badge, copyable, fact, text, time},
     problem::Problem,
     session::Session,
@@ -224,4 +225,36 @@ pub async fn page(
 pub async fn revoke(session: Session, Path(id): Path<String>) -> Result<Redirect, Problem> {
     session.get(op::REVOKE_KEY, &[&id]).await?;
     Ok(Redirect::to(&format!("/keys/{id}")))
+}
+
+/// Changes a key of a customer.
+pub async fn change_for_customer(
+    Path((account, key)): Path<(String, String)>,
+    Operator(session): Operator,
+    form: Form,
+) -> Result<Response, Problem> {
+    let ids = [account.as_str(), key.as_str()];
+    let replaced = session.send(op::REPLACE_KEY, &ids, key_form::body(&form));
+    match replaced.await {
+        Ok(_) => Ok(Redirect::to(&format!("/keys/{key}")).into_response()),
+        Err(problem) if problem.code() != "validation_failed" => Err(problem),
+        Err(problem) => {
+            let action = format!("/operator/accounts/{account}/keys/{key}");
+            let content = html! {
+                (shell::head("Change a key", "", &html! {}))
+                (key_form::editor(&action, &form, Some(&problem)))
+            };
+            let page = shell::page(&session, "Change a key", &content);
+            Ok((problem.status, page).into_response())
+        }
+    }
+}
+
+pub async fn revoke_for_customer(
+    Path((account, key)): Path<(String, String)>,
+    Operator(session): Operator,
+) -> Result<Redirect, Problem> {
+    let ids = [account.as_str(), key.as_str()];
+    session.get(op::REVOKE_CUSTOMERS_KEY, &ids).await?;
+    Ok(Redirect::to(&format!("/keys/{key}")))
 }

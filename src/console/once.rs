@@ -111,10 +111,8 @@ fn set_cookie(
 ) {
     let (pair, seconds) = (format!("{name}={value}"), lifetime.num_seconds());
     let lifetime = format!("; Max-Age={seconds}");
-    // It consists of ASCII: a path with an id, a token, numbers.
-    if let Some(cookie) = cookie(session.console(), &pair, path, &lifetime) {
-        response.headers_mut().append(header::SET_COOKIE, cookie);
-    }
+    let cookie = cookie(session.console(), &pair, path, &lifetime);
+    response.headers_mut().append(header::SET_COOKIE, cookie);
 }
 
 /// The account of a session, from which a secret is derived too.

@@ -1,7 +1,6 @@
 //! Pages for operators; not found for other users.
 
 pub mod accounts;
-pub mod keys;
 pub mod spending;
 
 use axum::{
@@ -22,7 +21,7 @@ use super::{
 };
 
 /// The session of an operator. Other users are refused as if the page did not exist.
-pub struct Operator(Session);
+pub struct Operator(pub Session);
 
 impl FromRequestParts<Console> for Operator {
     type Rejection = Response;

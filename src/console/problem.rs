@@ -20,11 +20,6 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not_found", "not found")
     }
 
-    pub fn logged_out() -> Self {
-        let message = "log in to continue";
-        Self::new(StatusCode::UNAUTHORIZED, "missing_token", message)
-    }
-
     pub fn internal() -> Self {
         let message = "something went wrong on our side";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)

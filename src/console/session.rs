@@ -136,18 +136,18 @@ pub fn cookie_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Builds the header that sets a cookie, `name=value`. `lifetime` is its `; Max-Age=` or `; Expires=`;
-/// if empty, the cookie ends with the browser.
-pub fn cookie(console: &Console, pair: &str, path: &str, lifetime: &str) -> Option<HeaderValue> {
+/// Builds the header that sets a cookie, `name=value`, of ASCII. `lifetime` is its `; Max-Age=` or
+/// `; Expires=`; if empty, the cookie ends with the browser.
+pub fn cookie(console: &Console, pair: &str, path: &str, lifetime: &str) -> HeaderValue {
     let secure = if console.0.is_https { "; Secure" } else { "" };
     let text = format!("{pair}; Path={path}; HttpOnly; SameSite=Strict{lifetime}{secure}");
-    let mut value = HeaderValue::from_str(&text).ok()?;
+    let mut value = HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""));
     value.set_sensitive(true);
-    Some(value)
+    value
 }
 
 /// The header that sets the session's cookie until `expires`, or removes it.
-fn token_cookie(console: &Console, token: &str, expires: &str) -> Result<HeaderValue, Problem> {
+fn token_cookie(console: &Console, token: &str, expires: &str) -> HeaderValue {
     let lifetime = match DateTime::parse_from_rfc3339(expires) {
         Ok(at) => at
             .to_utc()
@@ -156,7 +156,7 @@ fn token_cookie(console: &Console, token: &str, expires: &str) -> Result<HeaderV
         Err(_) => "; Max-Age=0".to_owned(),
     };
     let pair = format!("{}={token}", cookie_name(console));
-    cookie(console, &pair, "/", &lifetime).ok_or_else(Problem::logged_out)
+    cookie(console, &pair, "/", &lifetime)
 }
 
 impl FromRequestParts<Console> for Session {
@@ -226,9 +226,7 @@ pub fn view_cookie(console: &Console, account: &str) -> HeaderValue {
     } else {
         ""
     };
-    let cookie = cookie(console, &format!("{VIEW}={account}"), "/", lifetime);
-    // Ids are digits.
-    cookie.unwrap_or(HeaderValue::from_static(""))
+    cookie(console, &format!("{VIEW}={account}"), "/", lifetime)
 }
 
 /// Redirects to the login, which leads back to `path`. A change is not repeated: its form is gone.
@@ -303,9 +301,8 @@ pub async fn log_in(
         Ok(made) => {
             let token = made["token"].as_str().unwrap_or_default();
             let expires = made["expires_at"].as_str().unwrap_or_default();
-            let cookie = token_cookie(&console, token, expires)?;
             let cookies = AppendHeaders([
-                (header::SET_COOKIE, cookie),
+                (header::SET_COOKIE, token_cookie(&console, token, expires)),
                 (header::SET_COOKIE, view_cookie(&console, "")),
             ]);
             Ok((cookies, Redirect::to(next(&form))).into_response())
@@ -325,6 +322,6 @@ pub async fn log_out(State(console): State<Console>, parts: Parts) -> Result<Res
         let client = Client::new(&console, &parts, Some(token)).unlimited();
         let _ended = client.call(op::LOG_OUT, &[]).json().await;
     }
-    let cookie = token_cookie(&console, "", "")?;
+    let cookie = token_cookie(&console, "", "");
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login")).into_response())
 }

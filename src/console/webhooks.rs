@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{
     form::Form,
     once, operations as op,
+    operator::Operator,
     parts::{self, amount, copyable, list as rows_of, text},
     problem::Problem,
     request_form::RequestForm,
@@ -219,4 +220,15 @@ pub async fn redeliver(
 pub async fn delete(session: Session, Path(id): Path<String>) -> Result<Redirect, Problem> {
     session.get(op::DELETE_WEBHOOK, &[&id]).await?;
     Ok(Redirect::to("/webhooks"))
+}
+
+pub async fn redeliver_for_customer(
+    Path((account, delivery)): Path<(String, String)>,
+    Operator(session): Operator,
+    form: Form,
+) -> Result<Redirect, Problem> {
+    let ids = [account.as_str(), delivery.as_str()];
+    session.get(op::REDELIVER_FOR_CUSTOMER, &ids).await?;
+    let webhook: i64 = form.word("webhook").parse().unwrap_or_default();
+    Ok(Redirect::to(&format!("/webhooks/{webhook}")))
 }
