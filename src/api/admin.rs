@@ -82,25 +82,17 @@ impl FromRequestParts<ApiState> for Operator {
     }
 }
 
-/// What the list of accounts is asked for.
-pub struct AccountsQuery {
-    filter: AccountFilter,
-    page: PageRequest,
-}
-
-impl Input for AccountsQuery {
+impl Input for (AccountFilter, PageRequest) {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let email = "Of a user of the account; compared as a whole, without case";
         let generation = "A generation of the account, also a deleted one; a finished one that was free is not found";
         let key_hint = "The hint of an API key of the account, also of a revoked one";
-        Some(Self {
-            filter: AccountFilter {
-                email: fields.optional("email", email, text(EMAIL_CHARS)),
-                generation: fields.optional("generation", generation, generation_id()),
-                key_hint: fields.optional("key_hint", key_hint, text(usize::MAX)),
-            },
-            page: PageRequest::read(fields, ACCOUNTS_CURSOR),
-        })
+        let filter = AccountFilter {
+            email: fields.optional("email", email, text(EMAIL_CHARS)),
+            generation: fields.optional("generation", generation, generation_id()),
+            key_hint: fields.optional("key_hint", key_hint, text(usize::MAX)),
+        };
+        Some((filter, PageRequest::read(fields, ACCOUNTS_CURSOR)))
     }
 }
 
@@ -114,10 +106,10 @@ impl Input for AccountsQuery {
 pub async fn list(
     State(state): State<ApiState>,
     _operator: Operator,
-    query: Query<AccountsQuery>,
+    query: Query<(AccountFilter, PageRequest)>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let AccountsQuery { filter, page } = query.read()?;
+    let (filter, page) = query.read()?;
     let store = state.service.store();
     let found = store.accounts(&filter, &page).await?;
     Ok(record::page(found, &uri, |account| account))

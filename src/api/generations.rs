@@ -29,11 +29,6 @@ use crate::{
     store::history::{CallerFilter, HistoryFilter},
 };
 
-pub struct HistoryQuery {
-    filter: HistoryFilter,
-    page: PageRequest,
-}
-
 const CALLER: Parsed<CallerFilter> = parsed(
     || json!({"type": "string", "pattern": "^(none|[0-9]{1,18})$"}),
     |text| {
@@ -48,7 +43,7 @@ const CALLER: Parsed<CallerFilter> = parsed(
     },
 );
 
-impl Input for HistoryQuery {
+impl Input for (HistoryFilter, PageRequest) {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let time = |name, about| fields.optional(name, about, query_timestamp());
         let filter = HistoryFilter {
@@ -71,8 +66,7 @@ impl Input for HistoryQuery {
                 text(usize::MAX),
             ),
         };
-        let page = PageRequest::read(fields, b'g');
-        Some(Self { filter, page })
+        Some((filter, PageRequest::read(fields, b'g')))
     }
 }
 
@@ -118,10 +112,10 @@ pub async fn lookup(
 pub async fn history(
     State(state): State<ApiState>,
     auth: Authorized<ReadHistory>,
-    query: Query<HistoryQuery>,
+    query: Query<(HistoryFilter, PageRequest)>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let HistoryQuery { filter, page } = query.read()?;
+    let (filter, page) = query.read()?;
     let (store, account) = (state.service.store(), auth.caller.account_id);
     let found = store.history(account, &filter, &page).await?;
     Ok(record::page(found, &uri, |g| {

@@ -145,23 +145,17 @@ impl Report {
 
     /// The address of the generations that a figure sums. `row`: `None` for the totals.
     fn link(&self, row: Option<&Value>, status: &str, kind: &str) -> String {
-        let (mut from, mut to) = (self.days.0.clone(), self.days.1.clone());
-        let mut value = String::new();
-        if let Some(row) = row {
-            value = match &row[self.by] {
-                Value::Null => "none".to_owned(),
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            if self.by == "day" {
-                (from, to) = (value.clone(), value.clone());
-            }
-        }
-        let by = if self.by == "day" { "" } else { value.as_str() };
-        let kind = if self.by == "type" && row.is_some() {
-            ""
-        } else {
-            kind
+        let group = match row.map(|row| &row[self.by]) {
+            None => String::new(),
+            Some(Value::Null) => "none".to_owned(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        };
+        let (group, first, last) = (group.as_str(), self.days.0.as_str(), self.days.1.as_str());
+        let (by, kind, from, to) = match (self.by, row) {
+            ("day", Some(_)) => ("", kind, group, group),
+            ("type", Some(_)) => (group, "", first, last),
+            _ => (group, kind, first, last),
         };
         parts::link(
             "/generations",
@@ -169,8 +163,8 @@ impl Report {
                 (self.by, by),
                 ("type", kind),
                 ("status", status),
-                ("from", &from),
-                ("to", &to),
+                ("from", from),
+                ("to", to),
             ],
         )
     }
