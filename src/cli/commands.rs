@@ -1,7 +1,6 @@
 //! What the commands do: those about the house here, those about customers in a file each.
 
 mod accounts;
-mod admin;
 mod catalogue;
 mod credits;
 mod database;
@@ -57,7 +56,9 @@ pub(super) async fn run(command: Command, config: &Config, output: Output) -> Ou
         Command::Credits(command) => credits::run(config, command, output).await,
         Command::Key(command) => keys::run(config, command, output).await,
         Command::Usage(asked) => usage::run(config, asked, output).await,
-        Command::Admin(AdminCommand::Token(command)) => admin::run(config, command, output).await,
+        Command::Admin(AdminCommand::Token(command)) => {
+            keys::run_tokens(config, command, output).await
+        }
         Command::Ledger(command) => ledger::run(config, command, output).await,
         Command::Media(MediaCommand::Verify) => media::verify(config, output).await,
         Command::Generation(command) => generations::run(config, command, output).await,
@@ -65,17 +66,24 @@ pub(super) async fn run(command: Command, config: &Config, output: Output) -> Ou
 }
 
 /// Opens the database, does the work, and closes it again whatever came out.
+async fn with_database<T>(
+    config: &Config,
+    work: impl AsyncFnOnce(&Database) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let database = Database::open(config, Role::Command, Schema::Expect).await?;
+    let result = work(&database).await;
+    database.close().await?;
+    result
+}
+
 async fn with_app<T>(
     config: &Config,
     work: impl AsyncFnOnce(App) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let database = Database::open(config, Role::Command, Schema::Expect).await?;
-    let result = match App::for_command(config, &database).await {
-        Ok(app) => work(app).await,
-        Err(error) => Err(error.into()),
-    };
-    database.close().await?;
-    result
+    with_database(config, async |database| {
+        work(App::for_command(config, database).await?).await
+    })
+    .await
 }
 
 async fn user(app: &App, email: &str) -> Result<UserRow, Failure> {

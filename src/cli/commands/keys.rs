@@ -1,4 +1,7 @@
-//! `gensvc key`
+//! `gensvc key` and `gensvc admin token`
+
+use secrecy::ExposeSecret as _;
+use serde::Serialize;
 
 use super::{all, explained, named, user, with_app};
 use crate::{
@@ -6,12 +9,17 @@ use crate::{
     app::App,
     cli::{
         Outcome,
-        args::{KeyCommand, NewKey},
-        output::{Columns, Output, maybe_time},
+        args::{KeyCommand, NewKey, TokenCommand},
+        output::{Columns, Output, maybe_time, time},
     },
     config::Config,
-    domain::{ability::Abilities, ids::ApiKeyId, rate::DEFAULT_PER_MINUTE, request::KeyRequest},
-    store::keys::ApiKeyRecord,
+    domain::{
+        ability::Abilities,
+        ids::{AdminTokenId, ApiKeyId},
+        rate::DEFAULT_PER_MINUTE,
+        request::KeyRequest,
+    },
+    store::{keys::ApiKeyRecord, sessions::AdminTokenRecord},
 };
 
 pub(super) async fn run(config: &Config, command: KeyCommand, output: Output) -> Outcome {
@@ -74,4 +82,52 @@ async fn revoke(app: &App, email: &str, id: i64, output: Output) -> Outcome {
     let revoked = app.service.revoke_key(account, ApiKeyId(id)).await;
     let record = named(revoked, || format!("{email} has no API key {id}"))?;
     output.result(&format!("Key {id} of {email} is revoked."), &record)
+}
+
+pub(super) async fn run_tokens(config: &Config, command: TokenCommand, output: Output) -> Outcome {
+    with_app(config, async |app| match command {
+        TokenCommand::Create { name } => create_token(&app, &name, output).await,
+        TokenCommand::List => list_tokens(&app, output).await,
+        TokenCommand::Revoke { id } => revoke_token(&app, AdminTokenId(id), output).await,
+    })
+    .await
+}
+
+/// A token that was just created.
+#[derive(Serialize)]
+struct NewToken<'a> {
+    token: &'a str,
+    #[serde(flatten)]
+    record: AdminTokenRecord,
+}
+
+async fn create_token(app: &App, name: &str, output: Output) -> Outcome {
+    let made = app.service.create_admin_token(name).await;
+    let (record, secret) = made.map_err(explained)?;
+    let body = NewToken {
+        token: secret.expose_secret(),
+        record,
+    };
+    let done = output.result(body.token, &body)?;
+    output.note("This is the only time that the token is shown. It is good for /v1/admin.");
+    Ok(done)
+}
+
+async fn list_tokens(app: &App, output: Output) -> Outcome {
+    let tokens = app.service.admin_tokens().await?;
+    let columns: &Columns<AdminTokenRecord> = &[
+        ("ID", |t| t.id.to_string()),
+        ("NAME", |t| t.name.clone()),
+        ("CREATED", |t| time(t.created_at)),
+        ("LAST USED", |t| maybe_time(t.last_used_at)),
+        ("REVOKED", |t| maybe_time(t.revoked_at)),
+    ];
+    output.list(columns, &tokens, "There is no admin token.")
+}
+
+async fn revoke_token(app: &App, id: AdminTokenId, output: Output) -> Outcome {
+    let revoked = app.service.revoke_admin_token(id).await;
+    let record = named(revoked, || format!("there is no admin token {id}"))?;
+    let people = format!("Admin token {id} is revoked.");
+    output.result(&people, &record)
 }

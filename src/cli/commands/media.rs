@@ -2,35 +2,31 @@
 
 use serde_json::json;
 
-use super::{checked, verdict};
+use super::{checked, verdict, with_database};
 use crate::{
-    app::{
-        App,
-        database::{Database, Schema},
-    },
-    cli::{Failure, Outcome, output::Output},
+    app::App,
+    cli::{Outcome, output::Output},
     config::Config,
     jobs::FilesAudit,
-    local_postgres::Role,
 };
 
 pub(super) async fn verify(config: &Config, output: Output) -> Outcome {
-    let database = Database::open(config, Role::Command, Schema::Expect).await?;
-    let compared = compare(config, &database).await;
-    database.close().await?;
-    let audit = compared?;
     let FilesAudit {
         files,
         missing,
         damaged,
         unknown,
-    } = &audit;
+    } = with_database(config, async |database| {
+        let app = App::with_files(config, database).await?;
+        Ok(app.runner.verify_files().await?)
+    })
+    .await?;
     let clean = missing.is_empty() && damaged.is_empty() && unknown.is_empty();
     let mut lines = vec![format!("{files} files were looked for: {}", verdict(clean))];
     let lists = [
-        ("missing", missing),
-        ("of the wrong size", damaged),
-        ("unknown", unknown),
+        ("missing", &missing),
+        ("of the wrong size", &damaged),
+        ("unknown", &unknown),
     ];
     for (what, names) in lists {
         for name in names {
@@ -45,9 +41,4 @@ pub(super) async fn verify(config: &Config, output: Output) -> Outcome {
             "unknown": unknown}),
     )?;
     Ok(checked(clean))
-}
-
-async fn compare(config: &Config, database: &Database) -> Result<FilesAudit, Failure> {
-    let app = App::with_files(config, database).await?;
-    Ok(app.runner.verify_files().await?)
 }
