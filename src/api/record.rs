@@ -274,13 +274,14 @@ pub struct GenerationRecord {
 
 impl GenerationSummary {
     /// The summary, with newly signed links.
-    pub fn of(mut g: Generation, links: &MediaLinks) -> Self {
-        let result = g.result.take();
-        let result = result.or_else(|| g.outputs.first().map(|output| links.url(&output.key)));
-        Self::with_result(g, result)
+    pub fn of(g: Generation, links: &MediaLinks) -> Self {
+        Self::build(g, Some(links))
     }
 
-    fn with_result(g: Generation, result: Option<String>) -> Self {
+    /// `links` is `None` if nothing can be stored yet.
+    fn build(g: Generation, links: Option<&MediaLinks>) -> Self {
+        let first = g.outputs.first().zip(links);
+        let url = first.map(|(output, links)| links.url(&output.key));
         Self {
             uuid: g.id,
             r#type: g.modality,
@@ -294,7 +295,7 @@ impl GenerationSummary {
             provider: g.provider,
             model: g.model,
             prompt: g.prompt,
-            result,
+            result: g.result.or(url),
             usage: g.usage.map(sorted),
             error: g.failure.map(|failure| RecordError {
                 code: failure.code,
@@ -312,23 +313,23 @@ impl GenerationSummary {
 impl GenerationRecord {
     /// The record, with newly signed links.
     pub fn of(g: Generation, links: &MediaLinks) -> Self {
-        let outputs = g.outputs.iter().cloned();
-        let outputs = outputs.map(|output| OutputBody::of(g.modality, output, links));
-        let outputs = outputs.collect();
-        Self::with_outputs(g, outputs, |g| GenerationSummary::of(g, links))
+        Self::build(g, Some(links))
     }
 
     /// The record of a generation that has no result yet.
     pub fn of_unfinished(g: Generation) -> Self {
-        let summary = |g| GenerationSummary::with_result(g, None);
-        Self::with_outputs(g, Vec::new(), summary)
+        Self::build(g, None)
     }
 
-    fn with_outputs(
-        mut g: Generation,
-        outputs: Vec<OutputBody>,
-        summary: impl FnOnce(Generation) -> GenerationSummary,
-    ) -> Self {
+    fn build(mut g: Generation, links: Option<&MediaLinks>) -> Self {
+        let outputs = match links {
+            Some(links) => {
+                let outputs = g.outputs.iter().cloned();
+                let outputs = outputs.map(|output| OutputBody::of(g.modality, output, links));
+                outputs.collect()
+            }
+            None => Vec::new(),
+        };
         let usage = g.usage.as_ref();
         let bill = usage.and_then(|usage| Bill::new(g.modality, &g.pricing, &g.parameters, usage));
         let duration = g
@@ -357,7 +358,7 @@ impl GenerationRecord {
             outputs,
             attempts,
             bill,
-            summary: summary(g),
+            summary: GenerationSummary::build(g, links),
             parameters,
             metadata,
         }

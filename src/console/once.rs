@@ -31,7 +31,7 @@ const SHOW_WITHIN: TimeDelta = TimeDelta::minutes(10);
 /// How long the browser remembers that it was shown; longer than [`SHOW_WITHIN`].
 const REMEMBERED: TimeDelta = TimeDelta::minutes(20);
 /// Marks the address of a page to which a form led that had been processed before.
-const BEFORE: &str = "sent=before";
+const BEFORE: &str = "?sent=before";
 
 /// Renders the hidden field that makes a form count once.
 pub fn field() -> Markup {
@@ -68,8 +68,7 @@ impl Created {
     /// Leads to the page of the object.
     pub fn redirect(&self, path: &str) -> Response {
         let query = if self.is_repeated { BEFORE } else { "" };
-        let separator = if query.is_empty() { "" } else { "?" };
-        Redirect::to(&format!("{path}{separator}{query}")).into_response()
+        Redirect::to(&format!("{path}{query}")).into_response()
     }
 
     /// Leads to the page of the object, which shows its secret unless it has.
@@ -122,9 +121,8 @@ pub fn account(session: &Session) -> AccountId {
 
 /// Says that the form which led here was processed before.
 pub fn notice(session: &Session) -> Markup {
-    let query = session.path.split_once('?').map(|(_, query)| query);
     html! {
-        @if query == Some(BEFORE) {
+        @if session.path.ends_with(BEFORE) {
             p.notice role="status" { "This form was sent before: nothing was created or changed again." }
         }
     }

@@ -15,8 +15,8 @@ use super::{
     kept,
     parameters::{self, Parameter},
     view::{
-        ABOUT, available, bill, example, model_options, prompt, prompt_label, short_text, tabs,
-        type_title,
+        self, ABOUT, available, bill, example, model_options, prompt, prompt_label, short_text,
+        tabs, type_title,
     },
 };
 use crate::console::{
@@ -286,12 +286,7 @@ fn request(comparison: &Comparison, runs: &[Run], ticket: &str) -> Markup {
     let served = served(models);
     html! {
         section.card {
-            span #ticket hidden {
-                input type="hidden" name="ticket" value=(ticket) autocomplete="off";
-                @for run in runs.iter().flatten() {
-                    input type="hidden" name="generation" value=(text(&run["uuid"])) autocomplete="off";
-                }
-            }
+            (view::ticket(ticket, runs.iter().flatten()))
             div.fields #models {
                 @for at in 0..MAX_COMPARED {
                     @let model = chosen.get(at).map(name).unwrap_or_default();
@@ -357,10 +352,7 @@ fn price(session: &Session, comparison: &Comparison, estimates: Option<&[Run]>) 
                         }))
                     }
                 }
-                div.actions {
-                    button.without-script type="submit" name="action" value="preview" { "Price" }
-                    button.primary data-run type="submit" title="Ctrl+Enter" { "Run on all" }
-                }
+                (view::buttons("Run on all"))
             }
         }
     }

@@ -96,12 +96,7 @@ fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
     let most = bench.model["limits"]["max_prompt_chars"].to_string();
     html! {
         section.card {
-            span #ticket hidden {
-                input type="hidden" name="ticket" value=(Uuid::now_v7()) autocomplete="off";
-                @if let Some(record) = &outcome.record {
-                    input type="hidden" name="generation" value=(text(&record["uuid"])) autocomplete="off";
-                }
-            }
+            (ticket(&Uuid::now_v7().to_string(), &outcome.record))
             (field(problem, "Model", "model", "", &model_select(bench)))
             @if bench.kind == "text" { (templates(bench)) }
             (field(
@@ -121,6 +116,18 @@ fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
                 div.fields {
                     @for parameter in &bench.parameters { (parameter.input(form, problem)) }
                 }
+            }
+        }
+    }
+}
+
+/// Renders the ticket of the next run, and the generations that the page shows.
+pub fn ticket<'a>(ticket: &str, records: impl IntoIterator<Item = &'a Value>) -> Markup {
+    html! {
+        span #ticket hidden {
+            input type="hidden" name="ticket" value=(ticket) autocomplete="off";
+            @for record in records {
+                input type="hidden" name="generation" value=(text(&record["uuid"])) autocomplete="off";
             }
         }
     }
@@ -238,11 +245,18 @@ fn price(session: &Session, bench: &Bench, outcome: &Outcome<'_>) -> Markup {
                         }
                     }
                 }
-                div.actions {
-                    button.without-script type="submit" name="action" value="preview" { "Price" }
-                    button.primary data-run type="submit" title="Ctrl+Enter" { "Generate" }
-                }
+                (buttons("Generate"))
             }
+        }
+    }
+}
+
+/// Renders the buttons that show the price, and run the request.
+pub fn buttons(run: &str) -> Markup {
+    html! {
+        div.actions {
+            button.without-script type="submit" name="action" value="preview" { "Price" }
+            button.primary data-run type="submit" title="Ctrl+Enter" { (run) }
         }
     }
 }
