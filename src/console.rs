@@ -25,7 +25,6 @@ mod parts;
 mod playground;
 mod problem;
 mod receipt;
-mod request_form;
 mod search;
 mod session;
 mod shell;

@@ -6,11 +6,10 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use super::{
-    form::Form,
+    form::{Form, RequestForm},
     operations as op,
     parts::{self, TYPES, fact, icon, list, option, text, time},
     problem::Problem,
-    request_form::RequestForm,
     session::Session,
     shell,
 };

@@ -5,10 +5,9 @@ use maud::{Markup, html};
 use serde_json::{Map, Value, json};
 
 use super::{
-    form::Form,
+    form::{Form, RequestForm},
     parts::{self, field, option, text},
     problem::Problem,
-    request_form::RequestForm,
 };
 use crate::domain::{ability::Ability, ids::AccountId, request::KeyRequest};
 

@@ -9,12 +9,11 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::{
-    form::Form,
+    form::{Form, RequestForm},
     once, operations as op,
     operator::Operator,
     parts::{self, amount, copyable, list as rows_of, text},
     problem::Problem,
-    request_form::RequestForm,
     session::Session,
     shell,
     table::{self, Column, file},

@@ -12,11 +12,10 @@ use serde_json::Value;
 use super::Operator;
 use crate::{
     console::{
-        form::Form,
+        form::{Form, RequestForm},
         operations as op,
         parts::{self, amount, badge, fact, field, option, text, time},
         problem::Problem,
-        request_form::RequestForm,
         session::{Session, view_cookie},
         shell,
         table::{self, Column, file},
