@@ -118,14 +118,8 @@ pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
     let call = session.call(op::CREATE_KEY, &[]);
     let call = call.body(key_form::body(&form));
     match once::create(call, &form).await {
-        Ok(made) => {
-            let path = format!("/keys/{}", made.object["id"]);
-            Ok(made.redirect_to_secret(&session, &path))
-        }
-        Err(problem) => {
-            let page = form_page(&session, &form, Some(&problem));
-            Ok((problem.status, page).into_response())
-        }
+        Ok(made) => Ok(made.redirect_to_secret(&session, "/keys")),
+        Err(problem) => Ok(problem.on(form_page(&session, &form, Some(&problem)))),
     }
 }
 
@@ -244,8 +238,7 @@ pub async fn change_for_customer(
                 (shell::head("Change a key", "", &html! {}))
                 (key_form::editor(&action, &form, Some(&problem)))
             };
-            let page = shell::page(&session, "Change a key", &content);
-            Ok((problem.status, page).into_response())
+            Ok(problem.on(shell::page(&session, "Change a key", &content)))
         }
     }
 }

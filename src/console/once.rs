@@ -65,20 +65,20 @@ pub async fn create(call: Call<'_>, form: &Form) -> Result<Created, Problem> {
 }
 
 impl Created {
-    /// Leads to the page of the object.
-    pub fn redirect(&self, path: &str) -> Response {
+    /// Leads to the page of the object, below that of its `list`.
+    pub fn redirect(&self, list: &str) -> Response {
         let query = if self.is_repeated { BEFORE } else { "" };
-        Redirect::to(&format!("{path}{query}")).into_response()
+        Redirect::to(&format!("{list}/{}{query}", self.object["id"])).into_response()
     }
 
     /// Leads to the page of the object, which shows its secret unless it has.
-    pub fn redirect_to_secret(&self, session: &Session, path: &str) -> Response {
+    pub fn redirect_to_secret(&self, session: &Session, list: &str) -> Response {
         let made = DateTime::parse_from_rfc3339(text(&self.object["created_at"]));
         let is_new = made.is_ok_and(|made| session.now - made.to_utc() < SHOW_WITHIN);
-        let mut response = self.redirect(path);
+        let mut response = self.redirect(list);
         if is_new {
-            let token = self.token.encode();
-            set_cookie(&mut response, session, path, SECRET, &token, SHOW_WITHIN);
+            let (path, token) = (format!("{list}/{}", self.object["id"]), self.token.encode());
+            set_cookie(&mut response, session, &path, SECRET, &token, SHOW_WITHIN);
         }
         response
     }

@@ -301,36 +301,15 @@ pub fn logo() -> Markup {
     )
 }
 
+/// Icons, one a line: the name, and the path that draws it.
+const ICONS: &str = include_str!("icons.txt");
+
 /// The icon with a name, shown next to its label.
 pub fn icon(name: &str) -> Markup {
-    let path = match name {
-        "home" => "M3 10.5 12 3l9 7.5V21h-6v-6H9v6H3z",
-        "spark" => "M12 3v4m0 10v4M3 12h4m10 0h4M6 6l2.5 2.5m7 7L18 18M6 18l2.5-2.5m7-7L18 6",
-        "clock" => "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zm0 4v5l3.5 2",
-        "chart" => "M4 20V10m5 10V4m5 16v-8m5 8V7",
-        "book" => "M5 4h11a3 3 0 0 1 3 3v13H8a3 3 0 0 1-3-3zm0 13a3 3 0 0 1 3-3h11",
-        "key" => "M14.5 9.5a4.5 4.5 0 1 0-3.6 4.4L13 16h2v2h2v2h3v-3z",
-        "page" => "M6 3h8l4 4v14H6zm8 0v4h4M9 12h6M9 16h6",
-        "hook" => {
-            "M9 7a3 3 0 1 1 4.2 2.7L10 16M6.5 12.5a3.5 3.5 0 1 0 3.4 4.5H16m-2.6-6.5L16 15a3 3 0 1 1-1.5 5.2"
-        }
-        "plug" => "M9 3v5m6-5v5M6 8h12v3a6 6 0 0 1-12 0zm6 9v4",
-        "exit" => "M10 4H5v16h5m-1-8h11m-4-4 4 4-4 4",
-        "menu" => "M4 7h16M4 12h16M4 17h16",
-        "stack" => "M12 3 3 8l9 5 9-5zM3 12l9 5 9-5M3 16l9 5 9-5",
-        "people" => {
-            "M9 11a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zm-6 9a6 6 0 0 1 12 0m1-9a3 3 0 1 0-1.5-5.6M21 19a5 5 0 0 0-4-5"
-        }
-        "server" => "M4 4h16v7H4zm0 9h16v7H4zm4-5.5h.01M8 16.5h.01",
-        "shield" => "M12 3 5 6v6c0 4.5 3 7.5 7 9 4-1.500 7-4.500 7-9V6zm-3 9 2.200 2.200L15.500 10",
-        "text" => "M5 6h14M5 10h14M5 14h14M5 18h8",
-        "image" => "M4 5h16v14H4zm0 11 5-5 4 4 3-3 4 4M15.500 9h.01",
-        "video" => "M4 6h11v12H4zm11 4 5-3v10l-5-3",
-        "audio" => "M5 10v4m4-7v10m4-13v16m4-12v8m4-5v2",
-        _ => "",
-    };
+    let mut icons = ICONS.lines().filter_map(|line| line.split_once(' '));
+    let path = icons.find(|(known, _)| *known == name);
     html! {
-        svg.icon viewBox="0 0 24 24" aria-hidden="true" { path d=(path) {} }
+        svg.icon viewBox="0 0 24 24" aria-hidden="true" { path d=(path.map_or("", |(_, path)| path)) {} }
     }
 }
 

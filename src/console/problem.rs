@@ -1,6 +1,8 @@
 //! A refusal of the API, or of the console itself.
 
+use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
+use maud::Markup;
 use serde_json::{Value, json};
 
 #[derive(Debug)]
@@ -37,6 +39,11 @@ impl Problem {
     pub fn slow_form() -> Self {
         let message = "the form did not arrive in time";
         Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
+    }
+
+    /// Answers with a page that shows the refusal.
+    pub fn on(&self, page: Markup) -> Response {
+        (self.status, page).into_response()
     }
 
     pub fn code(&self) -> &str {

@@ -71,24 +71,22 @@ async fn by_id(
     if !is_id || !wanted.bytes().all(|b| b.is_ascii_graphic()) {
         return Ok(None);
     }
+    let mut lists = vec![
+        (op::HISTORY, "/generations", "request_id"),
+        (op::HISTORY, "/generations", "provider_request_id"),
+    ];
     if is_operator {
-        let accounts = first_two(session, op::ACCOUNTS, "key_hint", wanted).await?;
-        match &accounts[..] {
-            [] => {}
-            [account] => return Ok(Some(format!("/operator/accounts/{}", account["id"]))),
-            _ => {
-                let filter = [("key_hint", wanted)];
-                return Ok(Some(parts::link("/operator/accounts", &filter)));
-            }
-        }
+        lists.insert(0, (op::ACCOUNTS, "/operator/accounts", "key_hint"));
     }
-    for name in ["request_id", "provider_request_id"] {
-        let generations = first_two(session, op::HISTORY, name, wanted).await?;
-        match &generations[..] {
-            [] => {}
-            [one] => return Ok(Some(format!("/generations/{}", text(&one["uuid"])))),
-            _ => return Ok(Some(parts::link("/generations", &[(name, wanted)]))),
-        }
+    for (operation, page, filter) in lists {
+        let found = first_two(session, operation, filter, wanted).await?;
+        let address = match (&found[..], page) {
+            ([], _) => continue,
+            ([one], "/generations") => format!("{page}/{}", text(&one["uuid"])),
+            ([one], _) => format!("{page}/{}", one["id"]),
+            _ => parts::link(page, &[(filter, wanted)]),
+        };
+        return Ok(Some(address));
     }
     Ok(None)
 }

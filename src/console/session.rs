@@ -309,7 +309,7 @@ pub async fn log_in(
         }
         Err(problem) => {
             let page = login_page(form.word("email"), next(&form), Some(problem.message()));
-            Ok((problem.status, page).into_response())
+            Ok(problem.on(page))
         }
     }
 }

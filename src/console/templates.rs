@@ -156,7 +156,7 @@ async fn save(
         Ok(made) if template.is_some() && !made.is_repeated => {
             Ok(Redirect::to(&saved_at(&made.object)).into_response())
         }
-        Ok(made) => Ok(made.redirect(&format!("/templates/{}", made.object["id"]))),
+        Ok(made) => Ok(made.redirect("/templates")),
         Err(problem) => {
             let status = problem.status;
             let outcome = outcome(session, form, Some(problem)).await;

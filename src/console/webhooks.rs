@@ -107,13 +107,10 @@ pub async fn create(uri: Uri, session: Session, form: Form) -> Result<Response, 
     body.insert("events".to_owned(), json!(form.all("event")));
     let call = session.call(op::CREATE_WEBHOOK, &[]).body(body);
     match once::create(call, &form).await {
-        Ok(made) => {
-            let path = format!("/webhooks/{}", made.object["id"]);
-            Ok(made.redirect_to_secret(&session, &path))
-        }
+        Ok(made) => Ok(made.redirect_to_secret(&session, "/webhooks")),
         Err(problem) => {
             let page = listing(&session, &uri, &form, Some(&problem)).await?;
-            Ok((problem.status, page).into_response())
+            Ok(problem.on(page))
         }
     }
 }

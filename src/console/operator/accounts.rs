@@ -121,10 +121,7 @@ pub async fn create(Operator(session): Operator, form: Form) -> Result<Response,
             let address = format!("/operator/accounts/{}", made["id"]);
             Ok(Redirect::to(&address).into_response())
         }
-        Err(problem) => {
-            let page = creation(&session, &form, Some(&problem));
-            Ok((problem.status, page).into_response())
-        }
+        Err(problem) => Ok(problem.on(creation(&session, &form, Some(&problem)))),
     }
 }
 
