@@ -3,9 +3,7 @@
 use std::net::SocketAddr;
 
 use axum::{body::Body, extract::ConnectInfo, response::Response};
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header, request::Parts,
-};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header, request::Parts, response};
 use serde_json::Value;
 use tower::ServiceExt as _;
 use url::form_urlencoded::Serializer;
@@ -163,7 +161,7 @@ impl Call<'_> {
         let Ok(response) = client.console.0.api.clone().oneshot(request).await;
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
-            let body = read(response).await;
+            let body = read(response.into_body()).await;
             return Err(Problem { status, body });
         }
         Ok(response)
@@ -174,22 +172,15 @@ impl Call<'_> {
         Ok(self.answer().await?.1)
     }
 
-    /// Sends the call of a form. Returns whether the form was processed before, and the body.
-    pub async fn created(self) -> Result<(bool, Value), Problem> {
-        let response = self.response().await?;
-        let is_repeated = response.headers().contains_key("idempotent-replayed");
-        Ok((is_repeated, read(response).await))
-    }
-
-    /// Sends the call and reads the response's status and body.
-    pub async fn answer(self) -> Result<(StatusCode, Value), Problem> {
-        let response = self.response().await?;
-        Ok((response.status(), read(response).await))
+    /// Sends the call. Returns the response's status and headers, and its body.
+    pub async fn answer(self) -> Result<(response::Parts, Value), Problem> {
+        let (parts, body) = self.response().await?.into_parts();
+        Ok((parts, read(body).await))
     }
 }
 
-async fn read(response: Response) -> Value {
-    let bytes = axum::body::to_bytes(response.into_body(), MAX_ANSWER).await;
+async fn read(body: Body) -> Value {
+    let bytes = axum::body::to_bytes(body, MAX_ANSWER).await;
     let value = bytes.ok().and_then(|b| serde_json::from_slice(&b).ok());
     value.unwrap_or_default()
 }

@@ -21,7 +21,7 @@ pub async fn page(session: Session) -> Result<Markup, Problem> {
         || "PROVIDER/MODEL".to_owned(),
         |model| format!("{}/{}", text(&model["provider"]), text(&model["id"])),
     );
-    let url = &session.public_url;
+    let url = session.public_url();
     let filled = |code: &str| {
         let code = code.trim_end().replace("{url}", url);
         code.replace("{model}", &model)

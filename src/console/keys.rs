@@ -134,7 +134,7 @@ fn secret_card(session: &Session, secret: &SecretString) -> Markup {
     let curl = format!(
         "curl {}/v1/generate/text \\\n  -H 'Authorization: Bearer {secret}' \\\n  \
          -H 'Content-Type: application/json' \\\n  -d '{{\"prompt\": \"Name three rivers\"}}'",
-        session.public_url
+        session.public_url()
     );
     html! {
         section.card {

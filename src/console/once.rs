@@ -56,10 +56,10 @@ pub async fn create(call: Call<'_>, form: &Form) -> Result<Created, Problem> {
         Some(token) => token,
         None => FormToken::new().map_err(|_| Problem::internal())?,
     };
-    let (is_repeated, object) = call.form(token.clone()).created().await?;
+    let (parts, object) = call.form(token.clone()).answer().await?;
     Ok(Created {
         object,
-        is_repeated,
+        is_repeated: parts.headers.contains_key("idempotent-replayed"),
         token,
     })
 }
@@ -110,7 +110,7 @@ fn set_cookie(
 ) {
     let (pair, seconds) = (format!("{name}={value}"), lifetime.num_seconds());
     let lifetime = format!("; Max-Age={seconds}");
-    let cookie = cookie(session.console(), &pair, path, &lifetime);
+    let cookie = cookie(&session.console, &pair, path, &lifetime);
     response.headers_mut().append(header::SET_COOKIE, cookie);
 }
 

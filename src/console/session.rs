@@ -47,10 +47,8 @@ const VIEWABLE: [&str; 8] = [
 
 /// A logged-in user. Extracting it checks that a page of this server sent the change.
 pub struct Session {
-    console: Console,
+    pub console: Console,
     client: Client,
-    /// Where clients reach the server.
-    pub public_url: String,
     pub now: DateTime<Utc>,
     /// The address of the page.
     pub path: String,
@@ -112,8 +110,9 @@ impl Session {
         })
     }
 
-    pub fn console(&self) -> &Console {
-        &self.console
+    /// The address of the server for clients.
+    pub fn public_url(&self) -> &str {
+        &self.console.0.public_url
     }
 }
 
@@ -189,7 +188,6 @@ impl FromRequestParts<Console> for Session {
         Ok(Self {
             console: console.clone(),
             client,
-            public_url: console.0.public_url.clone(),
             now: console.0.clock.now(),
             path: path.to_owned(),
             me,

@@ -360,7 +360,9 @@ pub async fn move_credits(
 ) -> Result<Response, Problem> {
     let body = RequestForm::new::<MoveRequest>().body(&form);
     let moved = session.call(op::MOVE_CREDITS, &[&id]).body(body).answer();
-    let moved = moved.await.map(Some);
+    let moved = moved
+        .await
+        .map(|(parts, entry)| Some((parts.status, entry)));
     answer(&session, &id, form, moved).await
 }
 
@@ -414,12 +416,12 @@ pub async fn view(
     let receipt = generation(&uri).map(|id| format!("/generations/{id}"));
     let place = receipt.as_deref().unwrap_or("/");
     let account = session.get(op::ADMIN_ACCOUNT, &[&id]).await?;
-    let cookie = view_cookie(session.console(), &account["id"].to_string());
+    let cookie = view_cookie(&session.console, &account["id"].to_string());
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(place)).into_response())
 }
 
 pub async fn end_view(Operator(session): Operator) -> Response {
-    let cookie = view_cookie(session.console(), "");
+    let cookie = view_cookie(&session.console, "");
     let accounts = Redirect::to("/operator/accounts");
     ([(header::SET_COOKIE, cookie)], accounts).into_response()
 }

@@ -341,7 +341,7 @@ pub fn bill(record: &Value, seconds: Option<f64>) -> Markup {
 
 fn snippets(session: &Session, bench: &Bench) -> Markup {
     let call = code::Call {
-        base_url: &session.public_url,
+        base_url: session.public_url(),
         path: bench.operation.path,
         body: &bench.body(),
         waits: matches!(bench.kind.as_str(), "video" | "audio"),
