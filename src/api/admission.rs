@@ -84,7 +84,7 @@ pub async fn admit(
         admission.refusals.log(address.into());
         return ApiError::overloaded().into_response();
     };
-    let permit = RequestPermit(Arc::new(permit));
+    let permit: RequestPermit = Arc::new(permit);
     request.extensions_mut().insert(permit.clone());
     let answer = admission.memory.for_request(run(request, next));
     let response = if bounded {

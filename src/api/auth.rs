@@ -114,7 +114,7 @@ pub async fn login(
     body: JsonBody<Login>,
 ) -> Result<Json<LoginBody>, ApiError> {
     let login = body.read()?;
-    let session = state.service.login(login, permit.address()).await?;
+    let session = state.service.login(login, permit.key()).await?;
     let (id, name) = session.account;
     slot.set(id, state.service.now());
     Ok(Json(LoginBody {
@@ -158,7 +158,7 @@ pub async fn change_password(
     body: JsonBody<PasswordChange>,
 ) -> Result<StatusCode, ApiError> {
     let (change, caller) = (body.read()?, &auth.caller);
-    let address = permit.address();
+    let address = permit.key();
     let changing = state.service.change_password(caller, change, address);
     changing.await?;
     Ok(StatusCode::NO_CONTENT)

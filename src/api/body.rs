@@ -451,7 +451,7 @@ async fn read_body(
     let bytes = collect(body, announced, limit, settings.body_timeout).await?;
     let mut permit = None;
     if bytes.len() > LARGE_BYTES {
-        let address = || seat.map(|seat| Party::from(seat.address()));
+        let address = || seat.map(|seat| Party::from(seat.key()));
         let sender = account.map(Party::from).or_else(address);
         let sender = sender.ok_or_else(ApiError::internal)?;
         let acquired = settings.parsing.acquire(sender).await;

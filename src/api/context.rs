@@ -26,26 +26,9 @@ pub const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-c
 #[derive(Debug, Clone)]
 pub struct RequestId(pub String);
 
-/// The permit of a running request. Released while its body arrives and while it waits for a
-/// generation to end, so that slow senders and waiting requests do not block others.
-#[derive(Debug, Clone)]
-pub struct RequestPermit(pub Arc<Permit<Address>>);
-
-impl RequestPermit {
-    /// The sender, for whom the request is counted.
-    pub fn address(&self) -> Address {
-        self.0.key()
-    }
-
-    pub fn release(&self) {
-        self.0.release();
-    }
-
-    /// Takes it again, without waiting.
-    pub fn reacquire(&self) -> bool {
-        self.0.reacquire()
-    }
-}
+/// The permit of a running request, by its sender. Released while its body arrives and while it waits
+/// for a generation to end, so that slow senders and waiting requests do not block others.
+pub type RequestPermit = Arc<Permit<Address>>;
 
 /// Headers of the rate limit: the limit, what remains, and when it is reset.
 const OPENAI_LIMITS: [&str; 3] = [

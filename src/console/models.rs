@@ -62,24 +62,14 @@ async fn models(session: &Session) -> Result<(Vec<Value>, Option<Value>), Proble
 /// Whether a model passes the filters of a form.
 fn is_listed(model: &Value, form: &Form) -> bool {
     let wanted = form.word("q").to_lowercase();
-    let mut names = vec![name(model)];
-    names.extend(
-        list(&model["aliases"])
-            .iter()
-            .map(|alias| text(alias).to_owned()),
-    );
-    let has = |filter: &str, is: &dyn Fn(&str) -> bool| {
-        let chosen = form.word(filter);
-        chosen.is_empty() || is(chosen)
-    };
-    names
-        .iter()
-        .any(|name| name.to_lowercase().contains(&wanted))
-        && has("type", &|kind| model["type"] == kind)
-        && has("provider", &|provider| model["provider"] == provider)
-        && has("feature", &|feature| {
-            list(&model["features"]).iter().any(|own| own == feature)
-        })
+    let is_wanted = |name: &str| name.to_lowercase().contains(&wanted);
+    let is_alias_wanted = |alias: &Value| is_wanted(text(alias));
+    let features = list(&model["features"]);
+    let chosen = |filter| Some(form.word(filter)).filter(|word| !word.is_empty());
+    (is_wanted(&name(model)) || list(&model["aliases"]).iter().any(is_alias_wanted))
+        && chosen("type").is_none_or(|kind| model["type"] == kind)
+        && chosen("provider").is_none_or(|provider| model["provider"] == provider)
+        && chosen("feature").is_none_or(|feature| features.iter().any(|own| own == feature))
 }
 
 pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {

@@ -24,10 +24,7 @@ pub async fn page(State(console): State<Console>, request: Request) -> Response 
     let mut response = if accepts_html(request.headers()) {
         let (mut parts, _) = request.into_parts();
         match Session::from_request_parts(&mut parts, &console).await {
-            Ok(session) => match render(&session).await {
-                Ok(page) => page.into_response(),
-                Err(problem) => problem.into_response(),
-            },
+            Ok(session) => render(&session).await.into_response(),
             Err(login) => login,
         }
     } else {

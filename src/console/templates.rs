@@ -1,5 +1,7 @@
 //! Prompt templates: list, editor with preview, delete.
 
+use std::collections::BTreeSet;
+
 use axum::{
     extract::Path,
     response::{IntoResponse as _, Redirect, Response},
@@ -226,24 +228,17 @@ fn rendering(
         Some(Ok(preview)) => &preview["variables"],
         _ => template.map_or(&Value::Null, |template| &template["variables"]),
     };
-    let mut variables: Vec<String> = rows_of(known)
-        .iter()
-        .map(|name| text(name).to_owned())
-        .collect();
+    let mut variables: BTreeSet<&str> = rows_of(known).iter().map(text).collect();
     if let Some(Err(problem)) = preview {
-        variables.extend(missing(problem).map(str::to_owned));
+        variables.extend(missing(problem));
     }
-    variables.extend(form.below("v.").map(|(name, _)| name.to_owned()));
-    variables.push("prompt".to_owned());
-    variables.sort_unstable();
-    variables.dedup();
+    variables.extend(form.below("v.").map(|(name, _)| name));
+    variables.insert("prompt");
     html! {
         div.stack {
             section.card #preview {
                 h2 { "Preview" }
-                div.fields {
-                    (values(form, variables.iter().map(String::as_str)))
-                }
+                div.fields { (values(form, variables)) }
                 @match preview {
                     None if form.word("prompt").is_empty() => {
                         p.muted { "What the template becomes shows here." }

@@ -88,20 +88,22 @@ pub fn daily(rows: &[Value], (first, last): &(String, String)) -> Option<Vec<Val
 /// A report and its parameters.
 struct Report {
     by: &'static str,
+    /// The name of what it is by.
+    title: &'static str,
     /// The first and the last day, as they were typed, or [`last_days`].
     days: (String, String),
     /// Null if the days were refused.
     found: Value,
     problem: Option<Problem>,
-    /// The names of the account's keys, by id.
-    keys: Vec<(String, String)>,
+    /// The account's keys, if it is by key.
+    keys: Value,
 }
 
 impl Report {
     async fn read(session: &Session, uri: &Uri) -> Result<Self, Problem> {
         let form = Form::of_query(uri.query());
-        let by = GROUPS.iter().find(|(name, _)| *name == form.word("by"));
-        let by = by.map_or("day", |(name, _)| *name);
+        let group = GROUPS.iter().find(|(name, _)| *name == form.word("by"));
+        let (by, title) = *group.unwrap_or(&GROUPS[0]);
         let days = chosen(&form, session.now.date_naive());
         let call = asked(session, by, &days);
         let keys = async {
@@ -111,21 +113,18 @@ impl Report {
             }
         };
         let (found, keys) = tokio::join!(call.json(), keys);
-        let keys = keys?;
         let (found, problem) = match found {
             Ok(found) => (found, None),
             Err(problem) if problem.code() == "validation_failed" => (Value::Null, Some(problem)),
             Err(problem) => return Err(problem),
         };
-        let keys = list(&keys["data"]).iter();
         Ok(Self {
             by,
+            title,
             days,
             found,
             problem,
-            keys: keys
-                .map(|key| (key["id"].to_string(), text(&key["name"]).to_owned()))
-                .collect(),
+            keys: keys?,
         })
     }
 
@@ -135,9 +134,8 @@ impl Report {
             ("type", kind) => parts::type_name(text(kind)).to_owned(),
             ("api_key", Value::Null) => "Logged-in people".to_owned(),
             ("api_key", id) => {
-                let id = id.to_string();
-                let known = self.keys.iter().find(|(known, _)| *known == id);
-                known.map_or_else(|| format!("Key {id}"), |(_, name)| name.clone())
+                let known = list(&self.keys["data"]).iter().find(|key| key["id"] == *id);
+                known.map_or(format!("Key {id}"), |key| text(&key["name"]).to_owned())
             }
             (_, other) => text(other).to_owned(),
         }
@@ -178,10 +176,6 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let total = &report.found["total"];
     let export = format!("/usage.csv?{}", uri.query().unwrap_or_default());
     let actions = parts::download(&export, rows);
-    let by = GROUPS
-        .iter()
-        .find(|(name, _)| *name == report.by)
-        .map_or("", |(_, name)| *name);
     let bars: Vec<Bar> = match daily(rows, &report.days) {
         Some(days) if report.by == "day" => days.iter().map(|row| bar(&report, row)).collect(),
         _ => rows.iter().map(|row| bar(&report, row)).collect(),
@@ -213,7 +207,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
                     &html! { a.button href="/playground" { "Open the playground" } }))
             } @else {
                 @if report.by == "day" { (chart::columns(&bars)) } @else { (chart::rows(&bars)) }
-                (figures(&report, by))
+                (figures(&report))
             }
         }
     };
@@ -229,7 +223,7 @@ fn bar(report: &Report, row: &Value) -> Bar {
     )
 }
 
-fn figures(report: &Report, by: &str) -> Markup {
+fn figures(report: &Report) -> Markup {
     let total = &report.found["total"];
     let counts: Vec<_> = COUNTS
         .iter()
@@ -250,7 +244,7 @@ fn figures(report: &Report, by: &str) -> Markup {
         div.table tabindex="0" {
             table {
                 thead { tr {
-                    th { (by) } th.right { "Credits" } th.right { "Generations" } th.right { "Failed" }
+                    th { (report.title) } th.right { "Credits" } th.right { "Generations" } th.right { "Failed" }
                     @for (_, name, _) in &counts { th.right { (name) } }
                 } }
                 tbody { @for row in list(&report.found["data"]) {
