@@ -172,15 +172,12 @@ pub async fn move_credits(
         .service
         .move_credits(id, request.what, Some(&request.reference))
         .await?;
+    let mut status = StatusCode::OK;
     if done.moved {
+        status = StatusCode::CREATED;
         tracing::info!(%operator, account = %id, kind = done.entry.kind,
             amount = %done.entry.amount, entry = %done.entry.id, "credits were moved");
     }
-    let status = if done.moved {
-        StatusCode::CREATED
-    } else {
-        StatusCode::OK
-    };
     Ok((status, Json(done.entry)).into_response())
 }
 

@@ -68,24 +68,9 @@ pub fn check_origin(
     ))
 }
 
-pub async fn guard(State(console): State<Console>, request: Request, next: Next) -> Response {
-    dressed(next.run(request).await, &console)
-}
-
-/// Turns a panic into an error page, and keeps the bodies of other errors.
-pub async fn answered(mut request: Request, next: Next) -> Response {
-    let page = Page::default();
-    request.extensions_mut().insert(page.clone());
-    let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-    // The panic hook has logged it.
-    let mut response = answer.unwrap_or_else(|_panic| Problem::internal().into_response());
-    response.extensions_mut().insert(OwnBody);
-    response.extensions_mut().insert(page);
-    response
-}
-
 /// Adds security headers to HTML responses.
-fn dressed(mut response: Response, console: &Console) -> Response {
+pub async fn guard(State(console): State<Console>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
     let headers = response.headers_mut();
     let is_html = |value: &HeaderValue| value.as_bytes().starts_with(b"text/html");
     let is_page = headers.get(header::CONTENT_TYPE).is_some_and(is_html);
@@ -102,6 +87,18 @@ fn dressed(mut response: Response, console: &Console) -> Response {
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    response
+}
+
+/// Turns a panic into an error page, and keeps the bodies of other errors.
+pub async fn answered(mut request: Request, next: Next) -> Response {
+    let page = Page::default();
+    request.extensions_mut().insert(page.clone());
+    let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    // The panic hook has logged it.
+    let mut response = answer.unwrap_or_else(|_panic| Problem::internal().into_response());
+    response.extensions_mut().insert(OwnBody);
+    response.extensions_mut().insert(page);
     response
 }
 

@@ -8,47 +8,31 @@ use super::{
     session::Session,
 };
 
-/// The address of a page, its name and its icon.
-type Place = (&'static str, &'static str, &'static str);
+/// A page: its group, its address, its name and its icon.
+type Place = (&'static str, &'static str, &'static str, &'static str);
 
-/// The pages of the console, in groups.
-const PLACES: [(&str, &[Place]); 3] = [
-    (
-        "",
-        &[
-            ("/", "Overview", "home"),
-            ("/playground", "Playground", "spark"),
-            ("/models", "Models", "stack"),
-            ("/generations", "History", "clock"),
-            ("/gallery", "Gallery", "image"),
-        ],
-    ),
-    (
-        "Billing",
-        &[("/usage", "Usage", "chart"), ("/ledger", "Ledger", "book")],
-    ),
-    (
-        "Build",
-        &[
-            ("/keys", "API keys", "key"),
-            ("/templates", "Templates", "page"),
-            ("/webhooks", "Webhooks", "hook"),
-            ("/connect", "Connect", "plug"),
-        ],
-    ),
+/// The pages of the console, by group.
+const PLACES: [Place; 16] = [
+    ("", "/", "Overview", "home"),
+    ("", "/playground", "Playground", "spark"),
+    ("", "/models", "Models", "stack"),
+    ("", "/generations", "History", "clock"),
+    ("", "/gallery", "Gallery", "image"),
+    ("Billing", "/usage", "Usage", "chart"),
+    ("Billing", "/ledger", "Ledger", "book"),
+    ("Build", "/keys", "API keys", "key"),
+    ("Build", "/templates", "Templates", "page"),
+    ("Build", "/webhooks", "Webhooks", "hook"),
+    ("Build", "/connect", "Connect", "plug"),
+    (OPERATOR, "/operator/accounts", "Accounts", "people"),
+    (OPERATOR, "/operator/spending", "Spending", "chart"),
+    (OPERATOR, "/operator/jobs", "Jobs", "server"),
+    (OPERATOR, "/operator/providers", "Providers", "plug"),
+    (OPERATOR, "/operator", "Health", "shield"),
 ];
 
-/// Pages for operators.
-const OPERATOR: (&str, &[Place]) = (
-    "Operator",
-    &[
-        ("/operator/accounts", "Accounts", "people"),
-        ("/operator/spending", "Spending", "chart"),
-        ("/operator/jobs", "Jobs", "server"),
-        ("/operator/providers", "Providers", "plug"),
-        ("/operator", "Health", "shield"),
-    ],
-);
+/// The group of pages for operators.
+const OPERATOR: &str = "Operator";
 
 /// A page of a logged-in user.
 pub fn page(session: &Session, title: &str, content: &Markup) -> Markup {
@@ -120,13 +104,14 @@ fn places(session: &Session, label: &str) -> Markup {
         let is_own = ["/playground", "/models", "/templates", "/connect"].contains(&place);
         session.viewed.is_none() || !is_own
     };
-    let groups = PLACES.iter().chain(is_operator.then_some(&OPERATOR));
+    let groups = PLACES.chunk_by(|one, next| one.0 == next.0);
+    let groups = groups.filter(|links| links[0].0 != OPERATOR || is_operator);
     html! {
         nav aria-label=(label) {
-            @for (group, links) in groups {
-                @if !group.is_empty() { p.nav-group { (group) } }
+            @for links in groups {
+                @if !links[0].0.is_empty() { p.nav-group { (links[0].0) } }
                 ul {
-                    @for (place, name, symbol) in links.iter().filter(|(place, _, _)| is_shown(place)) {
+                    @for (_, place, name, symbol) in links.iter().filter(|(_, place, _, _)| is_shown(place)) {
                         li {
                             a href=(place) aria-current=[is_here(place).then_some("page")] {
                                 (icon(symbol)) (name)
