@@ -67,7 +67,6 @@ use crate::{
 const MAX_NAMED_PATH: usize = 200;
 
 /// The settings of the HTTP side.
-#[derive(Clone)]
 pub struct ApiSettings {
     /// The largest body, in bytes.
     pub max_body_bytes: usize,

@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State, response::Response};
 use http::{StatusCode, Uri};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -30,16 +30,6 @@ pub struct NewKeyBody {
     pub record: ApiKeyRecord,
 }
 
-impl NewKeyBody {
-    /// The body for a key that was just created.
-    pub fn new(record: ApiKeyRecord, secret: &SecretString) -> Self {
-        Self {
-            key: secret.expose_secret().to_owned(),
-            record,
-        }
-    }
-}
-
 /// Create an API key
 ///
 /// Only this answer has the full key. A key with a `spend_limit` cannot create keys (403
@@ -57,15 +47,16 @@ pub async fn create(
     let request = body.read_as(|request| state.service.key_violations(request))?;
     let caller = &auth.caller;
     let service = &state.service;
-    let (key, secret) = match form {
+    let (created, secret) = match form {
         Some(form) => service.create_key_by_form(caller, &request, &form).await?,
         None => {
             let made = service.create_key(caller.account_id, &request, Some(caller));
-            let (key, secret) = made.await?;
-            (Created::Now(key), secret)
+            let (record, secret) = made.await?;
+            (Created::Now(record), secret)
         }
     };
-    let body = key.map(|key| NewKeyBody::new(key, &secret));
+    let key = secret.expose_secret().to_owned();
+    let body = created.map(|record| NewKeyBody { key, record });
     Ok(record::created(body, StatusCode::CREATED))
 }
 

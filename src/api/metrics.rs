@@ -7,7 +7,6 @@
 
 use std::{
     net::IpAddr,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -51,11 +50,8 @@ const NOT_LOCAL: [HeaderName; 5] = [
     header::ORIGIN,
 ];
 
-/// What GET /metrics tells and to whom. Cheap to clone.
-#[derive(Clone)]
-pub struct MetricsEndpoint(Arc<Inner>);
-
-struct Inner {
+/// What GET /metrics tells and to whom.
+pub struct MetricsEndpoint {
     metrics: Metrics,
     /// Only its digest: compared in constant time whatever the lengths.
     token: Option<[u8; 32]>,
@@ -67,21 +63,21 @@ impl MetricsEndpoint {
     /// At the address of the API for callers with `token`; without a token it is disabled.
     pub fn new(metrics: Metrics, token: Option<&SecretString>, clock: SharedClock) -> Self {
         let digest = |token: &SecretString| Sha256::digest(token.expose_secret()).into();
-        Self(Arc::new(Inner {
+        Self {
             metrics,
             token: token.map(digest),
             clock,
             last: Mutex::default(),
-        }))
+        }
     }
 
     /// The recorder of this server.
     pub(super) fn metrics(&self) -> &Metrics {
-        &self.0.metrics
+        &self.metrics
     }
 
     fn admit(&self, headers: &HeaderMap) -> Result<(), ApiError> {
-        let expected = self.0.token.as_ref().ok_or_else(ApiError::loopback_only)?;
+        let expected = self.token.as_ref().ok_or_else(ApiError::loopback_only)?;
         let token = bearer(headers).map_err(ApiError::token)?;
         if bool::from(Sha256::digest(token).ct_eq(expected)) {
             Ok(())
@@ -92,13 +88,13 @@ impl MetricsEndpoint {
 
     /// The state of the database, at most [`FRESH`] old; `None` when it does not answer.
     async fn live(&self, store: &Store) -> Option<Live> {
-        let mut last = self.0.last.lock().await;
+        let mut last = self.last.lock().await;
         if let Some((at, live)) = &*last
             && at.elapsed() < FRESH
         {
             return live.clone();
         }
-        let live = match store.unfinished_now(self.0.clock.now()).await {
+        let live = match store.unfinished_now(self.clock.now()).await {
             Ok(rows) => Some(summed(&rows)),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
@@ -199,7 +195,7 @@ async fn exposition(state: &ApiState, headers: &HeaderMap) -> Result<Response, A
             refused: memory.refused(),
         },
     };
-    let metrics = &endpoint.0.metrics;
+    let metrics = &endpoint.metrics;
     let circuits = state.service.open_circuits();
     metrics.open_circuits(circuits.iter().map(|open| (&*open.provider, &*open.model)));
     let (content_type, text) = if asks_for_open_metrics(headers) {

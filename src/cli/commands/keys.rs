@@ -42,8 +42,9 @@ async fn create(app: &App, new: NewKey, output: Output) -> Outcome {
     };
     let user = user(app, &new.email).await?;
     let made = app.service.create_key(user.account_id, &request, None);
-    let (key, secret) = made.await.map_err(explained)?;
-    let body = NewKeyBody::new(key, &secret);
+    let (record, secret) = made.await.map_err(explained)?;
+    let key = secret.expose_secret().to_owned();
+    let body = NewKeyBody { key, record };
     let done = output.result(&body.key, &body)?;
     output.note("This is the only time that the key is shown.");
     Ok(done)
