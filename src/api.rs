@@ -380,24 +380,9 @@ fn not_found(uri: &Uri, is_of_sdk: bool, sdk_paths: &[String]) -> ApiError {
 }
 
 /// Headers that scripts of other origins may send; most are of the SDKs.
-const REQUEST_HEADERS: &str = "\
-    authorization content-type idempotency-key prefer x-request-id anthropic-beta \
-    anthropic-dangerous-direct-browser-access anthropic-version openai-beta openai-organization \
-    openai-project user-agent x-api-key x-stainless-arch x-stainless-async \
-    x-stainless-custom-poll-interval x-stainless-helper x-stainless-helper-method \
-    x-stainless-lang x-stainless-os x-stainless-package-version x-stainless-poll-helper \
-    x-stainless-raw-response x-stainless-read-timeout x-stainless-retry-count \
-    x-stainless-runtime x-stainless-runtime-version x-stainless-stream-helper \
-    x-stainless-timeout";
+const REQUEST_HEADERS: &str = include_str!("api/cors/request_headers.txt");
 /// Headers that these scripts may read.
-const EXPOSED_HEADERS: &str = "\
-    x-request-id x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset retry-after location \
-    link deprecation sunset idempotent-replayed preference-applied request-id retry-after-ms \
-    anthropic-ratelimit-requests-limit anthropic-ratelimit-requests-remaining \
-    anthropic-ratelimit-requests-reset x-gensvc-generation x-gensvc-left-out x-gensvc-max-tokens \
-    x-gensvc-served-by x-ratelimit-limit-requests x-ratelimit-remaining-requests \
-    x-ratelimit-reset-requests \
-    x-should-retry";
+const EXPOSED_HEADERS: &str = include_str!("api/cors/exposed_headers.txt");
 
 fn header_names(names: &'static str) -> Vec<HeaderName> {
     names
