@@ -182,7 +182,7 @@ fn used(usage: &Value) -> Markup {
 
 pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
     let form = Form::of_query(uri.query());
-    table::download_list("generations", &columns(), session, move |session| {
+    table::download_list("generations", columns(), session, move |session| {
         history(session, &form).query("per_page", "100")
     })
     .await

@@ -52,14 +52,13 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
 }
 
 pub async fn csv(session: Session) -> Result<Response, Problem> {
-    let columns = columns(session.now);
-    table::download_list("keys", &columns, session, |session| {
+    table::download_list("keys", columns(session.now), session, |session| {
         session.long_pages(op::KEYS)
     })
     .await
 }
 
-fn columns<'a>(now: DateTime<Utc>) -> Vec<Column<'a>> {
+fn columns(now: DateTime<Utc>) -> Vec<Column<'static>> {
     let name = |key: &Value| html! { a href={ "/keys/" (key["id"].to_string()) } { (text(&key["name"])) } };
     vec![
         file("id"),

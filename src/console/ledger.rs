@@ -99,7 +99,7 @@ pub fn columns(linked: bool) -> Vec<Column<'static>> {
 
 pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
     let form = Form::of_query(uri.query());
-    table::download_list("ledger", &columns(true), session, move |session| {
+    table::download_list("ledger", columns(true), session, move |session| {
         let call = session.long_pages(op::LEDGER);
         call.query("kind", form.word("kind"))
     })

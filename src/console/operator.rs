@@ -213,7 +213,7 @@ pub async fn jobs(Operator(session): Operator) -> Result<Markup, Problem> {
 }
 
 pub async fn jobs_csv(Operator(session): Operator) -> Result<Response, Problem> {
-    table::download_list("jobs", &job_columns(), session, |session| {
+    table::download_list("jobs", job_columns(), session, |session| {
         session.call(op::JOBS, &[])
     })
     .await

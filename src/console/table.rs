@@ -110,15 +110,15 @@ impl Column<'_> {
         }
     }
 
-    fn render(&self, row: &Value) -> Markup {
-        (self.cell)(pointed(row, self.name, self.pointer), row)
+    fn value<'v>(&self, row: &'v Value) -> &'v Value {
+        match self.pointer {
+            "" => &row[self.name],
+            pointer => row.pointer(pointer).unwrap_or(&Value::Null),
+        }
     }
-}
 
-fn pointed<'v>(row: &'v Value, name: &str, pointer: &str) -> &'v Value {
-    match pointer {
-        "" => &row[name],
-        pointer => row.pointer(pointer).unwrap_or(&Value::Null),
+    fn render(&self, row: &Value) -> Markup {
+        (self.cell)(self.value(row), row)
     }
 }
 
@@ -152,25 +152,16 @@ fn contents(columns: &[Column<'_>], rows: &[Value]) -> Markup {
     }
 }
 
-/// The columns of a file: heading and JSON pointer.
-type FileColumns = Vec<(&'static str, &'static str)>;
-
-fn file_columns(columns: &[Column<'_>]) -> FileColumns {
-    let named = columns.iter().filter(|column| !column.name.is_empty());
-    named.map(|column| (column.name, column.pointer)).collect()
-}
-
 /// Downloads a list of the API, page by page, as fast as the browser reads. `call` begins the call of
 /// a page. If the API refuses a later page, the transfer is aborted, so that the browser reports the
 /// download as failed.
 pub async fn download_list(
     name: &'static str,
-    columns: &[Column<'_>],
+    columns: Vec<Column<'static>>,
     session: Session,
     call: impl Fn(&Session) -> Call<'_> + Send + Sync + 'static,
 ) -> Result<Response, Problem> {
     let permit = session.download()?;
-    let columns = file_columns(columns);
     let (rows, next) = read_page(&columns, call(&session)).await?;
     let first = format!("{}{rows}", headings(&columns));
     let state = (columns, call, session, permit, next);
@@ -192,7 +183,7 @@ pub async fn download_list(
 
 /// Reads the rows of a page, and the cursor of the next one.
 async fn read_page(
-    columns: &FileColumns,
+    columns: &[Column<'_>],
     call: Call<'_>,
 ) -> Result<(String, Option<String>), Problem> {
     let page = call.json().await?;
@@ -202,22 +193,26 @@ async fn read_page(
 
 /// A download of rows that are already in memory.
 pub fn download(name: &str, columns: &[Column<'_>], rows: &[Value]) -> Response {
-    let columns = file_columns(columns);
-    let text = format!("{}{}", headings(&columns), lines(&columns, rows));
+    let text = format!("{}{}", headings(columns), lines(columns, rows));
     (file_headers(name), text).into_response()
 }
 
-fn headings(columns: &FileColumns) -> String {
-    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+/// The columns that a file has.
+fn named<'a>(columns: &'a [Column<'a>]) -> impl Iterator<Item = &'a Column<'a>> {
+    columns.iter().filter(|column| !column.name.is_empty())
+}
+
+fn headings(columns: &[Column<'_>]) -> String {
+    let names: Vec<&str> = named(columns).map(|column| column.name).collect();
     format!("{}\r\n", names.join(","))
 }
 
-fn lines(columns: &FileColumns, rows: &[Value]) -> String {
+fn lines(columns: &[Column<'_>], rows: &[Value]) -> String {
     let line = |row| {
-        let cells = columns
-            .iter()
-            .map(|(name, at)| cell(pointed(row, name, at)));
-        format!("{}\r\n", cells.collect::<Vec<_>>().join(","))
+        let cells: Vec<String> = named(columns)
+            .map(|column| cell(column.value(row)))
+            .collect();
+        format!("{}\r\n", cells.join(","))
     };
     rows.iter().map(line).collect()
 }

@@ -36,7 +36,7 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
 }
 
 pub async fn csv(session: Session) -> Result<Response, Problem> {
-    table::download_list("templates", &columns(), session, |session| {
+    table::download_list("templates", columns(), session, |session| {
         session.long_pages(op::TEMPLATES)
     })
     .await

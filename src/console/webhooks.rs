@@ -50,17 +50,16 @@ async fn listing(
 }
 
 pub async fn csv(session: Session) -> Result<Response, Problem> {
-    table::download_list("webhooks", &columns(), session, |session| {
+    table::download_list("webhooks", columns(), session, |session| {
         session.long_pages(op::WEBHOOKS)
     })
     .await
 }
 
 pub async fn deliveries(session: Session, Path(id): Path<String>) -> Result<Response, Problem> {
-    let columns = delivery_columns(&id, None);
-    let webhook = id.clone();
-    table::download_list("deliveries", &columns, session, move |session| {
-        let call = session.call(op::DELIVERIES, &[&webhook]);
+    let columns = delivery_columns(id.clone(), None);
+    table::download_list("deliveries", columns, session, move |session| {
+        let call = session.call(op::DELIVERIES, &[&id]);
         call.query("per_page", "100")
     })
     .await
@@ -150,7 +149,7 @@ pub async fn page(
         } @else { (once::notice(&session)) }
         section.card {
             h2 { "Deliveries" }
-            (table::list_or(&none, &delivery_columns(&id, session.viewed), rows))
+            (table::list_or(&none, &delivery_columns(id.clone(), session.viewed), rows))
         }
         (parts::pager(&uri, &found["next_cursor"]))
     };
@@ -168,7 +167,7 @@ fn unshown(session: &Session, headers: &HeaderMap) -> Option<String> {
 }
 
 /// `viewed`: the account that an operator views; the operator's route resends its deliveries.
-fn delivery_columns(webhook: &str, viewed: Option<AccountId>) -> Vec<Column<'_>> {
+fn delivery_columns(webhook: String, viewed: Option<AccountId>) -> Vec<Column<'static>> {
     let event = |row: &Value| html! { a href={ "/generations/" (text(&row["generation"])) } { (text(&row["event"])) } };
     let answer = |row: &Value| {
         html! {

@@ -54,7 +54,7 @@ pub async fn list(Operator(session): Operator, uri: Uri) -> Result<Markup, Probl
 }
 
 pub async fn csv(Operator(session): Operator) -> Result<Response, Problem> {
-    table::download_list("accounts", &columns(), session, |session| {
+    table::download_list("accounts", columns(), session, |session| {
         session.long_pages(op::ACCOUNTS)
     })
     .await

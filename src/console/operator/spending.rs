@@ -50,7 +50,7 @@ pub async fn page(Operator(session): Operator, uri: Uri) -> Result<Markup, Probl
 pub async fn csv(Operator(session): Operator, uri: Uri) -> Result<Response, Problem> {
     let form = Form::of_query(uri.query());
     let columns = columns(form.word("by"));
-    table::download_list("spending", &columns, session, move |session| {
+    table::download_list("spending", columns, session, move |session| {
         report(session, form.word("by"), form.word("from"), form.word("to"))
     })
     .await
