@@ -4,11 +4,9 @@ mod accounts;
 mod catalogue;
 mod credits;
 mod database;
-mod generations;
 mod keys;
 mod ledger;
 pub(super) mod manual;
-mod media;
 mod usage;
 
 use std::process::ExitCode;
@@ -19,11 +17,12 @@ use tracing::{Level, enabled};
 
 use super::{
     Failure, Outcome,
-    args::{AdminCommand, Command, ConfigCommand, MediaCommand},
+    args::{AdminCommand, Command, ConfigCommand, GenerationCommand, MediaCommand},
     failed_in_json,
-    output::Output,
+    output::{Output, maybe_time, or_dash, record, time},
 };
 use crate::{
+    api::{GenerationRecord, RecordError},
     app::{
         App,
         database::{Database, Schema},
@@ -31,9 +30,11 @@ use crate::{
     },
     config::{Config, LogFormat},
     domain::{
+        ids::GenerationId,
         page::{MAX_PER_PAGE, Page, PageRequest},
         validate::FieldError,
     },
+    jobs::FilesAudit,
     local_postgres::Role,
     service::ServiceError,
     store::accounts::UserRow,
@@ -60,8 +61,10 @@ pub(super) async fn run(command: Command, config: &Config, output: Output) -> Ou
             keys::run_tokens(config, command, output).await
         }
         Command::Ledger(command) => ledger::run(config, command, output).await,
-        Command::Media(MediaCommand::Verify) => media::verify(config, output).await,
-        Command::Generation(command) => generations::run(config, command, output).await,
+        Command::Media(MediaCommand::Verify) => verify_files(config, output).await,
+        Command::Generation(GenerationCommand::Show { id }) => {
+            with_app(config, async |app| show_generation(&app, id, output).await).await
+        }
     }
 }
 
@@ -179,4 +182,74 @@ async fn migrate(config: &Config, output: Output) -> Outcome {
     let database = Database::open(config, Role::Command, Schema::Migrate).await?;
     database.close().await?;
     output.result("The schema is up to date.", &json!({"migrated": true}))
+}
+
+/// `gensvc media verify`
+async fn verify_files(config: &Config, output: Output) -> Outcome {
+    let FilesAudit {
+        files,
+        missing,
+        damaged,
+        unknown,
+    } = with_database(config, async |database| {
+        let app = App::with_files(config, database).await?;
+        Ok(app.runner.verify_files().await?)
+    })
+    .await?;
+    let clean = missing.is_empty() && damaged.is_empty() && unknown.is_empty();
+    let mut lines = vec![format!("{files} files were looked for: {}", verdict(clean))];
+    let lists = [
+        ("missing", &missing),
+        ("of the wrong size", &damaged),
+        ("unknown", &unknown),
+    ];
+    for (what, names) in lists {
+        for name in names {
+            // A stranger's file may have any name.
+            let name = name.replace(char::is_control, "\u{fffd}");
+            lines.push(format!("{what}: {name}"));
+        }
+    }
+    output.result(
+        &lines.join("\n"),
+        &json!({"ok": clean, "files": files, "missing": missing, "damaged": damaged,
+            "unknown": unknown}),
+    )?;
+    Ok(checked(clean))
+}
+
+/// `gensvc generation show`
+async fn show_generation(app: &App, id: GenerationId, output: Output) -> Outcome {
+    let found = app.service.any_generation(id).await;
+    let found = named(found, || format!("there is no generation {id}"))?;
+    let account = app.service.account(found.account_id).await?;
+    let found = GenerationRecord::of(found, &app.links);
+    let (g, about) = (&found.summary, &found.metadata);
+    let error = |e: &RecordError| format!("{} ({})", e.message, e.code);
+    let rows = [
+        ("uuid", g.uuid.to_string()),
+        ("account", format!("{} ({})", account.id, account.email)),
+        ("key", or_dash(about.api_key_id)),
+        ("type", g.r#type.to_string()),
+        ("provider", g.provider.clone()),
+        ("model", g.model.clone()),
+        ("status", g.status.to_string()),
+        ("error", or_dash(g.error.as_ref().map(error))),
+        ("attempts", about.attempts.to_string()),
+        ("request id", or_dash(about.request_id.as_ref())),
+        ("provider's id", or_dash(about.provider_request_id.as_ref())),
+        ("created", time(g.created_at)),
+        ("started", maybe_time(g.started_at)),
+        ("completed", maybe_time(g.completed_at)),
+        ("estimated", g.credits.estimated.to_string()),
+        ("held", g.credits.held.to_string()),
+        ("charged", or_dash(g.credits.charged)),
+        ("usage", or_dash(g.usage.as_ref())),
+        ("parameters", found.parameters.to_string()),
+        ("prompt", g.prompt.clone()),
+        ("result", or_dash(g.result.as_ref())),
+    ];
+    let mut script = json!(found);
+    script["account_id"] = json!(account.id);
+    output.result(&record("GENERATION", &rows), &script)
 }

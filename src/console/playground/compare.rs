@@ -16,7 +16,7 @@ use super::{
     parameters::{self, Parameter},
     view::{
         self, ABOUT, available, bill, example, model_options, prompt, prompt_label, short_text,
-        tabs, type_title,
+        tabs,
     },
 };
 use crate::console::{
@@ -268,7 +268,7 @@ async fn render(session: &Session, comparison: &Comparison, runs: &[Run], ticket
     let reload = reloads.then_some(address.as_str());
     shell::reloading(
         session,
-        &format!("{}, side by side", type_title(kind)),
+        &format!("{}, side by side", parts::type_name(kind)),
         &content,
         reload,
     )

@@ -67,7 +67,12 @@ pub fn render(session: &Session, bench: &Bench, outcome: &Outcome<'_>) -> Markup
     // A reload would drop what a refusal says, and the form with it.
     let unfinished = unfinished.filter(|_| outcome.problem.is_none());
     let address = unfinished.map(|record| address(kind, Some(record)));
-    shell::reloading(session, type_title(kind), &content, address.as_deref())
+    shell::reloading(
+        session,
+        parts::type_name(kind),
+        &content,
+        address.as_deref(),
+    )
 }
 
 pub const ABOUT: &str =
@@ -84,11 +89,6 @@ pub fn tabs(kind: &str, page: &str) -> Markup {
             }
         }
     }
-}
-
-pub fn type_title(kind: &str) -> &'static str {
-    let found = TYPES.iter().find(|(name, _)| *name == kind);
-    found.map_or("Playground", |(_, label)| label)
 }
 
 fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
