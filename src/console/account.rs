@@ -15,16 +15,8 @@ use super::{
 };
 use crate::domain::request::PasswordChange;
 
-/// The result of one of the two forms.
-#[derive(Default)]
-struct Outcome {
-    done: Option<&'static str>,
-    defaults: Option<Problem>,
-    password: Option<Problem>,
-}
-
-pub async fn page(session: Session) -> Result<Markup, Problem> {
-    render(&session, &Outcome::default()).await
+pub async fn page(session: Session) -> Result<Response, Problem> {
+    answer(&session, None, None).await
 }
 
 pub async fn change(session: Session, form: Form) -> Result<Response, Problem> {
@@ -44,47 +36,42 @@ pub async fn change(session: Session, form: Form) -> Result<Response, Problem> {
         defaults.insert(kind.to_owned(), target);
     }
     let body = json!({"defaults": defaults});
-    let changed = session.send(op::CHANGE_ACCOUNT, &[], body).await;
-    let outcome = Outcome {
-        done: changed.is_ok().then_some("The defaults were saved."),
-        defaults: changed.err(),
-        password: None,
-    };
-    answer(&session, outcome).await
+    let saved = session.send(op::CHANGE_ACCOUNT, &[], body).await;
+    answer(&session, Some(saved), None).await
 }
 
 pub async fn password(session: Session, form: Form) -> Result<Response, Problem> {
     let body = RequestForm::new::<PasswordChange>().body(&form);
     let changed = session.send(op::CHANGE_PASSWORD, &[], body).await;
-    let outcome = Outcome {
-        done: changed
-            .is_ok()
-            .then_some("The new password is set; your other sessions have ended."),
-        defaults: None,
-        password: changed.err(),
-    };
-    answer(&session, outcome).await
+    answer(&session, None, Some(changed)).await
 }
 
-async fn answer(session: &Session, outcome: Outcome) -> Result<Response, Problem> {
-    let problem = outcome.defaults.as_ref().or(outcome.password.as_ref());
-    let status = problem.map_or(StatusCode::OK, |problem| problem.status);
-    Ok((status, render(session, &outcome).await?).into_response())
-}
-
-async fn render(session: &Session, outcome: &Outcome) -> Result<Markup, Problem> {
+/// Renders the page, with what became of one of its two forms.
+async fn answer(
+    session: &Session,
+    saved: Option<Result<Value, Problem>>,
+    changed: Option<Result<Value, Problem>>,
+) -> Result<Response, Problem> {
     let (account, models, providers) = tokio::try_join!(
         session.get(op::ACCOUNT, &[]),
         session.get(op::MODELS, &[]),
         session.get(op::PROVIDERS, &[]),
     )?;
+    let done = match (&saved, &changed) {
+        (Some(Ok(_)), _) => Some("The defaults were saved."),
+        (_, Some(Ok(_))) => Some("The new password is set; your other sessions have ended."),
+        _ => None,
+    };
+    let (unsaved, unchanged) = (saved.and_then(Result::err), changed.and_then(Result::err));
+    let problem = unsaved.as_ref().or(unchanged.as_ref());
+    let status = problem.map_or(StatusCode::OK, |problem| problem.status);
     let user = &session.me["user"];
     let content = html! {
         (shell::head("Settings", "", &html! {}))
-        @if let Some(done) = outcome.done { p.notice.good role="status" { (done) } }
+        @if let Some(done) = done { p.notice.good role="status" { (done) } }
         div.columns.halves {
             div.stack {
-                (defaults(&account, &models, &providers, outcome.defaults.as_ref()))
+                (defaults(&account, &models, &providers, unsaved.as_ref()))
                 section.card {
                     h2 { "Account" }
                     dl.facts {
@@ -96,10 +83,10 @@ async fn render(session: &Session, outcome: &Outcome) -> Result<Markup, Problem>
                     }
                 }
             }
-            (password_form(outcome.password.as_ref()))
+            (password_form(unchanged.as_ref()))
         }
     };
-    Ok(shell::page(session, "Settings", &content))
+    Ok((status, shell::page(session, "Settings", &content)).into_response())
 }
 
 /// The value of the option of a default.

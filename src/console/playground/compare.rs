@@ -275,21 +275,14 @@ async fn render(session: &Session, comparison: &Comparison, runs: &[Run], ticket
 }
 
 fn request(comparison: &Comparison, runs: &[Run], ticket: &str) -> Markup {
-    let Comparison {
-        kind,
-        models,
-        chosen,
-        parameters,
-        form,
-        ..
-    } = comparison;
-    let served = served(models);
+    let (kind, form) = (&comparison.kind, &comparison.form);
+    let served = served(&comparison.models);
     html! {
         section.card {
             (view::ticket(ticket, runs.iter().flatten()))
             div.fields #models {
                 @for at in 0..MAX_COMPARED {
-                    @let model = chosen.get(at).map(name).unwrap_or_default();
+                    @let model = comparison.chosen.get(at).map(name).unwrap_or_default();
                     (field(None, &format!("Model {}", at + 1), "model", "", &html! {
                         select name="model" data-reload="parameters" {
                             @if at > 0 { (parts::option("", &model, "None")) }
@@ -307,7 +300,7 @@ fn request(comparison: &Comparison, runs: &[Run], ticket: &str) -> Markup {
                 (field(None, "System prompt", "system_prompt", "", &short_text(form, "system_prompt")))
             }
             div.stack #parameters {
-                div.fields { @for parameter in parameters { (parameter.input(form, None)) } }
+                div.fields { @for parameter in &comparison.parameters { (parameter.input(form, None)) } }
             }
         }
     }

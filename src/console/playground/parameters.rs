@@ -71,19 +71,16 @@ pub fn of(model: &Value) -> Vec<Parameter> {
             choice(values, default)
         }
     };
-    let up_to = |most: &Value, default| Kind::Number {
-        low: 1.0,
-        high: most.as_f64().unwrap_or(1.0),
-        step: "1",
+    let number = |low, high, step, default| Kind::Number {
+        low,
+        high,
+        step,
         default,
     };
+    let up_to = |most: &Value, default| number(1.0, most.as_f64().unwrap_or(1.0), "1", default);
     let within = |range: &Value, default| {
-        Some(Kind::Number {
-            low: range[0].as_f64()?,
-            high: range[1].as_f64()?,
-            step: "any",
-            default,
-        })
+        let (low, high) = range[0].as_f64().zip(range[1].as_f64())?;
+        Some(number(low, high, "any", default))
     };
     let mut found = Vec::new();
     let mut add = |name, label, hint, kind| {
@@ -106,13 +103,8 @@ pub fn of(model: &Value) -> Vec<Parameter> {
         "image" => {
             if limits["inputs"]["outpaints"] == true {
                 for (name, label) in SIDES {
-                    let kind = Kind::Number {
-                        low: 0.0,
-                        high: 2_000.0,
-                        step: "1",
-                        default: "0",
-                    };
-                    add(name, label, "Pixels to add to the source.", kind);
+                    let pixels = number(0.0, 2_000.0, "1", "0");
+                    add(name, label, "Pixels to add to the source.", pixels);
                 }
             } else {
                 let sizes = choice(strings(&limits["sizes"]), "1024x1024");
