@@ -56,16 +56,8 @@ fn columns() -> Vec<Column<'static>> {
     ]
 }
 
-/// What the editor shows next to its fields.
-#[derive(Default)]
-struct Outcome {
-    problem: Option<Problem>,
-    preview: Option<Result<Value, Problem>>,
-    is_saved: bool,
-}
-
 pub async fn new(session: Session) -> Markup {
-    editor(&session, &Form::default(), None, &Outcome::default())
+    editor(&session, &Form::default(), None, None, None)
 }
 
 pub async fn page(session: Session, Path(id): Path<String>) -> Result<Markup, Problem> {
@@ -74,11 +66,7 @@ pub async fn page(session: Session, Path(id): Path<String>) -> Result<Markup, Pr
     for name in ["name", "prompt", "system_prompt"] {
         form.push(name, text(&template[name]));
     }
-    let outcome = Outcome {
-        is_saved: session.path.ends_with(&saved_at(&template)),
-        ..Outcome::default()
-    };
-    Ok(editor(&session, &form, Some(&template), &outcome))
+    Ok(editor(&session, &form, Some(&template), None, None))
 }
 
 /// The address at which the editor says that this version was saved.
@@ -97,8 +85,11 @@ fn body(form: &Form) -> Map<String, Value> {
     body
 }
 
-/// Renders the template with the values of the form.
-async fn preview(session: &Session, form: &Form) -> Result<Value, Problem> {
+/// Renders the template with the values of the form, if it has a prompt.
+async fn preview(session: &Session, form: &Form) -> Option<Result<Value, Problem>> {
+    if form.word("prompt").is_empty() {
+        return None;
+    }
     let mut asked = body(form);
     asked.remove("name");
     let values = form.below("v.").filter(|(_, value)| !value.is_empty());
@@ -112,19 +103,7 @@ async fn preview(session: &Session, form: &Form) -> Result<Value, Problem> {
         "request_prompt".to_owned(),
         own.unwrap_or_else(|| Value::from("…")),
     );
-    session.send(op::PREVIEW_TEMPLATE, &[], asked).await
-}
-
-async fn outcome(session: &Session, form: &Form, problem: Option<Problem>) -> Outcome {
-    let preview = match form.word("prompt") {
-        "" => None,
-        _ => Some(preview(session, form).await),
-    };
-    Outcome {
-        problem,
-        preview,
-        is_saved: false,
-    }
+    Some(session.send(op::PREVIEW_TEMPLATE, &[], asked).await)
 }
 
 pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
@@ -147,8 +126,8 @@ async fn save(
     template: Option<&Value>,
 ) -> Result<Response, Problem> {
     if form.get("action") == "preview" {
-        let outcome = outcome(session, form, None).await;
-        return Ok(editor(session, form, template, &outcome).into_response());
+        let preview = preview(session, form).await;
+        return Ok(editor(session, form, template, None, preview.as_ref()).into_response());
     }
     let call = match template {
         Some(template) => session.call(op::REPLACE_TEMPLATE, &[&template["id"].to_string()]),
@@ -160,9 +139,9 @@ async fn save(
         }
         Ok(made) => Ok(made.redirect("/templates")),
         Err(problem) => {
-            let status = problem.status;
-            let outcome = outcome(session, form, Some(problem)).await;
-            Ok((status, editor(session, form, template, &outcome)).into_response())
+            let preview = preview(session, form).await;
+            let page = editor(session, form, template, Some(&problem), preview.as_ref());
+            Ok(problem.on(page))
         }
     }
 }
@@ -172,7 +151,14 @@ pub async fn delete(session: Session, Path(id): Path<String>) -> Result<Redirect
     Ok(Redirect::to("/templates"))
 }
 
-fn editor(session: &Session, form: &Form, template: Option<&Value>, outcome: &Outcome) -> Markup {
+fn editor(
+    session: &Session,
+    form: &Form,
+    template: Option<&Value>,
+    problem: Option<&Problem>,
+    preview: Option<&Result<Value, Problem>>,
+) -> Markup {
+    let is_saved = template.is_some_and(|saved| session.path.ends_with(&saved_at(saved)));
     let id = template.map(|template| template["id"].to_string());
     let action = id
         .as_ref()
@@ -187,11 +173,11 @@ fn editor(session: &Session, form: &Form, template: Option<&Value>, outcome: &Ou
     let content = html! {
         (shell::head(title, about.as_deref().unwrap_or_default(), &actions))
         (once::notice(session))
-        @if outcome.is_saved { p.notice.good role="status" { "Saved, as a new version." } }
+        @if is_saved { p.notice.good role="status" { "Saved, as a new version." } }
         form.columns method="post" action=(action) data-follows="preview" {
             (once::field())
-            (fields(form, outcome.problem.as_ref(), template.is_some()))
-            (rendering(form, template, outcome.preview.as_ref()))
+            (fields(form, problem, template.is_some()))
+            (rendering(form, template, preview))
         }
     };
     shell::page(session, title, &content)
