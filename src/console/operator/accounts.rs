@@ -125,28 +125,15 @@ pub async fn create(Operator(session): Operator, form: Form) -> Result<Response,
     }
 }
 
-/// The result of a form of an account's page.
-#[derive(Default)]
-struct Outcome {
-    /// A movement of credits: 201 if it was made now, 200 if it was made before.
-    moved: Option<(StatusCode, Value)>,
-    problem: Option<Problem>,
-    /// The form that was refused.
-    form: Form,
-    /// The generation that a search has led to.
-    generation: Option<GenerationId>,
-}
+/// A movement of credits: 201 if it was made now, 200 if it was made before.
+type Moved = (StatusCode, Value);
 
 pub async fn page(
     Operator(session): Operator,
     Path(id): Path<String>,
     uri: Uri,
-) -> Result<Markup, Problem> {
-    let outcome = Outcome {
-        generation: generation(&uri),
-        ..Outcome::default()
-    };
-    render(&session, &id, &outcome).await
+) -> Result<Response, Problem> {
+    answer(&session, &id, Form::default(), Ok(None), generation(&uri)).await
 }
 
 /// The generation that an address names.
@@ -154,7 +141,21 @@ fn generation(uri: &Uri) -> Option<GenerationId> {
     GenerationId::parse(Form::of_query(uri.query()).word("generation"))
 }
 
-async fn render(session: &Session, id: &str, outcome: &Outcome) -> Result<Markup, Problem> {
+/// Renders the account's page after a form; after a refusal with the entered values. `found`: the
+/// generation that a search has led to.
+async fn answer(
+    session: &Session,
+    id: &str,
+    form: Form,
+    result: Result<Option<Moved>, Problem>,
+    found: Option<GenerationId>,
+) -> Result<Response, Problem> {
+    let (form, moved, problem) = match result {
+        Ok(moved) => (Form::default(), moved, None),
+        Err(problem) => (form, None, Some(problem)),
+    };
+    let problem = problem.as_ref();
+    let status = problem.map_or(StatusCode::OK, |problem| problem.status);
     let account = session.get(op::ADMIN_ACCOUNT, &[id]).await?;
     let action = format!("/operator/accounts/{}", account["id"]);
     let actions = html! {
@@ -163,8 +164,8 @@ async fn render(session: &Session, id: &str, outcome: &Outcome) -> Result<Markup
     };
     let content = html! {
         (shell::head(text(&account["name"]), text(&account["email"]), &actions))
-        @if let Some((status, entry)) = &outcome.moved { (moved(*status, entry, &account)) }
-        @if let Some(generation) = outcome.generation {
+        @if let Some((status, entry)) = &moved { (movement(*status, entry, &account)) }
+        @if let Some(generation) = found {
             form.notice.viewing method="post" action={ (action) "/view?generation=" (generation) } {
                 span { "Found by generation " code { (generation) } ". A deleted one has no receipt." }
                 button type="submit" { "View its receipt as customer" }
@@ -177,21 +178,22 @@ async fn render(session: &Session, id: &str, outcome: &Outcome) -> Result<Markup
             div { dt { "Spent" } dd { (amount(&account["spent"])) } }
         }
         div.columns.halves {
-            (movement(&action, outcome))
+            (move_form(&action, &form, problem))
             div.stack {
                 (facts(&account))
                 @if account["deleted_at"].is_null() {
-                    (change(&action, &account, outcome))
+                    (change(&action, &account, &form, problem))
                     (suspension(&action, &account))
                     (deletion(&action, &account))
                 }
             }
         }
     };
-    Ok(shell::page(session, text(&account["name"]), &content))
+    let page = shell::page(session, text(&account["name"]), &content);
+    Ok((status, page).into_response())
 }
 
-fn moved(status: StatusCode, entry: &Value, account: &Value) -> Markup {
+fn movement(status: StatusCode, entry: &Value, account: &Value) -> Markup {
     let moved = html! { (text(&entry["kind"])) " of " (parts::credits(&entry["amount"])) };
     html! {
         @if status == StatusCode::CREATED {
@@ -207,14 +209,13 @@ fn moved(status: StatusCode, entry: &Value, account: &Value) -> Markup {
     }
 }
 
-fn movement(action: &str, outcome: &Outcome) -> Markup {
+fn move_form(action: &str, form: &Form, problem: Option<&Problem>) -> Markup {
     let kinds = [
         ("grant", "Grant: adds credits"),
         ("adjustment", "Adjustment: may take credits back"),
         ("refund", "Refund of one generation"),
     ];
     let request = RequestForm::new::<MoveRequest>();
-    let (form, problem) = (&outcome.form, outcome.problem.as_ref());
     let input = |field| request.input(field, form, problem);
     html! {
         form.card method="post" action={ (action) "/credits" } {
@@ -280,15 +281,15 @@ fn facts(account: &Value) -> Markup {
     }
 }
 
-fn change(action: &str, account: &Value, outcome: &Outcome) -> Markup {
+fn change(action: &str, account: &Value, form: &Form, problem: Option<&Problem>) -> Markup {
     let request = RequestForm::new::<AccountUpdate>();
-    let mut form = outcome.form.clone();
+    let mut form = form.clone();
     for name in ["email", "name"] {
         if form.get(name).is_empty() {
             form.push(name, text(&account[name]));
         }
     }
-    let input = |field| request.input(field, &form, outcome.problem.as_ref());
+    let input = |field| request.input(field, &form, problem);
     html! {
         form.card method="post" action={ (action) "/change" } {
             h2 { "Account" }
@@ -334,25 +335,6 @@ fn deletion(action: &str, account: &Value) -> Markup {
     }
 }
 
-/// Renders the account's page after a form; after a refusal with the entered values.
-async fn answer(
-    session: &Session,
-    id: &str,
-    form: Form,
-    result: Result<Option<(StatusCode, Value)>, Problem>,
-) -> Result<Response, Problem> {
-    let (mut status, mut outcome) = (StatusCode::OK, Outcome::default());
-    match result {
-        Ok(moved) => outcome.moved = moved,
-        Err(problem) => {
-            status = problem.status;
-            outcome.form = form;
-            outcome.problem = Some(problem);
-        }
-    }
-    Ok((status, render(session, id, &outcome).await?).into_response())
-}
-
 pub async fn move_credits(
     Path(id): Path<String>,
     Operator(session): Operator,
@@ -363,7 +345,7 @@ pub async fn move_credits(
     let moved = moved
         .await
         .map(|(parts, entry)| Some((parts.status, entry)));
-    answer(&session, &id, form, moved).await
+    answer(&session, &id, form, moved, None).await
 }
 
 pub async fn update(
@@ -373,7 +355,7 @@ pub async fn update(
 ) -> Result<Response, Problem> {
     let body = RequestForm::new::<AccountUpdate>().body(&form);
     let changed = session.send(op::CHANGE_CUSTOMER, &[&id], body).await;
-    answer(&session, &id, form, changed.map(|_| None)).await
+    answer(&session, &id, form, changed.map(|_| None), None).await
 }
 
 pub async fn suspend(
