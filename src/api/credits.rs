@@ -97,14 +97,10 @@ pub async fn ledger(
     query: Query<LedgerQuery>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let LedgerQuery {
-        kind,
-        generation,
-        page,
-    } = query.read()?;
+    let asked = query.read()?;
     let (store, account) = (state.service.store(), auth.caller.account_id);
-    let found = store.ledger(account, kind, generation, &page).await?;
-    Ok(record::page(found, &uri, |entry| entry))
+    let finding = store.ledger(account, asked.kind, asked.generation, &asked.page);
+    Ok(record::page(finding.await?, &uri, |entry| entry))
 }
 
 /// Report generations and their usage

@@ -68,30 +68,24 @@ async fn next<E: Events, F: Future<Output = E::End>>(
     let Progress::Running(mut running) = progress else {
         return None;
     };
-    let Running {
-        events,
-        pieces,
-        end,
-        silence,
-        keep_alive,
-    } = &mut running;
     let (written, is_due) = tokio::select! {
         biased;
-        Some(piece) = pieces.recv() => (events.piece(&piece), false),
-        end = end => {
+        Some(piece) = running.pieces.recv() => (running.events.piece(&piece), false),
+        end = &mut running.end => {
             let mut written = String::new();
             // Pieces that arrived between the two branches.
-            while let Some(piece) = pieces.try_recv() {
-                written += &events.piece(&piece);
+            while let Some(piece) = running.pieces.try_recv() {
+                written += &running.events.piece(&piece);
             }
-            let last = events.end(end, pieces).map(|last| written + &last);
+            let last = running.events.end(end, &running.pieces).map(|last| written + &last);
             return Some((last, Progress::Ended { _reserved: running.pieces }));
         }
-        () = &mut *silence => (events.keep_alive(), true),
+        () = &mut running.silence => (running.events.keep_alive(), true),
     };
     // A piece that is not shown does not break the silence.
     if is_due || !written.is_empty() {
-        silence.as_mut().reset(Instant::now() + *keep_alive);
+        let silence = running.silence.as_mut();
+        silence.reset(Instant::now() + running.keep_alive);
     }
     Some((Ok(written), Progress::Running(running)))
 }

@@ -34,7 +34,6 @@ use crate::{
         page::{MAX_PER_PAGE, Page, PageRequest},
         validate::FieldError,
     },
-    jobs::FilesAudit,
     local_postgres::Role,
     service::ServiceError,
     store::accounts::UserRow,
@@ -186,23 +185,19 @@ async fn migrate(config: &Config, output: Output) -> Outcome {
 
 /// `gensvc media verify`
 async fn verify_files(config: &Config, output: Output) -> Outcome {
-    let FilesAudit {
-        files,
-        missing,
-        damaged,
-        unknown,
-    } = with_database(config, async |database| {
+    let audit = with_database(config, async |database| {
         let app = App::with_files(config, database).await?;
         Ok(app.runner.verify_files().await?)
     })
     .await?;
-    let clean = missing.is_empty() && damaged.is_empty() && unknown.is_empty();
-    let mut lines = vec![format!("{files} files were looked for: {}", verdict(clean))];
     let lists = [
-        ("missing", &missing),
-        ("of the wrong size", &damaged),
-        ("unknown", &unknown),
+        ("missing", &audit.missing),
+        ("of the wrong size", &audit.damaged),
+        ("unknown", &audit.unknown),
     ];
+    let clean = lists.iter().all(|(_, names)| names.is_empty());
+    let (files, found) = (audit.files, verdict(clean));
+    let mut lines = vec![format!("{files} files were looked for: {found}")];
     for (what, names) in lists {
         for name in names {
             // A stranger's file may have any name.
@@ -212,8 +207,8 @@ async fn verify_files(config: &Config, output: Output) -> Outcome {
     }
     output.result(
         &lines.join("\n"),
-        &json!({"ok": clean, "files": files, "missing": missing, "damaged": damaged,
-            "unknown": unknown}),
+        &json!({"ok": clean, "files": files, "missing": audit.missing,
+            "damaged": audit.damaged, "unknown": audit.unknown}),
     )?;
     Ok(checked(clean))
 }

@@ -100,14 +100,11 @@ pub async fn add_picture(
     request: Request,
 ) -> Result<Response, Problem> {
     let _permit = session.add_picture()?;
-    let PictureForm {
-        mut form,
-        picture,
-        media_type,
-    } = PictureForm::read(request).await?;
+    let sent = PictureForm::read(request).await?;
+    let mut form = sent.form;
     let role = form.word("role").to_owned();
-    let uploading = session.call(op::UPLOAD, &[]).file(&media_type, picture);
-    let uploaded = uploading.json().await;
+    let call = session.call(op::UPLOAD, &[]);
+    let uploaded = call.file(&sent.media_type, sent.picture).json().await;
     if let Ok(upload) = &uploaded {
         form.push("input", &format!("{role} {}", text(&upload["id"])));
     }
