@@ -37,14 +37,15 @@ pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() && asks_for_json() => {
-            Output::new(true).usage_error(&error);
+            Output { json: true }.usage_error(&error);
             return ExitCode::from(USAGE);
         }
         Err(error) => error.exit(),
     };
-    let output = Output::new(arguments.json);
-    let result = run(arguments, output);
-    match result {
+    let output = Output {
+        json: arguments.json,
+    };
+    match run(arguments, output) {
         Ok(code) => code,
         Err(error) if error.is::<Interrupted>() => ExitCode::from(INTERRUPTED),
         Err(error) => {

@@ -73,14 +73,14 @@ async fn log_in(base_url: Option<&str>, env: &Env, output: Output) -> Outcome {
     let connection = Connection::new(url, key.clone())?;
     let me = connection.get("/v1/auth/me", &[]).await?;
     let credentials = Credentials {
-        base_url: connection.base_url().to_owned(),
+        base_url: connection.base_url.clone(),
         api_key: key,
     };
     connection::keep(&path, &credentials)?;
     let account = me["account"]["name"].as_str().unwrap_or_default();
     output.result(
         &format!("The key of {account} was kept in {}.", path.display()),
-        &json!({"account": me["account"], "base_url": connection.base_url(), "file": path}),
+        &json!({"account": me["account"], "base_url": connection.base_url, "file": path}),
     )
 }
 

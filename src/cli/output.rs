@@ -16,18 +16,11 @@ use super::Outcome;
 /// Where results go.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Output {
-    json: bool,
+    /// Whether they are written for scripts.
+    pub(super) json: bool,
 }
 
 impl Output {
-    pub(super) const fn new(json: bool) -> Self {
-        Self { json }
-    }
-
-    pub(super) const fn is_json(self) -> bool {
-        self.json
-    }
-
     /// Prints what a server refused, on stderr: its message, or its whole body.
     pub(super) fn refused(self, message: &str, body: &serde_json::Value) {
         if self.json && body.is_object() {

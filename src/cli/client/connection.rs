@@ -75,7 +75,7 @@ fn kept(env: &Env) -> Result<Option<Credentials>, Failure> {
 
 pub(super) struct Connection {
     client: reqwest::Client,
-    base_url: String,
+    pub(super) base_url: String,
     key: String,
 }
 
@@ -185,10 +185,6 @@ impl Connection {
             base_url: plain(base_url).to_owned(),
             key,
         })
-    }
-
-    pub(super) fn base_url(&self) -> &str {
-        &self.base_url
     }
 
     /// One request; a refusal is an error.

@@ -119,7 +119,7 @@ impl Target {
     ) -> Result<Self, Failure> {
         match path {
             None => Ok(Self::Links),
-            Some(path) if path == Path::new("-") => match (count > 1, output.is_json()) {
+            Some(path) if path == Path::new("-") => match (count > 1, output.json) {
                 (true, _) => Err("several files do not go to stdout: name a file".into()),
                 (_, true) => Err("a file and --json do not both go to stdout: name a file".into()),
                 _ => Ok(Self::Stdout),

@@ -246,7 +246,7 @@ async fn streamed(
         let event = event.map_err(|error| format!("the stream broke off: {error}"))?;
         let data: Value = serde_json::from_str(event.data.as_deref().unwrap_or_default())?;
         match event.event.as_deref() {
-            Some("delta") if !output.is_json() => {
+            Some("delta") if !output.json => {
                 let piece = data["text"].as_str().unwrap_or_default();
                 let piece = printable(piece, out.is_terminal());
                 let shown = out.write_all(piece.as_bytes()).and_then(|()| out.flush());
@@ -274,7 +274,7 @@ async fn streamed(
         }
         return Ok(failed(&record, output));
     }
-    if output.is_json() {
+    if output.json {
         output.result("", &record)?;
     } else {
         writeln!(out)?;
