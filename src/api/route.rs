@@ -113,13 +113,8 @@ impl Facts {
             parameter["name"] = json!(name);
         }
         let mut parameters = mem::take(&mut self.path);
-        parameters.extend(
-            operation["parameters"]
-                .as_array()
-                .cloned()
-                .into_iter()
-                .flatten(),
-        );
+        let own = operation["parameters"].as_array().cloned();
+        parameters.extend(own.unwrap_or_default());
         parameters.append(&mut self.query);
         if !parameters.is_empty() {
             operation["parameters"] = json!(parameters);

@@ -76,11 +76,8 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let form = Form::of_query(uri.query());
     let (models, stats) = models(&session).await?;
     let compared = form.all("compare");
-    let rows: Vec<Value> = models
-        .iter()
-        .filter(|model| is_listed(model, &form))
-        .cloned()
-        .collect();
+    let mut rows = models.clone();
+    rows.retain(|model| is_listed(model, &form));
     let export = format!("/models.csv?{}", uri.query().unwrap_or_default());
     let content = html! {
         (shell::head("Models", "Prices, limits, retirement, speed and success rate.",

@@ -143,14 +143,11 @@ const RETIRING_DAYS: Days = Days::new(60);
 
 fn retiring(models: &[Value], today: NaiveDate) -> Markup {
     let last = today.checked_add_days(RETIRING_DAYS);
-    let mut rows: Vec<Value> = models
-        .iter()
-        .filter(|model| {
-            let day = text(&model["retiring"]).parse::<NaiveDate>().ok();
-            day.is_some() && day <= last && model["retired"] != true
-        })
-        .cloned()
-        .collect();
+    let mut rows = models.to_vec();
+    rows.retain(|model| {
+        let day = text(&model["retiring"]).parse::<NaiveDate>().ok();
+        day.is_some() && day <= last && model["retired"] != true
+    });
     rows.sort_by(|a, b| text(&a["retiring"]).cmp(text(&b["retiring"])));
     let replacement = |row: &Value| match row["replacement"].as_str() {
         Some(model) => html! { code { (model) } },
