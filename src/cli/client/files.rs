@@ -95,10 +95,7 @@ fn check_path(kind: &str, path: &Path, count: usize, is_forced: bool) -> Result<
         let path = path.display();
         return Err(format!("cannot write {path}: its extension must be one of {known}").into());
     }
-    let mut paths = (1..=count).map(|number| match count {
-        1 => path.to_owned(),
-        _ => numbered(path, number),
-    });
+    let mut paths = (1..=count).map(|number| numbered(path, number, count));
     match paths.find(|path| !is_forced && path.exists()) {
         Some(path) => {
             let path = path.display();
@@ -159,11 +156,7 @@ pub(super) async fn write(
         Target::Path(target, first) => {
             let (mut first, mut written) = (Some(first), Vec::new());
             for (at, (url, content_type)) in files.iter().enumerate() {
-                let path = if urls.len() == 1 {
-                    target.clone()
-                } else {
-                    numbered(&target, at + 1)
-                };
+                let path = numbered(&target, at + 1, files.len());
                 let part = first.take().map_or_else(|| Part::next_to(&path), Ok)?;
                 let bytes = connection.file(url).await?.bytes().await?;
                 let converted = convert(&bytes, content_type, &path)?;
@@ -198,8 +191,11 @@ fn convert(bytes: &[u8], content_type: &Value, to: &Path) -> Result<Option<Vec<u
     Ok(Some(converted.into_inner()))
 }
 
-/// `picture.png` with a number: `picture-2.png`.
-fn numbered(path: &Path, number: usize) -> PathBuf {
+/// `picture.png` with a number, `picture-2.png`, if there are several.
+fn numbered(path: &Path, number: usize, count: usize) -> PathBuf {
+    if count == 1 {
+        return path.to_owned();
+    }
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = match path.extension() {
         Some(extension) => format!("{stem}-{number}.{}", extension.to_string_lossy()),
@@ -215,9 +211,10 @@ mod tests {
     #[test]
     fn several_files_are_numbered_before_their_extension() {
         assert_eq!(
-            numbered(Path::new("a/b.tar.png"), 2),
+            numbered(Path::new("a/b.tar.png"), 2, 3),
             Path::new("a/b.tar-2.png")
         );
-        assert_eq!(numbered(Path::new("b"), 1), Path::new("b-1"));
+        assert_eq!(numbered(Path::new("b"), 1, 3), Path::new("b-1"));
+        assert_eq!(numbered(Path::new("b"), 1, 1), Path::new("b"));
     }
 }
