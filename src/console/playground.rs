@@ -83,13 +83,10 @@ pub async fn run(
     } else {
         call.json().await
     };
-    let record = match &answer {
-        Ok(record) => Some(record),
-        Err(problem) => problem.generation(),
-    };
-    match (record, answer.as_ref().err()) {
-        (Some(record), _) => Ok(Redirect::to(&result_address(&bench, record)).into_response()),
-        (None, problem) => Ok(again(&session, &bench, problem).await),
+    // A failed generation has a page too.
+    match answer.or_else(|problem| problem.generation().cloned().ok_or(problem)) {
+        Ok(record) => Ok(Redirect::to(&result_address(&bench, &record)).into_response()),
+        Err(problem) => Ok(again(&session, &bench, Some(&problem)).await),
     }
 }
 
