@@ -18,7 +18,7 @@ use super::{
 use crate::{
     domain::{
         catalogue::{
-            Feature, ImageLimits, Model, ModelKind, Route, SpeechLimits, TextLimits, VideoLimits,
+            Feature, ImageLimits, Model, ModelKind, SpeechLimits, TextLimits, VideoLimits,
         },
         generation::Modality,
         pricing::Prices,
@@ -145,55 +145,41 @@ pub enum Limits {
     Speech(SpeechLimits),
 }
 
-impl ModelBody {
-    fn of(model: &Model, default: bool) -> Self {
-        Self {
-            id: model.id.clone(),
-            provider: model.provider.clone(),
-            r#type: model.modality(),
-            prices: model.prices(),
-            upcoming_prices: model
-                .later
-                .iter()
-                .map(|(valid_from, kind)| UpcomingPrices {
-                    valid_from: *valid_from,
-                    prices: kind.prices(),
-                })
-                .collect(),
-            limits: match &model.kind {
-                ModelKind::Text(text) => Limits::Text(text.limits.clone()),
-                ModelKind::Image(image) => Limits::Image(image.limits.clone()),
-                ModelKind::Video(video) => Limits::Video(video.limits.clone()),
-                ModelKind::Speech(speech) => Limits::Speech(speech.limits.clone()),
-            },
-            features: model.features(),
-            default,
-            retiring: model.retiring,
-            retired: model.retired,
-            replacement: model.replacement.clone(),
-            aliases: model.aliases.clone(),
-            candidates: Vec::new(),
-            order: None,
-        }
-    }
-
-    fn with_route(mut self, route: &Route) -> Self {
-        let name = |target: &Target| {
-            Some([target.provider.as_deref()?, target.model.as_deref()?].join("/"))
-        };
-        self.candidates = route.candidates.iter().filter_map(name).collect();
-        self.order = Some(route.order);
-        self
-    }
-}
-
 fn body(state: &ApiState, model: &Model) -> ModelBody {
     let catalogue = state.service.catalogue();
     let default = catalogue.default_model(&model.provider, model.modality());
-    let body = ModelBody::of(model, default == Some(model));
-    match catalogue.route(&model.id) {
-        Some(route) if model.provider == PROVIDER => body.with_route(route),
-        _ => body,
+    let route = catalogue.route(&model.id);
+    let route = route.filter(|_| model.provider == PROVIDER);
+    let candidates = route.map_or(&[][..], |route| &route.candidates[..]);
+    let name =
+        |target: &Target| Some([target.provider.as_deref()?, target.model.as_deref()?].join("/"));
+    ModelBody {
+        id: model.id.clone(),
+        provider: model.provider.clone(),
+        r#type: model.modality(),
+        prices: model.prices(),
+        upcoming_prices: model
+            .later
+            .iter()
+            .map(|(valid_from, kind)| UpcomingPrices {
+                valid_from: *valid_from,
+                prices: kind.prices(),
+            })
+            .collect(),
+        limits: match &model.kind {
+            ModelKind::Text(text) => Limits::Text(text.limits.clone()),
+            ModelKind::Image(image) => Limits::Image(image.limits.clone()),
+            ModelKind::Video(video) => Limits::Video(video.limits.clone()),
+            ModelKind::Speech(speech) => Limits::Speech(speech.limits.clone()),
+        },
+        features: model.features(),
+        default: default == Some(model),
+        retiring: model.retiring,
+        retired: model.retired,
+        replacement: model.replacement.clone(),
+        aliases: model.aliases.clone(),
+        candidates: candidates.iter().filter_map(name).collect(),
+        order: route.map(|route| route.order),
     }
 }
 
