@@ -105,10 +105,10 @@ pub async fn page(session: Session, Path(uuid): Path<String>) -> Result<Markup, 
         .query("generation", &uuid)
         .json();
     let (key, entries) = tokio::try_join!(key, entries)?;
-    let unfinished = is_unfinished(&record);
     let uuid = text(&record["uuid"]);
+    let live = is_unfinished(&record).then(|| format!("/generations/{uuid}"));
     let content = html! {
-        div.stack #receipt data-live=[unfinished.then(|| format!("/generations/{uuid}"))] {
+        div.stack #receipt data-live=[live.as_deref()] {
             (shell::head(&format!("{} receipt", parts::type_name(text(&record["type"]))), "", &actions(&session, &record)))
             (figures(&record))
             div.columns {
@@ -128,11 +128,12 @@ pub async fn page(session: Session, Path(uuid): Path<String>) -> Result<Markup, 
             }
         }
     };
+    let title = format!("Receipt {uuid}");
     Ok(shell::reloading(
         &session,
-        &format!("Receipt {uuid}"),
+        &title,
         &content,
-        unfinished.then_some(&*format!("/generations/{uuid}")),
+        live.as_deref(),
     ))
 }
 

@@ -266,12 +266,8 @@ async fn render(session: &Session, comparison: &Comparison, runs: &[Run], ticket
     let is_running = |run: &Run| run.as_ref().is_ok_and(receipt::is_unfinished);
     let reloads = runs.iter().all(Result::is_ok) && runs.iter().any(is_running);
     let reload = reloads.then_some(address.as_str());
-    shell::reloading(
-        session,
-        &format!("{}, side by side", parts::type_name(kind)),
-        &content,
-        reload,
-    )
+    let title = format!("{}, side by side", parts::type_name(kind));
+    shell::reloading(session, &title, &content, reload)
 }
 
 fn request(comparison: &Comparison, runs: &[Run], ticket: &str) -> Markup {

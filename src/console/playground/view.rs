@@ -39,10 +39,6 @@ pub fn example(kind: &str) -> &'static str {
 
 pub fn render(session: &Session, bench: &Bench, outcome: &Outcome<'_>) -> Markup {
     let kind = &bench.kind;
-    let unfinished = outcome
-        .record
-        .as_ref()
-        .filter(|r| receipt::is_unfinished(r));
     let content = html! {
         (shell::head("Playground", ABOUT, &html! {
             a.button href=(parts::link(&format!("/playground/{kind}/compare"), &[("model", &models::name(&bench.model))])) {
@@ -65,7 +61,11 @@ pub fn render(session: &Session, bench: &Bench, outcome: &Outcome<'_>) -> Markup
         }
     };
     // A reload would drop what a refusal says, and the form with it.
-    let unfinished = unfinished.filter(|_| outcome.problem.is_none());
+    let record = outcome
+        .record
+        .as_ref()
+        .filter(|_| outcome.problem.is_none());
+    let unfinished = record.filter(|record| receipt::is_unfinished(record));
     let address = unfinished.map(|record| address(kind, Some(record)));
     shell::reloading(
         session,
