@@ -31,9 +31,9 @@ use super::{
 };
 use crate::{
     domain::clock::SharedClock,
-    observe::{Connections, Gauges, Live, MemoryUse, Metrics, TRACES},
+    observe::{Gauges, MemoryUse, Metrics, TRACES, Unfinished},
     service::TokenRefusal,
-    store::{Store, audit::Unfinished},
+    store::Store,
 };
 
 /// How old the database's part of an answer may be: many scrapers must not load it.
@@ -56,7 +56,7 @@ pub struct MetricsEndpoint {
     /// Only its digest: compared in constant time whatever the lengths.
     token: Option<[u8; 32]>,
     clock: SharedClock,
-    last: Mutex<Option<(Instant, Option<Live>)>>,
+    last: Mutex<Option<(Instant, Option<Vec<Unfinished>>)>>,
 }
 
 impl MetricsEndpoint {
@@ -87,34 +87,24 @@ impl MetricsEndpoint {
     }
 
     /// The state of the database, at most [`FRESH`] old; `None` when it does not answer.
-    async fn live(&self, store: &Store) -> Option<Live> {
+    async fn unfinished(&self, store: &Store) -> Option<Vec<Unfinished>> {
         let mut last = self.last.lock().await;
-        if let Some((at, live)) = &*last
+        if let Some((at, rows)) = &*last
             && at.elapsed() < FRESH
         {
-            return live.clone();
+            return rows.clone();
         }
-        let live = match store.unfinished_now(self.clock.now()).await {
-            Ok(rows) => Some(summed(&rows)),
+        let rows = match store.unfinished_now(self.clock.now()).await {
+            Ok(rows) => Some(rows),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, "the metrics of the database cannot be read");
                 None
             }
         };
-        *last = Some((Instant::now(), live.clone()));
-        live
+        *last = Some((Instant::now(), rows.clone()));
+        rows
     }
-}
-
-fn summed(rows: &[Unfinished]) -> Live {
-    let mut live = Live::default();
-    for row in rows {
-        live.jobs.push((row.modality, row.status, row.count));
-        live.held = live.held.saturating_add(row.held);
-        live.oldest_seconds = live.oldest_seconds.max(row.oldest_seconds);
-    }
-    live
 }
 
 /// A caller who may read the metrics.
@@ -179,15 +169,12 @@ fn names_this_machine(headers: &HeaderMap) -> bool {
 async fn exposition(state: &ApiState, headers: &HeaderMap) -> Result<Response, ApiError> {
     let endpoint = &state.settings.metrics;
     let store = state.service.store();
-    let live = endpoint.live(store).await;
-    let pools = store
-        .pools()
-        .map(|(pool, in_use, idle)| Connections { pool, in_use, idle });
+    let unfinished = endpoint.unfinished(store).await;
     let memory = &state.settings.memory;
     let (used, budget) = memory.usage();
     let gauges = Gauges {
-        live: live.as_ref(),
-        pools: &pools,
+        unfinished: unfinished.as_deref(),
+        pools: &store.pools(),
         waiting: state.service.waiting(),
         memory: MemoryUse {
             used,

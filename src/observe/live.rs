@@ -11,26 +11,23 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::labels::Pairs;
+use super::Labels;
 use crate::domain::generation::{Modality, Status};
 
-/// Unfinished generations in the database.
-#[derive(Debug, Clone, Default)]
-pub struct Live {
-    /// Count by type and status; 0 if missing.
-    pub jobs: Vec<(Modality, Status, i64)>,
+/// Unfinished generations of one type and status.
+#[derive(Debug, Clone, Copy)]
+pub struct Unfinished {
+    pub modality: Modality,
+    pub status: Status,
+    pub count: i64,
     /// Their holds, in micro-credits.
     pub held: i64,
-    /// Age of the oldest in seconds; 0 when there is none.
+    /// Age of the oldest in seconds.
     pub oldest_seconds: f64,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub struct Connections {
-    pub pool: &'static str,
-    pub in_use: u32,
-    pub idle: u32,
-}
+/// A pool's name, busy and idle connections.
+pub type PoolState = (&'static str, u32, u32);
 
 /// The byte budget of requests.
 #[derive(Debug, Clone, Copy, Default)]
@@ -56,8 +53,8 @@ pub struct AuditNumbers {
 #[derive(Debug, Clone, Copy)]
 pub struct Gauges<'a> {
     /// `None` if the database did not answer.
-    pub live: Option<&'a Live>,
-    pub pools: &'a [Connections],
+    pub unfinished: Option<&'a [Unfinished]>,
+    pub pools: &'a [PoolState],
     /// Requests that wait for another generation.
     pub waiting: usize,
     pub memory: MemoryUse,
@@ -66,7 +63,7 @@ pub struct Gauges<'a> {
 /// All gauges. Those of the database are missing if it did not answer.
 pub(super) fn registry(gauges: Gauges<'_>, audit: Option<&AuditNumbers>) -> Registry {
     let Gauges {
-        live,
+        unfinished,
         pools,
         waiting,
         memory,
@@ -75,8 +72,8 @@ pub(super) fn registry(gauges: Gauges<'_>, audit: Option<&AuditNumbers>) -> Regi
     if let Some(audit) = audit {
         add_audit(&mut registry, audit);
     }
-    let connections = Family::<Pairs<2>, Gauge>::default();
-    for &Connections { pool, in_use, idle } in pools {
+    let connections = Family::<Labels<2, &str>, Gauge>::default();
+    for &(pool, in_use, idle) in pools {
         for (state, count) in [("in_use", in_use), ("idle", idle)] {
             let label = [("pool", pool), ("state", state)];
             connections.get_or_create(&label).set(count.into());
@@ -110,40 +107,46 @@ pub(super) fn registry(gauges: Gauges<'_>, audit: Option<&AuditNumbers>) -> Regi
     registry.register(
         "database_up",
         "Whether the database answered",
-        gauge(usize::from(live.is_some())),
+        gauge(usize::from(unfinished.is_some())),
     );
-    let Some(live) = live else { return registry };
+    let Some(unfinished) = unfinished else {
+        return registry;
+    };
 
-    let jobs = Family::<Pairs<2>, Gauge>::default();
+    let jobs = Family::<Labels<2, &str>, Gauge>::default();
     for modality in Modality::ALL {
         for status in [Status::Pending, Status::Processing] {
             jobs.get_or_create(&job_labels(*modality, status)).set(0);
         }
     }
-    for (modality, status, count) in &live.jobs {
-        let label = job_labels(*modality, *status);
-        jobs.get_or_create(&label).inc_by(*count);
+    let (mut count, mut held, mut oldest_seconds) = (0, 0_i64, 0.0_f64);
+    for row in unfinished {
+        let label = job_labels(row.modality, row.status);
+        jobs.get_or_create(&label).inc_by(row.count);
+        count += row.count;
+        held = held.saturating_add(row.held);
+        oldest_seconds = oldest_seconds.max(row.oldest_seconds);
     }
     registry.register("jobs", "Unfinished generations, on all servers", jobs);
     registry.register(
         "generations_unfinished",
         "Unfinished generations in all",
-        ConstGauge::new(live.jobs.iter().map(|(_, _, count)| *count).sum::<i64>()),
+        ConstGauge::new(count),
     );
     registry.register(
         "credits_held_microcredits",
         "On hold for unfinished generations",
-        ConstGauge::new(live.held),
+        ConstGauge::new(held),
     );
     registry.register(
         "oldest_unfinished_seconds",
         "Age of the oldest unfinished generation, 0 for none",
-        ConstGauge::new(live.oldest_seconds),
+        ConstGauge::new(oldest_seconds),
     );
     registry
 }
 
-fn job_labels(modality: Modality, status: Status) -> Pairs<2> {
+fn job_labels(modality: Modality, status: Status) -> Labels<2, &'static str> {
     [("type", modality.as_str()), ("status", status.as_str())]
 }
 
@@ -152,7 +155,7 @@ fn gauge(number: usize) -> ConstGauge {
 }
 
 fn add_audit(registry: &mut Registry, audit: &AuditNumbers) {
-    let differences = Family::<Pairs<1>, Gauge>::default();
+    let differences = Family::<Labels<1, &str>, Gauge>::default();
     for &(check, count) in &audit.differences {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         differences.get_or_create(&[("check", check)]).set(count);

@@ -3,7 +3,7 @@
 use std::{
     fmt::{self, Write as _},
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -14,12 +14,13 @@ use prometheus_client::{
 };
 
 use super::{
-    labels,
+    Labels,
     live::{self, AuditNumbers, Gauges},
 };
 use crate::domain::{
     credits::Credits,
     generation::{FailureCode, Modality, Status},
+    lock::lock,
     route::MoveReason,
 };
 
@@ -42,19 +43,19 @@ pub(super) struct Inner {
 }
 
 pub(super) struct Series {
-    pub(super) requests: Family<labels::Request, Counter>,
-    pub(super) request_seconds: Histograms<labels::Route>,
+    pub(super) requests: Family<Labels<3>, Counter>,
+    pub(super) request_seconds: Histograms<Labels<2>>,
     pub(super) in_flight: Gauge,
-    pub(super) calls: Family<labels::CallEnd, Counter>,
-    pub(super) call_seconds: Histograms<labels::Call>,
-    first_token_seconds: Histograms<labels::Pairs<1, String>>,
-    finished: Family<labels::GenerationEnd, Counter>,
-    charged: Family<labels::Generation, Counter>,
-    released: Family<labels::Generation, Counter>,
-    overruns: Family<labels::Model, Counter>,
-    overrun_credits: Family<labels::Model, Counter>,
-    moves: Family<labels::Move, Counter>,
-    open_circuits: Family<labels::Model, Gauge>,
+    pub(super) calls: Family<Labels<4>, Counter>,
+    pub(super) call_seconds: Histograms<Labels<3>>,
+    first_token_seconds: Histograms<Labels<1>>,
+    finished: Family<Labels<5>, Counter>,
+    charged: Family<Labels<3>, Counter>,
+    released: Family<Labels<3>, Counter>,
+    overruns: Family<Labels<2>, Counter>,
+    overrun_credits: Family<Labels<2>, Counter>,
+    moves: Family<Labels<3>, Counter>,
+    open_circuits: Family<Labels<2>, Gauge>,
     settle_retries: Counter,
     audit_failures: Counter,
 }
@@ -157,7 +158,7 @@ impl Metrics {
     pub fn open_metrics(&self, gauges: Gauges<'_>) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode_registry(&mut out, &self.0.registry)?;
-        let audit = self.audit().clone();
+        let audit = self.last_audit();
         text::encode_registry(&mut out, &live::registry(gauges, audit.as_ref()))?;
         text::encode_eof(&mut out)?;
         Ok(out)
@@ -165,7 +166,7 @@ impl Metrics {
 
     /// Records the time to the first piece of a streamed text.
     pub fn first_token(&self, provider: &str, after: Duration) {
-        let label = [("provider", provider.to_owned())];
+        let label = [("provider", provider.to_owned().into())];
         let series = &self.0.series.first_token_seconds;
         series.get_or_create(&label).observe(after.as_secs_f64());
     }
@@ -173,11 +174,8 @@ impl Metrics {
     /// Counts a settlement of this process.
     pub fn settled(&self, settled: Settled<'_>) {
         let series = &self.0.series;
-        let label = labels::Generation {
-            r#type: settled.modality.as_str(),
-            provider: settled.provider.to_owned(),
-            model: settled.model.to_owned(),
-        };
+        let [provider, model] = of_model(settled.provider, settled.model);
+        let label = [("type", settled.modality.as_str().into()), provider, model];
         let (status, code, charged) = match settled.outcome {
             Ok(charged) => (Status::Completed, "", charged),
             Err(code) => (Status::Failed, code.as_str(), Credits::ZERO),
@@ -186,19 +184,21 @@ impl Metrics {
         let released = micros(settled.held.minus_or_zero(charged));
         series.charged.get_or_create(&label).inc_by(micros(charged));
         series.released.get_or_create(&label).inc_by(released);
-        let end = labels::GenerationEnd {
-            r#type: label.r#type,
-            provider: label.provider,
-            model: label.model,
-            status: status.as_str(),
-            code,
-        };
+        let [modality, provider, model] = label;
+        let (status, code) = (status.as_str().into(), code.into());
+        let end = [
+            modality,
+            provider,
+            model,
+            ("status", status),
+            ("code", code),
+        ];
         series.finished.get_or_create(&end).inc();
     }
 
     /// Counts a cost above the hold; the operator bears `excess`.
     pub fn overrun(&self, provider: &str, model: &str, excess: Credits) {
-        let label = labels::Model::new(provider, model);
+        let label = of_model(provider, model);
         let series = &self.0.series;
         series.overruns.get_or_create(&label).inc();
         let micros = u64::try_from(excess.micros()).unwrap_or(0);
@@ -207,11 +207,8 @@ impl Metrics {
 
     /// Counts a candidate that a generation has left.
     pub fn moved(&self, provider: &str, model: &str, reason: MoveReason) {
-        let label = labels::Move {
-            provider: provider.to_owned(),
-            model: model.to_owned(),
-            reason: reason.as_str(),
-        };
+        let [provider, model] = of_model(provider, model);
+        let label = [provider, model, ("reason", reason.as_str().into())];
         self.0.series.moves.get_or_create(&label).inc();
     }
 
@@ -220,8 +217,7 @@ impl Metrics {
         let series = &self.0.series.open_circuits;
         series.clear();
         for (provider, model) in open {
-            let label = labels::Model::new(provider, model);
-            series.get_or_create(&label).set(1);
+            series.get_or_create(&of_model(provider, model)).set(1);
         }
     }
 
@@ -232,22 +228,25 @@ impl Metrics {
 
     /// Stores the result of a self-audit.
     pub fn audited(&self, found: AuditNumbers) {
-        *self.audit() = Some(found);
+        *lock(&self.0.audit) = Some(found);
     }
 
     /// The last self-audit; `None` before the first.
     pub fn last_audit(&self) -> Option<AuditNumbers> {
-        self.audit().clone()
-    }
-
-    fn audit(&self) -> MutexGuard<'_, Option<AuditNumbers>> {
-        self.0.audit.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.audit).clone()
     }
 
     /// Counts a self-audit that failed.
     pub fn audit_failed(&self) {
         self.0.series.audit_failures.inc();
     }
+}
+
+fn of_model(provider: &str, model: &str) -> Labels<2> {
+    [
+        ("provider", provider.to_owned().into()),
+        ("model", model.to_owned().into()),
+    ]
 }
 
 /// Converts `OpenMetrics` to text format 0.0.4 of Prometheus, in which a family has the name of its

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Metrics, labels};
+use super::{Labels, Metrics};
 use crate::domain::generation::Modality;
 
 /// Outcome of work that was dropped: the caller hung up, a cancel, a stop.
@@ -14,10 +14,10 @@ impl Metrics {
         self.0.series.in_flight.inc();
         RequestWatch {
             metrics: self.clone(),
-            labels: labels::Route {
-                method,
-                route: route.to_owned(),
-            },
+            labels: [
+                ("method", method.into()),
+                ("route", route.to_owned().into()),
+            ],
             since: Instant::now(),
             status: None,
         }
@@ -32,11 +32,11 @@ impl Metrics {
     ) -> ProviderWatch {
         ProviderWatch {
             metrics: self.clone(),
-            labels: labels::Call {
-                provider: provider.to_owned(),
-                modality: modality.as_str(),
-                operation,
-            },
+            labels: [
+                ("provider", provider.to_owned().into()),
+                ("modality", modality.as_str().into()),
+                ("operation", operation.into()),
+            ],
             since: Instant::now(),
             outcome: DROPPED,
         }
@@ -46,7 +46,7 @@ impl Metrics {
 /// A request in progress, counted on drop.
 pub struct RequestWatch {
     metrics: Metrics,
-    labels: labels::Route,
+    labels: Labels<2>,
     since: Instant,
     status: Option<u16>,
 }
@@ -64,12 +64,9 @@ impl Drop for RequestWatch {
         let seconds = self.since.elapsed().as_secs_f64();
         let histogram = series.request_seconds.get_or_create(&self.labels);
         histogram.observe(seconds);
-        let status = self.status.map(|status| status.to_string());
-        let label = labels::Request {
-            method: self.labels.method,
-            route: std::mem::take(&mut self.labels.route),
-            status: status.unwrap_or_else(|| DROPPED.to_owned()),
-        };
+        let [method, route] = std::mem::take(&mut self.labels);
+        let status = self.status.map(|status| status.to_string().into());
+        let label = [method, route, ("status", status.unwrap_or(DROPPED.into()))];
         series.requests.get_or_create(&label).inc();
     }
 }
@@ -77,7 +74,7 @@ impl Drop for RequestWatch {
 /// A provider call in progress, counted on drop.
 pub struct ProviderWatch {
     metrics: Metrics,
-    labels: labels::Call,
+    labels: Labels<3>,
     since: Instant,
     outcome: &'static str,
 }
@@ -95,12 +92,9 @@ impl Drop for ProviderWatch {
         let seconds = self.since.elapsed().as_secs_f64();
         let histogram = series.call_seconds.get_or_create(&self.labels);
         histogram.observe(seconds);
-        let label = labels::CallEnd {
-            provider: std::mem::take(&mut self.labels.provider),
-            modality: self.labels.modality,
-            operation: self.labels.operation,
-            outcome: self.outcome,
-        };
+        let [provider, modality, operation] = std::mem::take(&mut self.labels);
+        let outcome = ("outcome", self.outcome.into());
+        let label = [provider, modality, operation, outcome];
         series.calls.get_or_create(&label).inc();
     }
 }

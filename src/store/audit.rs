@@ -8,9 +8,9 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::{Result, Store, StoreError, credits::ENTRY_KINDS, pool::Transaction};
-use crate::domain::{
-    generation::{Modality, Status},
-    ids::GenerationId,
+use crate::{
+    domain::ids::GenerationId,
+    observe::{PoolState, Unfinished},
 };
 
 /// Maximum differences listed per check.
@@ -56,21 +56,6 @@ pub struct LiveAudit {
     /// Where the next window of accounts begins.
     pub next_after: i64,
 }
-
-/// Unfinished generations of one type and status.
-#[derive(Debug, Clone, Copy)]
-pub struct Unfinished {
-    pub modality: Modality,
-    pub status: Status,
-    pub count: i64,
-    /// Their holds, in micro-credits.
-    pub held: i64,
-    /// Age of the oldest in seconds.
-    pub oldest_seconds: f64,
-}
-
-/// A pool's name, busy and idle connections.
-pub type PoolState = (&'static str, u32, u32);
 
 impl Store {
     /// One self-audit, in one snapshot, so that it is exact under load too.
