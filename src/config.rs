@@ -191,7 +191,7 @@ impl Config {
     }
 
     /// What `gensvc config check` prints; it holds no secret.
-    pub fn summary(&self) -> Summary {
-        Summary::of(self)
+    pub const fn summary(&self) -> Summary<'_> {
+        Summary(self)
     }
 }

@@ -2,151 +2,98 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use chrono::NaiveDate;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+use url::Url;
 
-use super::{Change, Config, ModelConfig, Provider, Status};
+use super::{Config, ModelConfig, Provider, Status};
 use crate::domain::{generation::Modality, pricing::Prices};
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Summary {
-    /// Whether `serve` would start: at least one provider is enabled.
-    pub servable: bool,
-    pub bind: String,
-    pub public_url: String,
-    /// `configured`, or `private` for a Postgres of its own.
-    pub database: &'static str,
-    pub data_dir: String,
-    /// `local` or `s3`.
-    pub media: &'static str,
-    /// Days after which generations are deleted; 0 keeps them for ever.
-    pub retention_days: u32,
-    pub limits: LimitsSummary,
-    /// Default provider of each type.
-    pub default_providers: BTreeMap<Modality, Option<String>>,
-    pub providers: Vec<ProviderSummary>,
-    pub changes: Vec<Change>,
-    pub warnings: Vec<String>,
-}
+/// The parts of a configuration that are shown.
+#[derive(Debug)]
+pub struct Summary<'a>(pub(super) &'a Config);
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LimitsSummary {
-    pub max_body_bytes: usize,
-    pub max_sdk_body_bytes: usize,
-    pub max_connections: usize,
-    pub max_requests: usize,
-    pub max_jobs_per_account: i32,
-    pub memory_bytes: usize,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ProviderSummary {
-    pub name: String,
-    pub kind: &'static str,
-    pub enabled: bool,
-    /// Why it is enabled or not.
-    pub reason: String,
-    /// Variables that may hold its key; empty when it needs none.
-    pub api_key_env: Vec<String>,
-    pub base_url: Option<String>,
-    /// Default model of each type.
-    pub default_models: BTreeMap<Modality, String>,
-    /// Enabled models.
-    pub models: Vec<ModelSummary>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ModelSummary {
-    pub id: String,
-    pub r#type: Modality,
-    /// The day from which they apply, if they have one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub valid_from: Option<NaiveDate>,
-    /// Credits, markup included.
-    pub prices: Prices,
-    /// Prices from later days on.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub later_prices: Vec<(NaiveDate, Prices)>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retiring: Option<NaiveDate>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub replacement: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub aliases: Vec<String>,
-}
-
-impl Summary {
-    pub(super) fn of(config: &Config) -> Self {
-        let catalogue = config.catalogue();
-        Self {
-            servable: config.check_servable().is_ok(),
-            bind: config.server.bind.to_string(),
-            public_url: config.public_url(),
-            database: match config.database_url() {
-                Some(_) => "configured",
-                None => "private",
+impl Serialize for Summary<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(config) = self;
+        let (server, catalogue) = (&config.server, config.catalogue());
+        let modalities = Modality::ALL.iter();
+        let defaults = modalities.map(|&modality| (modality, catalogue.default_provider(modality)));
+        let summary = json!({
+            "servable": config.check_servable().is_ok(),
+            "bind": server.bind.to_string(),
+            "public_url": config.public_url(),
+            "database": if config.database.url.is_some() { "configured" } else { "private" },
+            "data_dir": config.data.dir.display().to_string(),
+            "media": media(config),
+            "retention_days": *config.retention.days,
+            "limits": {
+                "max_body_bytes": *server.max_body_bytes,
+                "max_sdk_body_bytes": *server.max_sdk_body_bytes,
+                "max_connections": *server.max_connections,
+                "max_requests": *server.max_requests,
+                "max_jobs_per_account": *config.jobs.max_per_account,
+                "memory_bytes": server.memory_bytes(),
             },
-            data_dir: config.data.dir.display().to_string(),
-            media: match config.media.s3 {
-                Some(_) => "s3",
-                None => "local",
-            },
-            retention_days: *config.retention.days,
-            limits: LimitsSummary {
-                max_body_bytes: *config.server.max_body_bytes,
-                max_sdk_body_bytes: *config.server.max_sdk_body_bytes,
-                max_connections: *config.server.max_connections,
-                max_requests: *config.server.max_requests,
-                max_jobs_per_account: *config.jobs.max_per_account,
-                memory_bytes: config.server.memory_bytes(),
-            },
-            default_providers: Modality::ALL
-                .iter()
-                .map(|&m| (m, catalogue.default_provider(m).map(str::to_owned)))
-                .collect(),
-            providers: config.providers().iter().map(provider).collect(),
-            changes: config.changes().to_vec(),
-            warnings: config.warnings().to_vec(),
-        }
+            "default_providers": defaults.collect::<BTreeMap<_, _>>(),
+            "providers": config.providers.iter().map(provider).collect::<Vec<_>>(),
+            "changes": config.changes,
+            "warnings": config.warnings,
+        });
+        summary.serialize(serializer)
     }
 }
 
-fn provider(provider: &Provider) -> ProviderSummary {
-    let mut default_models = BTreeMap::new();
+/// `local` or `s3`.
+fn media(config: &Config) -> &'static str {
+    match config.media.s3 {
+        Some(_) => "s3",
+        None => "local",
+    }
+}
+
+fn provider(provider: &Provider) -> Value {
+    json!({
+        "name": provider.name,
+        "kind": provider.vendor.kind,
+        "enabled": provider.status == Status::Enabled,
+        "reason": provider.reason(),
+        "api_key_env": provider.api_key_env,
+        "base_url": provider.base_url.as_ref().map(Url::as_str),
+        "default_models": default_models(provider),
+        "models": provider.models.iter().map(model).collect::<Vec<_>>(),
+    })
+}
+
+/// The default model of each type.
+fn default_models(provider: &Provider) -> BTreeMap<Modality, &str> {
+    let mut defaults = BTreeMap::new();
     for model in &provider.models {
-        let first = !default_models.contains_key(&model.modality());
-        if model.default || first {
-            default_models.insert(model.modality(), model.id.clone());
+        if model.default || !defaults.contains_key(&model.modality()) {
+            defaults.insert(model.modality(), model.id.as_str());
         }
     }
-    ProviderSummary {
-        name: provider.name.clone(),
-        kind: provider.vendor.kind,
-        enabled: provider.status == Status::Enabled,
-        reason: provider.reason(),
-        api_key_env: provider.api_key_env.clone(),
-        base_url: provider.base_url.as_ref().map(ToString::to_string),
-        default_models,
-        models: provider.models.iter().map(model).collect(),
-    }
+    defaults
 }
 
-fn model(model: &ModelConfig) -> ModelSummary {
-    ModelSummary {
-        id: model.id.clone(),
-        r#type: model.modality(),
-        valid_from: model.valid_from,
-        prices: model.prices(),
-        later_prices: model
-            .later
-            .iter()
-            .map(|(day, kind)| (*day, kind.prices()))
-            .collect(),
-        retiring: model.retiring,
-        replacement: model.replacement.clone(),
-        aliases: model.aliases.clone(),
+/// Without the members that the model does not have.
+fn model(model: &ModelConfig) -> Value {
+    let later = model.later.iter();
+    let later = later.map(|(day, kind)| (*day, kind.prices()));
+    let mut summary = json!({
+        "id": model.id,
+        "type": model.modality(),
+        "valid_from": model.valid_from,
+        "prices": model.prices(),
+        "later_prices": later.collect::<Vec<_>>(),
+        "retiring": model.retiring,
+        "replacement": model.replacement,
+        "aliases": model.aliases,
+    });
+    if let Value::Object(members) = &mut summary {
+        members.retain(|_, value| !value.is_null() && *value != json!([]));
     }
+    summary
 }
 
 /// Prices in one line: `input_per_million 10, output_per_million 50`.
@@ -178,77 +125,79 @@ fn flatten(name: &str, value: &Value, words: &mut Vec<String>) {
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let database = match self.database {
-            "private" => format!("a private Postgres under {}", self.data_dir),
-            _ => "Postgres as configured".to_owned(),
+        let Self(config) = self;
+        let (server, data) = (&config.server, config.data.dir.display());
+        let database = match config.database.url {
+            None => format!("a private Postgres under {data}"),
+            Some(_) => "Postgres as configured".to_owned(),
         };
         writeln!(f, "The configuration is valid.")?;
-        writeln!(f, "listens on    {}", self.bind)?;
-        writeln!(f, "public URL    {}", self.public_url)?;
+        writeln!(f, "listens on    {}", server.bind)?;
+        writeln!(f, "public URL    {}", config.public_url())?;
         writeln!(f, "database      {database}")?;
-        writeln!(f, "data          {}", self.data_dir)?;
-        writeln!(f, "media         {}", self.media)?;
-        let retention = match self.retention_days {
+        writeln!(f, "data          {data}")?;
+        writeln!(f, "media         {}", media(config))?;
+        let retention = match *config.retention.days {
             0 => "for ever".to_owned(),
             days => format!("{days} days"),
         };
         writeln!(f, "kept          {retention}")?;
-        let limits = &self.limits;
         writeln!(
             f,
             "limits        {} connections, {} requests, {} jobs per account, bodies of {} bytes, \
              of SDKs {}, {} MiB of memory for requests",
-            limits.max_connections,
-            limits.max_requests,
-            limits.max_jobs_per_account,
-            limits.max_body_bytes,
-            limits.max_sdk_body_bytes,
-            limits.memory_bytes >> 20,
+            *server.max_connections,
+            *server.max_requests,
+            *config.jobs.max_per_account,
+            *server.max_body_bytes,
+            *server.max_sdk_body_bytes,
+            server.memory_bytes() >> 20,
         )?;
-        for (modality, default) in &self.default_providers {
-            let default = default.as_deref().unwrap_or("none");
+        let catalogue = config.catalogue();
+        for &modality in Modality::ALL {
+            let default = catalogue.default_provider(modality).unwrap_or("none");
             writeln!(f, "{:<14}{default}", format!("{modality} default"))?;
         }
         writeln!(f, "providers")?;
-        for provider in &self.providers {
-            let mark = if provider.enabled { "on " } else { "off" };
-            write!(f, "  {mark} {}: {}", provider.name, provider.reason)?;
-            if provider.enabled {
-                writeln!(f)?;
-                for model in &provider.models {
-                    let is_default = provider.default_models.get(&model.r#type) == Some(&model.id);
-                    let default = if is_default { " (default)" } else { "" };
-                    let (kind, id) = (model.r#type, &model.id);
-                    write!(f, "      {kind} {id}{default}: {}", priced(&model.prices))?;
-                    if let Some(day) = model.valid_from {
-                        write!(f, " (from {day})")?;
-                    }
-                    for (day, prices) in &model.later_prices {
-                        write!(f, "; from {day}: {}", priced(prices))?;
-                    }
-                    if let Some(day) = model.retiring {
-                        write!(f, "; retires on {day}")?;
-                    }
-                    if let Some(replacement) = &model.replacement {
-                        write!(f, ", replaced by {replacement}")?;
-                    }
-                    if !model.aliases.is_empty() {
-                        write!(f, "; also {}", model.aliases.join(", "))?;
-                    }
-                    writeln!(f)?;
+        for provider in &config.providers {
+            let enabled = provider.status == Status::Enabled;
+            let mark = if enabled { "on " } else { "off" };
+            writeln!(f, "  {mark} {}: {}", provider.name, provider.reason())?;
+            if !enabled {
+                continue;
+            }
+            let defaults = default_models(provider);
+            for model in &provider.models {
+                let (kind, id) = (model.modality(), model.id.as_str());
+                let is_default = defaults.get(&kind) == Some(&id);
+                let default = if is_default { " (default)" } else { "" };
+                write!(f, "      {kind} {id}{default}: {}", priced(&model.prices()))?;
+                if let Some(day) = model.valid_from {
+                    write!(f, " (from {day})")?;
                 }
-            } else {
+                for (day, kind) in &model.later {
+                    write!(f, "; from {day}: {}", priced(&kind.prices()))?;
+                }
+                if let Some(day) = model.retiring {
+                    write!(f, "; retires on {day}")?;
+                }
+                if let Some(replacement) = &model.replacement {
+                    write!(f, ", replaced by {replacement}")?;
+                }
+                if !model.aliases.is_empty() {
+                    write!(f, "; also {}", model.aliases.join(", "))?;
+                }
                 writeln!(f)?;
             }
         }
-        if self.changes.is_empty() {
+        if config.changes.is_empty() {
             writeln!(f, "All settings are the built-in ones.")?;
         } else {
             writeln!(f, "differs from the built-in settings")?;
         }
-        for change in &self.changes {
+        for change in &config.changes {
             let (key, value) = (&change.key, &change.value);
             write!(f, "  {key} = {value}")?;
             let origin = change.variable.as_deref().unwrap_or("the file");
@@ -258,7 +207,7 @@ impl fmt::Display for Summary {
                 None => writeln!(f, " (by {origin})")?,
             }
         }
-        for warning in &self.warnings {
+        for warning in &config.warnings {
             writeln!(f, "warning: {warning}")?;
         }
         Ok(())
