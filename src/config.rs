@@ -26,7 +26,6 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use secrecy::SecretString;
 use serde::Deserialize;
 
 pub use changes::Change;
@@ -72,22 +71,20 @@ pub struct Config {
     raw_routes: BTreeMap<String, routes::RawRoute>,
     #[serde(skip)]
     routes: Vec<Route>,
+    /// Every configured provider, by name, served or not.
     #[serde(skip)]
-    providers: Vec<Provider>,
+    pub providers: Vec<Provider>,
+    /// Warnings, one sentence each, to be logged at start.
     #[serde(skip)]
-    warnings: Vec<String>,
+    pub warnings: Vec<String>,
+    /// The settings that differ from the built-in ones.
     #[serde(skip)]
-    changes: Vec<Change>,
+    pub changes: Vec<Change>,
     #[serde(skip)]
     origin: origin::Origin,
 }
 
 impl Config {
-    /// Every configured provider, by name, served or not.
-    pub fn providers(&self) -> &[Provider] {
-        &self.providers
-    }
-
     /// The providers that are served, by name.
     pub fn enabled_providers(&self) -> Vec<Provider> {
         let enabled = |provider: &&Provider| provider.status == Status::Enabled;
@@ -139,16 +136,6 @@ impl Config {
         format!("http://{}", SocketAddr::new(ip, bound.port()))
     }
 
-    /// `None` for a private Postgres.
-    pub fn database_url(&self) -> Option<&SecretString> {
-        self.database.url.as_ref()
-    }
-
-    /// Warnings, one sentence each, to be logged at start.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
     /// The provider and model of requests that name neither, by type: `text -> openai/gpt-6-luna`.
     pub fn routes(&self) -> String {
         let catalogue = self.catalogue();
@@ -159,11 +146,6 @@ impl Config {
         };
         let routes = Modality::ALL.iter().filter_map(|&modality| route(modality));
         routes.collect::<Vec<_>>().join(", ")
-    }
-
-    /// The settings that differ from the built-in ones.
-    pub fn changes(&self) -> &[Change] {
-        &self.changes
     }
 
     /// Refuses a configuration without an enabled provider. Only `serve` needs one.

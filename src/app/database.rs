@@ -24,7 +24,7 @@ pub struct Database {
 impl Database {
     /// Connects. Starts a private Postgres if `DATABASE_URL` is not set.
     pub async fn open(config: &Config, role: Role, schema: Schema) -> Result<Self, AppError> {
-        let (hosts, local) = match config.database_url() {
+        let (hosts, local) = match &config.database.url {
             Some(url) => (url.expose_secret().parse::<Hosts>()?, None),
             None => {
                 let local = LocalPostgres::open(&config.data.dir, role).await?;

@@ -97,7 +97,7 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     stop.enter("the start");
     let mut database = Database::open(config, Role::Server, Schema::Migrate).await?;
     // Warnings follow errors that stop the start.
-    for warning in config.warnings() {
+    for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
     // Files that are written from now on are readable by this user only.
@@ -129,7 +129,7 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
 /// so, since another port would not help.
 async fn bind_failure(config: &Config, source: io::Error) -> AppError {
     let address = config.server.bind;
-    if source.kind() == io::ErrorKind::AddrInUse && config.database_url().is_none() {
+    if source.kind() == io::ErrorKind::AddrInUse && config.database.url.is_none() {
         let second = LocalPostgres::refuse_second_server(&config.data.dir).await;
         if let Err(running @ LocalPostgresError::ServerRunning { .. }) = second {
             return running.into();

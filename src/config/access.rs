@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use secrecy::SecretString;
 use url::Url;
 
 use super::{ConfigError, environment::Overrides, net::http_url};
@@ -43,14 +42,6 @@ pub(super) fn base_url(
     };
     let url = http_url(text).map_err(|problem| ConfigError::new(key, problem))?;
     Ok(Some(url))
-}
-
-/// The key in the first variable that is set and not blank.
-pub(super) fn api_key(
-    names: &[String],
-    env: &BTreeMap<String, String>,
-) -> Result<Option<SecretString>, ConfigError> {
-    Ok(value(names, env)?.map(Into::into))
 }
 
 /// The value of the first variable that is set and not blank.

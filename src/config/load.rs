@@ -46,7 +46,12 @@ impl Config {
         }
         let changes = changes::between(&defaults, &tree, &overrides);
         let config: Result<Self, _> = settings::read(Value::Table(tree.clone()));
-        let origin = Origin::new(file, env, vendors, tree);
+        let origin = Origin {
+            file: file.map(Path::to_owned),
+            env: env.clone(),
+            vendors: vendors.to_vec(),
+            tree,
+        };
         config
             .and_then(|config| config.resolve(env, &overrides, vendors))
             .map(|config| Self {

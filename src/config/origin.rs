@@ -1,10 +1,6 @@
 //! The sources of a configuration, kept for reloads.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use toml::Table;
 
@@ -26,21 +22,5 @@ impl fmt::Debug for Origin {
         f.debug_struct("Origin")
             .field("file", &self.file)
             .finish_non_exhaustive()
-    }
-}
-
-impl Origin {
-    pub(super) fn new(
-        file: Option<&Path>,
-        env: &BTreeMap<String, String>,
-        vendors: &[&'static Vendor],
-        tree: Table,
-    ) -> Self {
-        Self {
-            file: file.map(Path::to_owned),
-            env: env.clone(),
-            vendors: vendors.to_vec(),
-            tree,
-        }
     }
 }

@@ -184,7 +184,7 @@ fn provider(
         let advice = "name the environment variable that holds the key";
         return Err(missing("api_key_env", advice));
     }
-    let api_key = access::api_key(&api_key_env, env)?;
+    let api_key = access::value(&api_key_env, env)?.map(SecretString::from);
     let Some(raw_models) = raw.models.filter(|models| !models.is_empty()) else {
         let advice = format!("add at least one [[{path}.models]]");
         return Err(missing("models", &advice));

@@ -19,7 +19,7 @@ pub(super) async fn run(config: &Config, command: DatabaseCommand, output: Outpu
 }
 
 fn url(config: &Config, output: Output) -> Outcome {
-    let (url, note) = match config.database_url() {
+    let (url, note) = match &config.database.url {
         Some(url) => (
             url.expose_secret().to_owned(),
             "This is the database of DATABASE_URL.".to_owned(),
@@ -59,7 +59,7 @@ async fn stop(config: &Config, output: Output) -> Outcome {
 }
 
 async fn remove(config: &Config, agreed: bool, output: Output) -> Outcome {
-    if config.database_url().is_some() {
+    if config.database.url.is_some() {
         let folder = folder(config);
         return Err(format!(
             "DATABASE_URL is set, and only a private database can be deleted here: unset \

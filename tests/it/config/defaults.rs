@@ -51,7 +51,7 @@ fn the_values_of_the_contract() {
     assert_eq!(*c.server.account_share_percent, 50);
     assert!(c.server.memory_bytes() >= 512 << 20);
     assert!(c.server.cors_origins.is_empty() && c.server.trusted_proxies.is_empty());
-    assert!(c.database_url().is_none());
+    assert!(c.database.url.is_none());
     assert_eq!(*c.database.max_connections, 24);
     assert_eq!(c.database.acquire_timeout.as_millis(), 5000);
     assert_eq!(c.data.dir, PathBuf::from("data"));
@@ -65,7 +65,7 @@ fn the_values_of_the_contract() {
     assert_eq!((*c.jobs.max_per_account, *c.jobs.workers), (100, 64));
     assert_eq!(*c.jobs.max_workers_per_account, 16);
     let calls = c
-        .providers()
+        .providers
         .iter()
         .map(|p| (p.name.as_str(), p.max_concurrent));
     let calls: BTreeMap<_, _> = calls.collect();
@@ -97,7 +97,7 @@ fn the_values_of_the_contract() {
     assert!(c.traces.otlp_endpoint.is_none());
     assert_eq!(c.traces.service_name, "gensvc");
     assert!((c.traces.sample_ratio - 1.0).abs() < f64::EPSILON);
-    assert!(c.warnings().is_empty());
+    assert!(c.warnings.is_empty());
     c.check_servable().unwrap();
 }
 
@@ -144,7 +144,7 @@ fn without_keys_the_sandbox_alone_serves() {
 #[test]
 fn with_keys_the_vendors_serve_by_preference() {
     let c = from_env(ALL_KEYS).unwrap();
-    assert!(c.providers().iter().all(|p| p.status == Status::Enabled));
+    assert!(c.providers.iter().all(|p| p.status == Status::Enabled));
     let catalogue = c.catalogue();
     assert_eq!(catalogue.default_provider(Modality::Text), Some("openai"));
     for (provider, model) in [

@@ -63,7 +63,7 @@ fn short_names_and_lists() {
     assert_eq!(c.server.bind.to_string(), "[::1]:9");
     assert_eq!(c.public_url(), "https://api.example.com/base");
     assert_eq!(
-        c.database_url().unwrap().expose_secret(),
+        c.database.url.as_ref().unwrap().expose_secret(),
         "postgres://u:hunter2@h/db"
     );
     assert_eq!(c.data.dir, PathBuf::from("/var/lib/gensvc"));
@@ -107,7 +107,7 @@ fn layers_in_order() {
 fn base_urls_in_order() {
     let url = |pairs: &[(&str, &str)], file: &str| {
         let c = from_file(file, pairs).unwrap();
-        let openai = c.providers().iter().find(|p| p.name == "openai").unwrap();
+        let openai = c.providers.iter().find(|p| p.name == "openai").unwrap();
         openai.base_url.as_ref().unwrap().to_string()
     };
     let file = "[providers.openai]\nbase_url = \"http://file.test\"\n";
@@ -148,7 +148,7 @@ fn keys_are_found_trimmed_and_blank_ones_do_not_count() {
     let gemini = |pairs: &[(&str, &str)]| {
         let c = from_env(pairs).unwrap();
         let p = c
-            .providers()
+            .providers
             .iter()
             .find(|p| p.name == "gemini")
             .unwrap()
@@ -174,7 +174,7 @@ fn the_public_url_of_what_was_bound() {
     let bound = "0.0.0.0:4321".parse().unwrap();
     assert_eq!(c.public_url_at(bound), "http://127.0.0.1:4321");
     assert_eq!(c.public_url_at("[::]:5".parse().unwrap()), "http://[::1]:5");
-    assert_eq!(c.warnings().len(), 1);
+    assert_eq!(c.warnings.len(), 1);
     let c = from_env(&[("GENSVC_PUBLIC_URL", "http://x.test")]).unwrap();
     assert_eq!(c.public_url_at(bound), "http://x.test");
 }

@@ -55,7 +55,7 @@ fn replacements_and_aliases_are_read() {
     }
     let warned = |lines: &str| {
         let c = from_file(&models(lines), &[]).unwrap();
-        let mut warnings = c.warnings().iter();
+        let mut warnings = c.warnings.iter();
         warnings.any(|warning| warning.starts_with("providers.x.models[0].replacement is"))
     };
     let off = "retiring = 2027-02-01\nreplacement = ";
@@ -202,7 +202,7 @@ fn prices_by_date_are_read() {
     let later = serde_json::to_value(at("2026-12-01T00:00:00Z")).unwrap();
     assert_eq!(later["input_per_million"], "3");
     let change = c
-        .changes()
+        .changes
         .iter()
         .find(|change| change.key.ends_with("luna.prices"));
     assert!(change.unwrap().value.contains("valid_from = 2026-12-01"));

@@ -16,7 +16,7 @@ fn model(provider: &str, kind: &str, lines: &str) -> String {
 
 fn the_model(provider: &str, kind: &str, lines: &str) -> ModelConfig {
     let c = from_file(&model(provider, kind, lines), &[]).unwrap();
-    let found = c.providers().iter().find(|p| p.name == provider).unwrap();
+    let found = c.providers.iter().find(|p| p.name == provider).unwrap();
     found.models[0].clone()
 }
 

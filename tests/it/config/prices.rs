@@ -216,7 +216,7 @@ fn a_margin_below_cost_is_told() {
         prices = { input_per_million = \"1\", output_per_million = \"1\" }\n\
         [providers.gemini]\nmarkup = 1";
     assert_eq!(
-        from_file(file, &[]).unwrap().warnings(),
+        from_file(file, &[]).unwrap().warnings,
         [
             "pricing.markup is 0.2: prices are below the provider's",
             "providers.anthropic.models[0].markup is 0.5: prices are below the provider's",

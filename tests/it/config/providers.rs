@@ -81,7 +81,7 @@ fn a_compatible_server_without_a_key() {
     assert_eq!(only.id, "llama:8b");
     // The other one waits for its key, and that is told.
     assert_eq!(
-        c.warnings(),
+        c.warnings,
         [
             "providers.keyed-1 is not served: no key in KEYED_KEY; set it, or remove api_key_env \
           if the server needs no key"
@@ -92,7 +92,7 @@ fn a_compatible_server_without_a_key() {
 #[test]
 fn a_compatible_server_with_a_key() {
     let c = from_file(SERVERS, &[("KEYED_KEY", "k")]).unwrap();
-    assert!(c.warnings().is_empty());
+    assert!(c.warnings.is_empty());
     let keyed = c
         .enabled_providers()
         .into_iter()
@@ -134,7 +134,7 @@ fn a_servers_settings_from_variables() {
         ],
     )
     .unwrap();
-    let local = c.providers().iter().find(|p| p.name == "local").unwrap();
+    let local = c.providers.iter().find(|p| p.name == "local").unwrap();
     assert_eq!(local.status, Status::Enabled);
     assert_eq!(
         local.base_url.as_ref().unwrap().as_str(),
@@ -147,7 +147,7 @@ fn a_servers_settings_from_variables() {
 /// Returns the provider `openai` of a file.
 fn openai(file: &str) -> (Config, Vec<String>) {
     let c = from_file(file, &[("OPENAI_API_KEY", "k")]).unwrap();
-    let openai = c.providers().iter().find(|p| p.name == "openai").unwrap();
+    let openai = c.providers.iter().find(|p| p.name == "openai").unwrap();
     let ids = openai.models.iter().map(|model| model.id.clone()).collect();
     (c, ids)
 }
@@ -232,7 +232,7 @@ fn a_provider_without_an_enabled_model() {
     let file = "[providers.openai]\nreplace = true\n\
                 [[providers.openai.models]]\nid = \"m\"\nenabled = false\n";
     let c = from_file(file, &[("OPENAI_API_KEY", "k")]).unwrap();
-    let openai = c.providers().iter().find(|p| p.name == "openai").unwrap();
+    let openai = c.providers.iter().find(|p| p.name == "openai").unwrap();
     assert_eq!(openai.status, Status::NoModels);
     assert!(c.enabled_providers().iter().all(|p| p.name != "openai"));
 }
