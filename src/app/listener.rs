@@ -18,6 +18,7 @@ use std::{
 
 use axum::{Router, body::Body, extract::ConnectInfo};
 use http::{Request, StatusCode};
+use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -33,7 +34,7 @@ use crate::{
     domain::limiter::{Limiter, Permit},
 };
 use guarded::WriteTimeoutStream;
-use places::{FollowedBody, Place, Places};
+use places::{Place, Places};
 
 /// Buffer of one connection in bytes, unless the maximum head is larger.
 const BUFFER: usize = 64 << 10;
@@ -160,11 +161,12 @@ async fn connection(
             if place.is_authenticated() {
                 return Ok(response);
             }
-            let follow = |body| {
-                Body::new(FollowedBody {
-                    body,
-                    _request: running,
-                })
+            let follow = |body: Body| {
+                Body::new(body.map_err(move |error| {
+                    // Owned by the body, so that the request counts until its response is sent.
+                    let _ = &running;
+                    error
+                }))
             };
             Ok::<_, Infallible>(response.map(follow))
         }
@@ -208,12 +210,13 @@ async fn connection(
 }
 
 /// Answers 503 and closes the connection.
-async fn refuse(mut stream: TcpStream, permit: Permit) {
+async fn refuse(stream: TcpStream, permit: Permit) {
     let answer = api::raw_error_response(StatusCode::SERVICE_UNAVAILABLE);
+    let mut stream = WriteTimeoutStream::new(stream, REFUSAL_TIME);
     let refusing = async {
         stream.write_all(&answer).await?;
-        stream.shutdown().await?;
-        guarded::drain(&mut stream).await
+        // Also reads what the peer still sends.
+        stream.shutdown().await
     };
     // A peer that does not read misses the response.
     let _ = tokio::time::timeout(REFUSAL_TIME, refusing).await;

@@ -10,7 +10,7 @@ use std::{
 
 use http::StatusCode;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     time::{Instant, Sleep},
 };
@@ -191,18 +191,6 @@ impl AsyncRead for WriteTimeoutStream {
     ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
-}
-
-/// Reads what a refused peer still sends, up to a bound.
-pub(super) async fn drain(stream: &mut TcpStream) -> io::Result<()> {
-    let (mut left, mut space) = (DRAINED, [0; 8 << 10]);
-    while left > 0 {
-        match stream.read(&mut space).await? {
-            0 => break,
-            read => left = left.saturating_sub(read),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

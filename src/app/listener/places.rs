@@ -3,17 +3,13 @@
 use std::{
     collections::{BTreeMap, HashMap},
     net::IpAddr,
-    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
-use axum::body::{Body, Bytes, HttpBody};
-use hyper::body::{Frame, SizeHint};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -187,31 +183,5 @@ pub(super) struct RequestGuard(Arc<Place>);
 impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// A response body that keeps its request counted until it is sent.
-pub(super) struct FollowedBody {
-    pub body: Body,
-    pub _request: RequestGuard,
-}
-
-impl HttpBody for FollowedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
