@@ -108,7 +108,7 @@ pub async fn file(
 fn headed(status: StatusCode, key: &MediaKey, head: &MediaHead, body: Body) -> Response {
     let policy = "default-src 'none'; media-src 'self'; sandbox";
     let fixed = [
-        (header::CONTENT_TYPE, key.kind().content_type()),
+        (header::CONTENT_TYPE, key.kind.content_type()),
         (header::ACCEPT_RANGES, "bytes"),
         (header::CACHE_CONTROL, "private, max-age=86400, immutable"),
         (header::CONTENT_SECURITY_POLICY, policy),

@@ -190,11 +190,11 @@ impl Runner {
         }
         let left: Vec<MediaKey> = found.into_keys().collect();
         for keys in left.chunks(1_000) {
-            let ids: Vec<_> = keys.iter().map(|key| key.generation().0).collect();
+            let ids: Vec<_> = keys.iter().map(|key| key.generation.0).collect();
             let trash = store.trash_or_uploads_among(&ids).await?;
             for key in keys {
                 // What was deleted meanwhile is gone.
-                let id = key.generation();
+                let id = key.generation;
                 let expected = running.contains(&id) || trash.contains(&id);
                 if !expected && media.head(key).await?.is_some() {
                     audit.unknown.push(key.to_string());

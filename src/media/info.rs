@@ -17,6 +17,22 @@ pub struct MediaInfo {
 }
 
 impl MediaInfo {
+    /// `size` in pixels.
+    pub(super) fn new(
+        kind: MediaKind,
+        (bytes, sha256): (u64, [u8; 32]),
+        (size, seconds): (Option<(u32, u32)>, Option<f64>),
+    ) -> Self {
+        Self {
+            kind,
+            bytes,
+            sha256,
+            width: size.map(|size| size.0),
+            height: size.map(|size| size.1),
+            seconds,
+        }
+    }
+
     /// The media type for `Content-Type`.
     pub const fn content_type(&self) -> &'static str {
         self.kind.content_type()
@@ -25,26 +41,5 @@ impl MediaInfo {
     /// The SHA-256 in lower-case hexadecimal.
     pub fn sha256_hex(&self) -> String {
         hex(&self.sha256)
-    }
-}
-
-/// Properties that depend on the format, without length and digest.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Traits {
-    pub kind: MediaKind,
-    pub size: Option<(u32, u32)>,
-    pub seconds: Option<f64>,
-}
-
-impl Traits {
-    pub(super) fn into_info(self, bytes: u64, sha256: [u8; 32]) -> MediaInfo {
-        MediaInfo {
-            kind: self.kind,
-            bytes,
-            sha256,
-            width: self.size.map(|size| size.0),
-            height: self.size.map(|size| size.1),
-            seconds: self.seconds,
-        }
     }
 }

@@ -60,9 +60,10 @@ impl MediaKind {
 /// parses, so that a parsed key is safe to use as a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MediaKey {
-    generation: GenerationId,
-    index: u16,
-    kind: MediaKind,
+    pub generation: GenerationId,
+    /// The number of the file within its generation, from 0.
+    pub index: u16,
+    pub kind: MediaKind,
 }
 
 impl MediaKey {
@@ -73,19 +74,6 @@ impl MediaKey {
             index,
             kind,
         }
-    }
-
-    pub const fn generation(&self) -> GenerationId {
-        self.generation
-    }
-
-    /// The number of the file within its generation, from 0.
-    pub const fn index(&self) -> u16 {
-        self.index
-    }
-
-    pub const fn kind(&self) -> MediaKind {
-        self.kind
     }
 }
 
@@ -138,8 +126,8 @@ mod tests {
             let text = format!("{UUID}/3.{}", kind.extension());
             let key: MediaKey = text.parse().unwrap();
             assert_eq!(key.to_string(), text);
-            assert_eq!((key.index(), key.kind()), (3, kind));
-            assert_eq!(key.generation().0.to_string(), UUID);
+            assert_eq!((key.index, key.kind), (3, kind));
+            assert_eq!(key.generation.0.to_string(), UUID);
         }
     }
 

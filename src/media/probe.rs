@@ -7,7 +7,7 @@ use std::io::Cursor;
 
 use sha2::{Digest, Sha256};
 
-use super::{InvalidMedia, MediaInfo, MediaKind, audio, info::Traits};
+use super::{InvalidMedia, MediaInfo, MediaKind, audio};
 
 /// Checks that `bytes` are a complete file of one of the `expected` formats, by its structure:
 /// all chunks, frames or boxes, not the pixels or samples in them (for pixels see
@@ -21,28 +21,19 @@ pub fn inspect(bytes: &[u8], expected: &[MediaKind]) -> Result<MediaInfo, Invali
         return Err(InvalidMedia::WrongType { found: kind });
     }
     let traits = match kind {
-        MediaKind::Png | MediaKind::Jpeg | MediaKind::Webp => Traits {
-            kind,
-            size: Some(picture::size(kind, bytes)?),
-            seconds: None,
-        },
-        MediaKind::Mp3 => Traits {
-            kind,
-            size: None,
-            seconds: Some(audio::mp3_seconds(bytes)?),
-        },
-        MediaKind::Wav => Traits {
-            kind,
-            size: None,
-            seconds: Some(audio::wav_seconds(bytes)?),
-        },
+        MediaKind::Png | MediaKind::Jpeg | MediaKind::Webp => {
+            (Some(picture::size(kind, bytes)?), None)
+        }
+        MediaKind::Mp3 => (None, Some(audio::mp3_seconds(bytes)?)),
+        MediaKind::Wav => (None, Some(audio::wav_seconds(bytes)?)),
         MediaKind::Mp4 => mp4::read(&mut Cursor::new(bytes)).map_err(|error| match error {
             mp4::ReadError::Bad(bad) => bad,
             mp4::ReadError::Io(_) => InvalidMedia::Cut,
         })?,
     };
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    Ok(traits.into_info(length, Sha256::digest(bytes).into()))
+    let content = (length, Sha256::digest(bytes).into());
+    Ok(MediaInfo::new(kind, content, traits))
 }
 
 /// The format by the leading bytes.

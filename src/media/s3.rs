@@ -1,6 +1,6 @@
 //! An S3-compatible store.
 
-use std::{fmt, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use bytes::BytesMut;
 use object_store::{
@@ -34,7 +34,7 @@ const RETRY_TIME: Duration = Duration::from_secs(20);
 const RETRIES: usize = 3;
 
 /// Address and credentials of an S3-compatible store.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct S3Settings {
     /// Must exist.
     pub bucket: String,
@@ -68,17 +68,6 @@ impl S3Settings {
                 Origin::Tuple("https".to_owned(), Host::Domain(host), 443)
             }
         }
-    }
-}
-
-impl fmt::Debug for S3Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("S3Settings")
-            .field("bucket", &self.bucket)
-            .field("region", &self.region)
-            .field("endpoint", &self.endpoint.as_ref().map(Url::as_str))
-            .field("prefix", &self.prefix)
-            .finish_non_exhaustive()
     }
 }
 
@@ -120,7 +109,7 @@ pub(super) fn connect(settings: &S3Settings) -> Result<AmazonS3, object_store::E
 /// The response headers of the bucket when a link is opened.
 pub(super) fn attributes(key: &MediaKey) -> Attributes {
     Attributes::from_iter([
-        (Attribute::ContentType, key.kind().content_type()),
+        (Attribute::ContentType, key.kind.content_type()),
         (Attribute::ContentDisposition, "inline"),
         (Attribute::CacheControl, "private, max-age=3600"),
     ])

@@ -118,7 +118,8 @@ fn check(
         return Err(InvalidMedia::WrongType { found: kind }.into());
     }
     if kind == MediaKind::Mp4 {
-        return Ok(mp4::read(&mut file)?.into_info(length, sha256));
+        let traits = mp4::read(&mut file)?;
+        return Ok(MediaInfo::new(kind, (length, sha256), traits));
     }
     if length > LARGEST_IN_MEMORY {
         return Err(InvalidMedia::TooLarge.into());

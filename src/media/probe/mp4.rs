@@ -4,7 +4,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use crate::media::{InvalidMedia, MediaKind, info::Traits};
+use crate::media::InvalidMedia;
 
 mod boxes;
 mod fragments;
@@ -33,7 +33,10 @@ pub(in crate::media) enum ReadError {
     Io(#[from] io::Error),
 }
 
-/// Size and duration of an MP4; the whole `file` must be one.
+/// Size in pixels and duration in seconds of an MP4.
+pub(in crate::media) type Traits = (Option<(u32, u32)>, Option<f64>);
+
+/// The whole `file` must be an MP4.
 pub(in crate::media) fn read<R: Read + Seek>(file: &mut R) -> Result<Traits, ReadError> {
     let length = file.seek(SeekFrom::End(0))?;
     let mut at = 0;
@@ -75,11 +78,7 @@ pub(in crate::media) fn read<R: Read + Seek>(file: &mut R) -> Result<Traits, Rea
     if !(length > 0.0 && length <= LONGEST) {
         return Err(InvalidMedia::Damaged("a video without a duration").into());
     }
-    Ok(Traits {
-        kind: MediaKind::Mp4,
-        size: Some(movie.size),
-        seconds: Some(length),
-    })
+    Ok((Some(movie.size), Some(length)))
 }
 
 /// The position of a top-level box's content.

@@ -159,8 +159,8 @@ async fn a_generation_goes_at_once() {
     for key in [key(0), key(1), other] {
         store.put(&key, Bytes::from_static(b"x")).await.unwrap();
     }
-    store.delete_generation(key(0).generation()).await.unwrap();
-    store.delete_generation(key(0).generation()).await.unwrap();
+    store.delete_generation(key(0).generation).await.unwrap();
+    store.delete_generation(key(0).generation).await.unwrap();
     assert!(store.head(&key(0)).await.unwrap().is_none());
     assert_eq!(store.head(&other).await.unwrap().unwrap().bytes, 1);
     assert_eq!(folder.files(), 1);

@@ -192,7 +192,7 @@ impl Service {
         let found = found.and_then(|upload| {
             let key = upload_key(upload.file_id, &upload.content_type)?;
             let info = MediaInfo {
-                kind: key.kind(),
+                kind: key.kind,
                 bytes: u64::try_from(upload.bytes).ok()?,
                 sha256: upload.sha256.try_into().ok()?,
                 width: u32::try_from(upload.width).ok(),
@@ -365,14 +365,14 @@ fn file_of(
         .get(usize::from(output))
         .ok_or("names a generation without such a file")?;
     let key: Option<MediaKey> = file.key.parse().ok();
-    let key = key.filter(|key| kinds.contains(&key.kind()));
+    let key = key.filter(|key| kinds.contains(&key.kind));
     let key = key.ok_or(if kinds == VIDEO_KINDS {
         "names a file that is not a video"
     } else {
         "names a file that is not an image"
     })?;
     let info = MediaInfo {
-        kind: key.kind(),
+        kind: key.kind,
         bytes: file.bytes,
         sha256: unhex(&file.sha256).ok_or("names a file without a digest")?,
         width: file.width,

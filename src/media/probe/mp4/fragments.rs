@@ -7,7 +7,7 @@ use crate::media::InvalidMedia;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Track {
     pub id: u32,
-    /// Units per second.
+    /// Units per second; 0 if unknown.
     pub scale: u32,
     pub sample: u32,
 }

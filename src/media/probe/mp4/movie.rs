@@ -29,22 +29,15 @@ pub(super) fn read(content: &[u8]) -> Result<Movie, InvalidMedia> {
     };
     for found in children(content) {
         let (name, track) = found?;
-        if name != *b"trak" {
-            continue;
-        }
-        if let Some(pictures) = video(track)? {
-            let id = pictures.id;
-            let scale_of_track = pictures.scale;
+        if name == *b"trak"
+            && let Some((track, size, units)) = video(track, extends)?
+        {
             return Ok(Movie {
-                size: pictures.size,
+                size,
                 seconds: seconds(length, scale)
                     .or_else(|| seconds(fragments, scale))
-                    .or_else(|| seconds(pictures.units, scale_of_track)),
-                track: Track {
-                    id,
-                    scale: scale_of_track,
-                    sample: usual_sample(extends, id)?,
-                },
+                    .or_else(|| seconds(units, track.scale)),
+                track,
             });
         }
     }
@@ -59,18 +52,11 @@ fn duration(header: &[u8]) -> Result<(u32, u64), InvalidMedia> {
     Ok((fields.u32()?, fields.wide(version)?))
 }
 
-/// A video track.
-struct Pictures {
-    id: u32,
-    size: (u32, u32),
-    /// Units per second; 0 if unknown.
-    scale: u32,
-    /// 0 if unknown.
-    units: u64,
-}
+/// A video track, its size in pixels and its duration in units, 0 if unknown.
+type Video = (Track, (u32, u32), u64);
 
-/// Parses a track; none unless it is a video track.
-fn video(track: &[u8]) -> Result<Option<Pictures>, InvalidMedia> {
+/// Parses a track; none unless it is a video track. `extends`: the `mvex` box.
+fn video(track: &[u8], extends: &[u8]) -> Result<Option<Video>, InvalidMedia> {
     let Some(media) = child(track, *b"mdia")? else {
         return Ok(None);
     };
@@ -90,12 +76,9 @@ fn video(track: &[u8]) -> Result<Option<Pictures>, InvalidMedia> {
         Some(header) => duration(header)?,
         None => (0, 0),
     };
-    Ok(Some(Pictures {
-        id: track_id(header)?,
-        size,
-        scale,
-        units,
-    }))
+    let id = track_id(header)?;
+    let sample = usual_sample(extends, id)?;
+    Ok(Some((Track { id, scale, sample }, size, units)))
 }
 
 /// The number in a `tkhd` box.
