@@ -111,9 +111,12 @@ impl Config {
             _ => provider.reason(),
         };
         let disabled = disabled.map(|provider| (provider.name.clone(), reason(provider)));
-        Catalogue::new(models.collect(), BTreeMap::from(preference))
-            .with_disabled(disabled.collect())
-            .with_routes(self.routes.clone())
+        Catalogue::new(
+            models.collect(),
+            preference.into(),
+            disabled.collect(),
+            self.routes.clone(),
+        )
     }
 
     /// The URL under which clients reach the server, without a trailing slash:

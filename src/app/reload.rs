@@ -1,6 +1,6 @@
 //! Applies the catalogue of a changed configuration to the running server.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::task::spawn_blocking;
 use toml::Table;
@@ -8,7 +8,7 @@ use toml::Table;
 use super::{AppError, providers};
 use crate::{
     config::{Config, Provider},
-    domain::clock::SharedClock,
+    domain::{clock::SharedClock, lock::lock},
     jobs::Adapters,
     providers::http::HttpClient,
     service::Service,
@@ -59,8 +59,7 @@ impl Reload {
     /// Returns the changed settings that need a restart; `None` if nothing has changed.
     pub fn run(&self) -> Result<Option<Vec<String>>, AppError> {
         let inner = &self.0;
-        let applied = inner.applied.lock();
-        let mut applied = applied.unwrap_or_else(PoisonError::into_inner);
+        let mut applied = lock(&inner.applied);
         let new = inner.config.reload(&applied.providers)?;
         if new.settings == applied.settings {
             return Ok(None);

@@ -4,7 +4,7 @@
 
 use std::{
     io, process,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
     thread,
     time::Duration,
 };
@@ -16,6 +16,8 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
+
+use crate::domain::lock::lock;
 
 /// Time from the end of the grace period to the forced exit. The docs say 5 s.
 const FORCED_END: Duration = Duration::from_millis(4_500);
@@ -82,7 +84,7 @@ impl Stop {
     }
 
     fn end_by_force(&self) {
-        let step = *self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        let step = *lock(&self.step);
         thread::spawn(move || {
             tracing::error!("{step} did not end in time; the process ends without it");
         });
@@ -111,7 +113,7 @@ impl Stop {
 
     /// Records the current step, for the log line of a forced exit.
     pub fn enter(&self, name: &'static str) {
-        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = name;
+        *lock(&self.step) = name;
     }
 
     async fn past_grace(&self, time: Duration) {

@@ -180,8 +180,15 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Requests that name no provider go to the first enabled one of `preference`.
-    pub fn new(mut models: Vec<Model>, preference: BTreeMap<Modality, Vec<String>>) -> Self {
+    /// Requests that name no provider go to the first enabled one of `preference`. `disabled`: the
+    /// providers that are configured and not enabled, each with the reason. The candidates of `routes`
+    /// are among `models`.
+    pub fn new(
+        mut models: Vec<Model>,
+        preference: BTreeMap<Modality, Vec<String>>,
+        disabled: BTreeMap<String, String>,
+        routes: Vec<Route>,
+    ) -> Self {
         models.sort_by(|a, b| {
             (&a.provider, a.modality(), !a.default, &a.id).cmp(&(
                 &b.provider,
@@ -195,17 +202,10 @@ impl Catalogue {
             models,
             valid: Range::default(),
             preference,
-            disabled: BTreeMap::new(),
-            routes: Vec::new(),
-            configured_routes: Arc::default(),
+            disabled,
+            configured_routes: routes.clone().into(),
+            routes,
         }
-    }
-
-    /// Names the providers that are configured and not enabled, each with the reason.
-    #[must_use]
-    pub fn with_disabled(mut self, disabled: BTreeMap<String, String>) -> Self {
-        self.disabled = disabled;
-        self
     }
 
     /// Sorted by provider and modality, the default model first.

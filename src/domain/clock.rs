@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicI64, Ordering},
     },
     time::{Duration, Instant},
@@ -11,6 +11,8 @@ use std::{
 
 use chrono::{DateTime, DurationRound, SecondsFormat, TimeDelta, Utc};
 use serde::{Serialize as _, Serializer};
+
+use super::lock::lock;
 
 /// Clock skew of this machine from which the server reports itself as degraded.
 pub const MAX_SKEW: TimeDelta = TimeDelta::seconds(30);
@@ -145,13 +147,13 @@ impl ManualClock {
     }
 
     pub fn advance(&self, by: TimeDelta) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += by;
+        *lock(&self.0) += by;
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> DateTime<Utc> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 
     fn monotonic(&self) -> Duration {

@@ -10,29 +10,24 @@ use std::{
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Makes writers that get one event each.
+/// A writer that gets one event, or a maker of such writers.
 pub(super) struct Lines<W> {
     pub(super) writer: W,
     pub(super) colours: bool,
 }
 
-pub(super) struct Line<W> {
-    writer: W,
-    colours: bool,
-}
-
 impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Lines<W> {
-    type Writer = Line<W::Writer>;
+    type Writer = Lines<W::Writer>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Line {
+        Lines {
             writer: self.writer.make_writer(),
             colours: self.colours,
         }
     }
 }
 
-impl<W: Write> Write for Line<W> {
+impl<W: Write> Write for Lines<W> {
     /// `event` is complete.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let line = one_line(event, self.colours);

@@ -6,17 +6,19 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll},
     time::Duration,
 };
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use tokio_util::task::TaskTracker;
+
+use crate::domain::lock::lock;
 
 /// Largest rest of a body that is read after the answer.
 const MAX_DRAINED: u64 = 256 << 10;
@@ -49,25 +51,21 @@ pub(super) fn track(request: Request<Incoming>) -> (Request<Body>, Unread) {
 impl Unread {
     /// Reads the rest of the body in `tasks`, or announces the end of the connection.
     pub(super) fn settle(self, mut response: Response, tasks: &TaskTracker) -> Response {
-        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(mut body) = rest.take() else {
+        let Some(mut body) = lock(&self.rest).take() else {
             return response;
         };
         let is_small = body.size_hint().exact().is_some_and(|n| n <= MAX_DRAINED);
         // A body that was too slow once is not waited for again.
         let is_slow = response.status() == StatusCode::REQUEST_TIMEOUT;
         if !is_small || is_slow || self.expects_continue {
-            announce_close(response.headers_mut());
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
             return response;
         }
         let drain = async move { while let Some(Ok(_)) = body.frame().await {} };
         tasks.spawn(tokio::time::timeout(DRAIN_TIME, drain));
         response
     }
-}
-
-fn announce_close(headers: &mut HeaderMap) {
-    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
 }
 
 /// A body that is given back when it is dropped before its end.
@@ -108,7 +106,7 @@ impl hyper::body::Body for Tracked {
 impl Drop for Tracked {
     fn drop(&mut self) {
         if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
-            *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+            *lock(&self.rest) = Some(body);
         }
     }
 }

@@ -102,30 +102,6 @@ impl Dialogue {
     };
 }
 
-/// Features that dialects name differently.
-struct Names {
-    format: &'static str,
-    one_at_a_time: &'static str,
-    stop: &'static str,
-}
-
-impl Names {
-    const fn of(surface: Surface) -> Self {
-        match surface {
-            Surface::AnthropicMessages => Self {
-                format: "output_config.format",
-                one_at_a_time: "tool_choice.disable_parallel_tool_use",
-                stop: "stop_sequences",
-            },
-            _ => Self {
-                format: "response_format",
-                one_at_a_time: "parallel_tool_calls",
-                stop: "stop",
-            },
-        }
-    }
-}
-
 fn has_content(message: &Message) -> bool {
     message.parts.iter().any(|part| match part {
         Part::Text { text } => !text.trim().is_empty(),
@@ -205,7 +181,6 @@ impl TextModel {
             FieldError::new(param, FieldCode::NotSupported, message.to_owned())
         };
         let can = self.dialogue;
-        let names = Names::of(request.surface);
         let Sampling {
             temperature, top_p, ..
         } = request.sampling;
@@ -263,17 +238,25 @@ impl TextModel {
                 "is not understood by this model's provider",
             ));
         }
+        let (format, one_at_a_time, stop) = match request.surface {
+            Surface::AnthropicMessages => (
+                "output_config.format",
+                "tool_choice.disable_parallel_tool_use",
+                "stop_sequences",
+            ),
+            _ => ("response_format", "parallel_tool_calls", "stop"),
+        };
         if conversation.format == Format::JsonObject && !can.json_object {
             let message = "is supported by this model only with a schema";
-            errors.push(unsupported(names.format, message));
+            errors.push(unsupported(format, message));
         }
         if !can.one_at_a_time && asks_for_one_of_several(&conversation.tools) {
-            errors.push(unsupported(names.one_at_a_time, NOT_TAKEN));
+            errors.push(unsupported(one_at_a_time, NOT_TAKEN));
         }
         let (stops, most) = (request.sampling.stop.len(), can.max_stops);
         if stops > most {
             let message = format!("has {stops} sequences; this model takes at most {most}");
-            errors.push(unsupported(names.stop, &message));
+            errors.push(unsupported(stop, &message));
         }
         let wrong = self.wrong_in_messages(&conversation.messages);
         errors.extend(wrong.map(|message| unsupported("messages", message)));

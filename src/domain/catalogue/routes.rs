@@ -73,14 +73,6 @@ impl Model {
 }
 
 impl Catalogue {
-    /// Adds routes. Their candidates are models of the catalogue.
-    #[must_use]
-    pub fn with_routes(mut self, routes: Vec<Route>) -> Self {
-        self.configured_routes = routes.clone().into();
-        self.routes = routes;
-        self
-    }
-
     pub fn route(&self, name: &str) -> Option<&Route> {
         self.routes.iter().find(|route| route.name == name)
     }
