@@ -55,7 +55,7 @@ pub(super) async fn create(app: &App, config: &Config, url: &str) -> Result<(), 
     let password = &password.secret.expose_secret()[..20];
     let account = AccountRequest {
         email: EMAIL.to_owned(),
-        password: password.to_owned(),
+        password: password.into(),
         name: Some("Demo".to_owned()),
         credits,
     };

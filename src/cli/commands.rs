@@ -11,7 +11,7 @@ mod usage;
 
 use std::process::ExitCode;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use tracing::{Level, enabled};
 
@@ -32,7 +32,7 @@ use crate::{
     domain::{
         ids::GenerationId,
         page::{MAX_PER_PAGE, Page, PageRequest},
-        validate::FieldError,
+        validate::{Body, FieldError},
     },
     local_postgres::Role,
     service::ServiceError,
@@ -163,6 +163,14 @@ fn explained(error: ServiceError) -> Failure {
         }
         other => other.into(),
     }
+}
+
+/// Reads a request as the API does.
+fn read<T: Body>(members: &Value) -> Result<T, Failure> {
+    let members = members.as_object().cloned().unwrap_or_default();
+    let (request, errors) = T::parse(&members);
+    valid(errors)?;
+    request.ok_or_else(|| format!("{} cannot be read", T::NAME).into())
 }
 
 /// Refuses what can be refused without the database, before that is opened.

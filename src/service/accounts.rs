@@ -37,8 +37,7 @@ impl Service {
 
     /// Creates an account with its first user and its first grant.
     pub async fn create_account(&self, request: &AccountRequest) -> Result<(AccountId, UserId)> {
-        ServiceError::any(request.violations())?;
-        let password_hash = self.hashed(request.password.clone().into()).await?;
+        let password_hash = self.hashed(request.password.clone()).await?;
         let local = request.email.split('@').next().unwrap_or_default();
         let new = NewAccount {
             name: request.name.as_deref().unwrap_or(local),
@@ -60,7 +59,6 @@ impl Service {
         account: AccountId,
         change: &AccountUpdate,
     ) -> Result<AccountRecord> {
-        ServiceError::any(change.violations())?;
         let (email, name) = (change.email.as_deref(), change.name.as_deref());
         match self.0.store.update_account(account, email, name).await {
             Err(error) if error.is_constraint(USERS_EMAIL_KEY) => Err(email_is_taken()),

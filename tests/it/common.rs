@@ -255,7 +255,7 @@ impl TestApp {
         let email = format!("{}@example.com", Uuid::now_v7());
         let request = AccountRequest {
             email: email.clone(),
-            password: PASSWORD.to_owned(),
+            password: PASSWORD.into(),
             name: Some("Test".to_owned()),
             credits: credits.parse::<Credits>().unwrap(),
         };

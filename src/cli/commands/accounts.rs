@@ -3,7 +3,7 @@
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
-use super::{all, explained, named, user, valid, with_app};
+use super::{all, explained, named, read, user, valid, with_app};
 use crate::{
     app::App,
     cli::{
@@ -28,7 +28,7 @@ pub(super) async fn run(config: &Config, command: AccountCommand, output: Output
                 Some(password) => password.clone(),
                 None => password::read(&new.email).await?,
             };
-            valid(first_user(new, &password).violations())?;
+            first_user(new, &password)?;
             password
         }
         AccountCommand::Password { email } => {
@@ -39,7 +39,7 @@ pub(super) async fn run(config: &Config, command: AccountCommand, output: Output
         _ => SecretString::default(),
     };
     with_app(config, async |app| match command {
-        AccountCommand::Create(new) => create(&app, first_user(&new, &password), output).await,
+        AccountCommand::Create(new) => create(&app, first_user(&new, &password)?, output).await,
         AccountCommand::Password { email } => set_password(&app, &email, password, output).await,
         AccountCommand::List { email } => list(&app, email.as_deref(), output).await,
         AccountCommand::Show(who) => show(&app, &who, output).await,
@@ -51,19 +51,20 @@ pub(super) async fn run(config: &Config, command: AccountCommand, output: Output
             who,
             new_email: email,
             name,
-        } => update(&app, &who, &AccountUpdate { email, name }, output).await,
+        } => {
+            let change = read(&json!({"email": email, "name": name}))?;
+            update(&app, &who, &change, output).await
+        }
         AccountCommand::Delete { who, yes } => delete(&app, &who, yes, output).await,
     })
     .await
 }
 
-fn first_user(new: &NewAccount, password: &SecretString) -> AccountRequest {
-    AccountRequest {
-        email: new.email.clone(),
-        password: password.expose_secret().to_owned(),
-        name: new.name.clone(),
-        credits: new.credits,
-    }
+fn first_user(new: &NewAccount, password: &SecretString) -> Result<AccountRequest, Failure> {
+    read(
+        &json!({"email": new.email, "password": password.expose_secret(), "name": new.name,
+            "credits": new.credits}),
+    )
 }
 
 async fn create(app: &App, request: AccountRequest, output: Output) -> Outcome {

@@ -1,7 +1,6 @@
 //! Requests of operators.
 
-use std::fmt;
-
+use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use crate::domain::{
@@ -18,23 +17,14 @@ pub const EMAIL_CHARS: usize = 254;
 pub const PASSWORD_CHARS: usize = 1_024;
 
 /// An account to be made, with its first user.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct AccountRequest {
     pub email: String,
-    pub password: String,
+    pub password: SecretString,
     /// The account's name; the email's first part when absent.
     pub name: Option<String>,
     /// Credits granted at once.
     pub credits: Credits,
-}
-
-impl fmt::Debug for AccountRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = f.debug_struct("AccountRequest");
-        out.field("email", &self.email)
-            .field("credits", &self.credits);
-        out.finish_non_exhaustive()
-    }
 }
 
 const EMAIL: Parsed<String> = parsed(
@@ -61,30 +51,6 @@ const NAME: Text = text(100).not_blank_by(FieldCode::OutOfRange);
 /// The reference that deduplicates a movement of credits.
 const REFERENCE: Text = text(255).not_blank();
 
-impl AccountRequest {
-    /// Validates a value that was not read from a body.
-    pub fn violations(&self) -> Vec<FieldError> {
-        let negative = self.credits < Credits::ZERO;
-        let refused = [
-            ("email", EMAIL.check(&self.email)),
-            ("password", PASSWORD.check(&self.password)),
-            (
-                "name",
-                self.name.as_deref().map_or(Ok(()), |name| NAME.check(name)),
-            ),
-            (
-                "credits",
-                if negative {
-                    Err((FieldCode::OutOfRange, "must not be negative".into()))
-                } else {
-                    Ok(())
-                },
-            ),
-        ];
-        violations(refused)
-    }
-}
-
 /// Validates a password that was not read from a body.
 pub fn password_violations(password: &str) -> Vec<FieldError> {
     violations([("password", PASSWORD.check(password))])
@@ -110,7 +76,7 @@ impl Input for AccountRequest {
         let granted = fields.optional("credits", granted, credits());
         Some(Self {
             email: email?,
-            password: password?,
+            password: password?.into(),
             name,
             credits: granted.unwrap_or(Credits::ZERO),
         })
@@ -135,19 +101,6 @@ pub struct AccountUpdate {
     /// The email of the first user.
     pub email: Option<String>,
     pub name: Option<String>,
-}
-
-impl AccountUpdate {
-    /// Validates a change that was not read from a body.
-    pub fn violations(&self) -> Vec<FieldError> {
-        let check = |text: &Option<String>, check: fn(&str) -> Result<(), Refusal>| {
-            text.as_deref().map_or(Ok(()), check)
-        };
-        violations([
-            ("email", check(&self.email, |email| EMAIL.check(email))),
-            ("name", check(&self.name, |name| NAME.check(name))),
-        ])
-    }
 }
 
 impl Input for AccountUpdate {

@@ -154,7 +154,7 @@ fn paged(operation: &Operation, url: String) -> String {
 async fn made(app: &TestApp, email: &str, password: &str) -> Account {
     let request = AccountRequest {
         email: email.to_owned(),
-        password: password.to_owned(),
+        password: password.into(),
         name: Some("Ada".to_owned()),
         credits: "1000".parse::<Credits>().unwrap(),
     };
