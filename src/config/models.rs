@@ -240,16 +240,20 @@ fn modality(vendor: &Vendor, raw: Option<Modality>) -> Result<Modality, ConfigEr
     Err(ConfigError::new("type", problem))
 }
 
-/// Reads a date or text; `""` unsets it.
 fn day<'de, D: Deserializer<'de>>(source: D) -> Result<Option<NaiveDate>, D::Error> {
-    let value = Value::deserialize(source)?;
+    read_day(Value::deserialize(source)?).map_err(D::Error::custom)
+}
+
+/// Reads a date or text; `""` unsets it.
+fn read_day(value: Value) -> Result<Option<NaiveDate>, String> {
+    let value = match value {
+        Value::Datetime(day) => Value::String(day.to_string()),
+        value => value,
+    };
     if value.as_str() == Some("") {
         return Ok(None);
     }
-    let text = value.as_str().unwrap_or_default();
-    let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").map_err(|_| {
-        let bad = shown(&value);
-        D::Error::custom(format_args!("is {bad}: must be a date, such as 2027-01-14"))
-    })?;
-    Ok(Some(day))
+    let day = NaiveDate::parse_from_str(value.as_str().unwrap_or_default(), "%Y-%m-%d");
+    let bad = |_| format!("is {}: must be a date, such as 2027-01-14", shown(&value));
+    day.map(Some).map_err(bad)
 }

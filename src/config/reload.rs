@@ -1,10 +1,10 @@
 //! Reload of a changed file: which settings apply at once, and which need a restart.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use toml::{Table, Value};
 
-use super::{Config, ConfigError, Provider, environment::Overrides, origin::Origin};
+use super::{Config, ConfigError, Provider, changes, environment::Overrides, origin::Origin};
 use crate::domain::{catalogue::Catalogue, settings};
 
 /// The catalogue of a changed file.
@@ -114,13 +114,11 @@ fn extend(provider: &mut Provider, changed: &Provider) -> Result<(), ConfigError
 
 /// Returns changed settings that are not part of the catalogue.
 fn fixed_changes(old: &Table, new: &Table) -> Vec<String> {
-    let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
-    leaves("", old, &mut before);
-    leaves("", new, &mut after);
-    let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let differs = |key: &&&String| before.get(**key) != after.get(**key);
-    let fixed = keys.iter().filter(differs).filter(|key| !is_reloaded(key));
-    fixed.map(|key| (*key).clone()).collect()
+    let none = Overrides::default();
+    let found = [(old, new), (new, old)].map(|(from, to)| changes::between(from, to, &none));
+    let keys = found.into_iter().flatten().map(|change| change.key);
+    let fixed: BTreeSet<String> = keys.filter(|key| !is_reloaded(key)).collect();
+    fixed.into_iter().collect()
 }
 
 /// Whether a setting belongs to the catalogue.
@@ -128,18 +126,7 @@ fn is_reloaded(key: &str) -> bool {
     let parts: Vec<&str> = key.split('.').collect();
     matches!(
         parts[..],
-        ["pricing" | "defaults" | "routes", ..] | ["providers", _, "models" | "markup" | "replace"]
+        ["pricing" | "defaults" | "routes", ..]
+            | ["providers", _, "models" | "markup" | "replace", ..]
     )
-}
-
-fn leaves<'a>(prefix: &str, table: &'a Table, found: &mut BTreeMap<String, &'a Value>) {
-    for (name, value) in table {
-        let key = format!("{prefix}{name}");
-        match value {
-            Value::Table(inner) => leaves(&format!("{key}."), inner, found),
-            value => {
-                found.insert(key, value);
-            }
-        }
-    }
 }

@@ -1,17 +1,12 @@
 //! Prices that begin on a day: `prices = [{ ... }, { valid_from = 2026-12-01, ... }]`.
 
 use chrono::NaiveDate;
-use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::{super::ConfigError, day};
+use super::{super::ConfigError, read_day};
 use crate::domain::{catalogue::ModelKind, settings};
 
 const VALID_FROM: &str = "valid_from";
-
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Day(#[serde(deserialize_with = "day")] Option<NaiveDate>);
 
 /// The day of the first prices, the model with them, and the same from later days on.
 type Dated = (Option<NaiveDate>, ModelKind, Vec<(NaiveDate, ModelKind)>);
@@ -35,13 +30,9 @@ pub(super) fn read(
         let mut table: Table =
             settings::read(given).map_err(|error: ConfigError| error.under(&path))?;
         let key = format!("{path}.{VALID_FROM}");
-        let from = table
-            .remove(VALID_FROM)
-            .map(settings::read::<Day>)
-            .transpose();
-        let from =
-            from.map_err(|error: ConfigError| ConfigError::new(key.clone(), error.problem))?;
-        let from = from.and_then(|Day(day)| day);
+        let from = table.remove(VALID_FROM);
+        let from = from.map_or(Ok(None), read_day);
+        let from = from.map_err(|problem| ConfigError::new(key.clone(), problem))?;
         let kind = read(Some(Value::Table(table.clone()))).map_err(|mut error| {
             // `read` names keys as if `prices` were one table.
             if let Some(rest) = error.key.strip_prefix("prices") {

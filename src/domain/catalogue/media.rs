@@ -12,7 +12,7 @@ use crate::domain::{
         SpeechRequest, Style, VIDEO_PROMPT_CHARS, VideoRequest,
     },
     settings::{
-        range::{bounded, bounded_option, span},
+        range::{Bounded, bounded, span},
         shown,
     },
     validate::{FieldCode, FieldError, too_long},
@@ -71,12 +71,8 @@ pub struct VideoLimits {
     pub max_prompt_chars: usize,
     /// Maximum UTF-16 code units of a prompt, where the provider counts in them. A character has
     /// one or two.
-    #[serde(
-        default,
-        skip_serializing,
-        deserialize_with = "bounded_option::<_, 1, 10_000, _>"
-    )]
-    pub max_prompt_utf16: Option<usize>,
+    #[serde(skip_serializing)]
+    pub max_prompt_utf16: Option<Bounded<usize, 1, 10_000>>,
     /// Supported durations in seconds, ascending.
     #[serde(deserialize_with = "durations")]
     pub durations: Vec<u32>,
@@ -269,7 +265,7 @@ impl VideoModel {
         errors.extend(prompt_violation(
             &request.prompt,
             limits.max_prompt_chars,
-            limits.max_prompt_utf16,
+            limits.max_prompt_utf16.map(|n| *n),
         ));
         if request
             .duration

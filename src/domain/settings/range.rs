@@ -40,19 +40,6 @@ pub fn bounded<'de, T: TryFrom<usize>, const MIN: usize, const MAX: usize, D: De
         })
 }
 
-/// As [`bounded`], for a setting that may be absent.
-pub fn bounded_option<
-    'de,
-    T: TryFrom<usize>,
-    const MIN: usize,
-    const MAX: usize,
-    D: Deserializer<'de>,
->(
-    source: D,
-) -> Result<Option<T>, D::Error> {
-    bounded::<_, MIN, MAX, _>(source).map(Some)
-}
-
 impl<'de, T: TryFrom<usize>, const MIN: usize, const MAX: usize> Deserialize<'de>
     for Bounded<T, MIN, MAX>
 {

@@ -116,7 +116,7 @@ fn every_video_and_speech_model_is_sound() {
                 assert_eq!(limits.ratios.is_none(), sandbox, "{id}");
                 let runway = model.provider == "runway";
                 assert_eq!(
-                    video.limits.max_prompt_utf16,
+                    video.limits.max_prompt_utf16.map(|n| *n),
                     runway.then_some(1_000),
                     "{id}"
                 );
