@@ -12,6 +12,7 @@ use std::{
     panic::{self, PanicHookInfo},
 };
 
+use opentelemetry_otlp::ExporterBuildError;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing::{
     Subscriber,
@@ -26,7 +27,7 @@ use tracing_subscriber::{
 };
 
 use lines::Lines;
-pub use traces::{TraceError, TraceSettings};
+pub use traces::TraceSettings;
 
 use crate::observe::TRACES;
 
@@ -36,8 +37,10 @@ pub enum TelemetryError {
         "the log filter {filter:?} cannot be parsed ({source}): write one such as \"info,sqlx=warn\""
     )]
     Filter { filter: String, source: ParseError },
-    #[error(transparent)]
-    Traces(#[from] TraceError),
+    #[error("the HTTP client of traces could not be made: {0}")]
+    TraceClient(#[from] reqwest::Error),
+    #[error("traces cannot be exported: {0}")]
+    Exporter(#[from] ExporterBuildError),
     /// There is a subscriber already.
     #[error("logging is set up already")]
     AlreadySet(#[from] SetGlobalDefaultError),

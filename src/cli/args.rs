@@ -344,11 +344,9 @@ fn label(text: &str) -> Result<String, String> {
 
 fn abilities(text: &str) -> Result<Abilities, String> {
     let names: Vec<&str> = text.split(',').collect();
-    let sentence = |error: AbilitiesError| match error {
-        AbilitiesError::Unknown(at) | AbilitiesError::Duplicate(at) => {
-            format!("{} {error}", names[at])
-        }
-        error => error.to_string(),
+    let sentence = |(at, message): AbilitiesError| match at {
+        Some(at) => format!("{} {message}", names[at]),
+        None => message.to_owned(),
     };
     Abilities::parse(&names).map_err(|errors| {
         let sentences: Vec<String> = errors.into_iter().map(sentence).collect();

@@ -42,23 +42,11 @@ impl Ability {
 #[serde(transparent)]
 pub struct Abilities(Vec<Ability>);
 
-/// Why a list of names is not a valid set of abilities.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AbilitiesError {
-    #[error("must name at least one ability; leave it out for all of them")]
-    Empty,
-    /// An unknown name, with its position.
-    #[error(
-        "must be one of generate:text, generate:image, generate:video, generate:audio, read:history, read:credits, *"
-    )]
-    Unknown(usize),
-    /// The same ability twice, with the position of the second.
-    #[error("is given more than once")]
-    Duplicate(usize),
-    /// `*` together with others.
-    #[error("\"*\" already grants everything and must stand alone")]
-    StarNotAlone,
-}
+/// What is wrong with a list of abilities, and the position of the name, if it is one name.
+pub type AbilitiesError = (Option<usize>, &'static str);
+
+const UNKNOWN: &str = "must be one of generate:text, generate:image, generate:video, generate:audio, \
+                       read:history, read:credits, *";
 
 impl Abilities {
     pub fn all() -> Self {
@@ -70,17 +58,21 @@ impl Abilities {
         let mut errors = Vec::new();
         let mut set = Vec::with_capacity(Ability::ALL.len());
         if names.is_empty() {
-            errors.push(AbilitiesError::Empty);
+            let message = "must name at least one ability; leave it out for all of them";
+            errors.push((None, message));
         }
         for (at, name) in names.iter().enumerate() {
             match Ability::parse(name.as_ref()) {
-                None => errors.push(AbilitiesError::Unknown(at)),
-                Some(known) if set.contains(&known) => errors.push(AbilitiesError::Duplicate(at)),
+                None => errors.push((Some(at), UNKNOWN)),
+                Some(known) if set.contains(&known) => {
+                    errors.push((Some(at), "is given more than once"));
+                }
                 Some(known) => set.push(known),
             }
         }
         if set.len() > 1 && set.contains(&Ability::All) {
-            errors.push(AbilitiesError::StarNotAlone);
+            let message = "\"*\" already grants everything and must stand alone";
+            errors.push((None, message));
         }
         if errors.is_empty() {
             Ok(Self(set))
@@ -105,22 +97,16 @@ mod tests {
 
     #[test]
     fn a_set_is_checked() {
-        assert_eq!(
-            Abilities::parse::<&str>(&[]),
-            Err(vec![AbilitiesError::Empty])
-        );
-        assert_eq!(
-            Abilities::parse(&["x"]),
-            Err(vec![AbilitiesError::Unknown(0)])
-        );
-        assert_eq!(
-            Abilities::parse(&["read:history", "read:history"]),
-            Err(vec![AbilitiesError::Duplicate(1)])
-        );
-        assert_eq!(
-            Abilities::parse(&["*", "read:history"]),
-            Err(vec![AbilitiesError::StarNotAlone])
-        );
+        for (names, at, message) in [
+            (&[] as &[&str], None, "must name at least one ability"),
+            (&["x"], Some(0), "must be one of generate:text"),
+            (&["*", "*"], Some(1), "is given more than once"),
+            (&["*", "read:history"], None, "already grants everything"),
+        ] {
+            let errors = Abilities::parse::<&str>(names).unwrap_err();
+            assert_eq!((errors.len(), errors[0].0), (1, at), "{names:?}");
+            assert!(errors[0].1.contains(message), "{names:?}");
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ use tracing::{Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{Layer, filter::filter_fn, registry::LookupSpan};
 use url::Url;
 
+use super::TelemetryError;
 use crate::observe::TRACES;
 
 /// Appended to the collector's address.
@@ -45,16 +46,8 @@ pub struct TraceSettings {
     pub sample_ratio: f64,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum TraceError {
-    #[error("the HTTP client of traces could not be made: {0}")]
-    Client(#[from] reqwest::Error),
-    #[error("traces cannot be exported: {0}")]
-    Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
-}
-
 /// The exporter and its queue.
-pub(super) fn provider(settings: &TraceSettings) -> Result<SdkTracerProvider, TraceError> {
+pub(super) fn provider(settings: &TraceSettings) -> Result<SdkTracerProvider, TelemetryError> {
     let http = reqwest::Client::builder()
         .timeout(TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())

@@ -9,7 +9,7 @@ use super::{
     Kind, typed,
 };
 use crate::domain::{
-    ability::{self, AbilitiesError, Ability},
+    ability::{self, Ability},
     named::Named,
 };
 
@@ -125,15 +125,11 @@ impl Kind for Abilities {
 
     fn read(&self, value: &Value, at: Field<'_>) -> Option<ability::Abilities> {
         let abilities = ability::Abilities::parse(&strings(value, at)?);
-        for error in abilities.as_ref().err().into_iter().flatten() {
+        for &(index, message) in abilities.as_ref().err().into_iter().flatten() {
             let code = FieldCode::NotAllowed;
-            match error {
-                AbilitiesError::Unknown(index) | AbilitiesError::Duplicate(index) => {
-                    at.item_error(*index, code, error.to_string());
-                }
-                AbilitiesError::Empty | AbilitiesError::StarNotAlone => {
-                    at.error(code, error.to_string());
-                }
+            match index {
+                Some(index) => at.item_error(index, code, message),
+                None => at.error(code, message),
             }
         }
         abilities.ok()
