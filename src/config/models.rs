@@ -241,19 +241,15 @@ fn modality(vendor: &Vendor, raw: Option<Modality>) -> Result<Modality, ConfigEr
 }
 
 fn day<'de, D: Deserializer<'de>>(source: D) -> Result<Option<NaiveDate>, D::Error> {
-    read_day(Value::deserialize(source)?).map_err(D::Error::custom)
+    read_day(&Value::deserialize(source)?).map_err(D::Error::custom)
 }
 
 /// Reads a date or text; `""` unsets it.
-fn read_day(value: Value) -> Result<Option<NaiveDate>, String> {
-    let value = match value {
-        Value::Datetime(day) => Value::String(day.to_string()),
-        value => value,
-    };
+fn read_day(value: &Value) -> Result<Option<NaiveDate>, String> {
     if value.as_str() == Some("") {
         return Ok(None);
     }
     let day = NaiveDate::parse_from_str(value.as_str().unwrap_or_default(), "%Y-%m-%d");
-    let bad = |_| format!("is {}: must be a date, such as 2027-01-14", shown(&value));
+    let bad = |_| format!("is {}: must be a date, such as 2027-01-14", shown(value));
     day.map(Some).map_err(bad)
 }

@@ -31,7 +31,7 @@ pub(super) fn read(
             settings::read(given).map_err(|error: ConfigError| error.under(&path))?;
         let key = format!("{path}.{VALID_FROM}");
         let from = table.remove(VALID_FROM);
-        let from = from.map_or(Ok(None), read_day);
+        let from = from.as_ref().map_or(Ok(None), read_day);
         let from = from.map_err(|problem| ConfigError::new(key.clone(), problem))?;
         let kind = read(Some(Value::Table(table.clone()))).map_err(|mut error| {
             // `read` names keys as if `prices` were one table.
