@@ -134,22 +134,12 @@ impl App {
         public_url: &str,
     ) -> Result<Self, AppError> {
         let storage = media::open(config).await?;
-        Self::build_over(config, store, clock, public_url, storage).await
+        Self::build_over(config, store, clock, public_url, storage, None).await
     }
 
-    /// As [`Self::build`], with another store of files than the configured one.
+    /// As [`Self::build`], with another store of files than the configured one, and with `adapters`
+    /// instead of the configured ones.
     pub async fn build_over(
-        config: &Config,
-        store: Store,
-        clock: SharedClock,
-        public_url: &str,
-        storage: MediaStore,
-    ) -> Result<Self, AppError> {
-        Self::build_with(config, store, clock, public_url, storage, None).await
-    }
-
-    /// As [`Self::build_over`], with `adapters` instead of the configured ones.
-    pub async fn build_with(
         config: &Config,
         store: Store,
         clock: SharedClock,
@@ -160,13 +150,7 @@ impl App {
         let http = HttpClient::new().map_err(AppError::HttpClient)?;
         let providers = match adapters {
             Some(adapters) => adapters,
-            None => providers::registry(
-                &config.enabled_providers(),
-                *config.server.account_share_percent,
-                &http,
-                &clock,
-                *config.jobs.poll_interval,
-            )?,
+            None => providers::registry(config, config.enabled_providers(), &http, &clock)?,
         };
         let metrics = Metrics::default();
         let (providers, adapters) = jobs::observed(providers, &metrics);
@@ -260,7 +244,7 @@ impl App {
     pub async fn for_command(config: &Config, database: &Database) -> Result<Self, AppError> {
         let (store, clock) = (database.store.clone(), Arc::clone(&database.clock));
         let (url, storage) = (config.public_url(), MediaStore::nowhere());
-        Self::build_over(config, store, clock, &url, storage).await
+        Self::build_over(config, store, clock, &url, storage, None).await
     }
 }
 

@@ -1,25 +1,21 @@
 //! Adapters from the configuration.
 
-use std::time::Duration;
-
 use super::AppError;
 use crate::{
-    config::Provider,
+    config::{Config, Provider},
     domain::{clock::SharedClock, limiter::Limiter, share::share},
     providers::{Registry, Setup, VENDORS, http::HttpClient},
 };
 
-/// The adapters of providers. `account_share`: maximum share of the concurrent calls of one account,
-/// in percent. `poll_interval`: of tasks that are polled within one call.
+/// The adapters of providers.
 pub(super) fn registry(
-    providers: &[Provider],
-    account_share: usize,
+    config: &Config,
+    providers: Vec<Provider>,
     http: &HttpClient,
     clock: &SharedClock,
-    poll_interval: Duration,
 ) -> Result<Registry, AppError> {
     let mut registry = Registry::default();
-    for provider in providers.iter().cloned() {
+    for provider in providers {
         let models = provider.models.iter();
         let setup = Setup {
             name: provider.name.clone(),
@@ -27,7 +23,7 @@ pub(super) fn registry(
             base_url: provider.base_url.map(String::from).unwrap_or_default(),
             api_key: provider.api_key,
             timeout: provider.timeout,
-            poll_interval,
+            poll_interval: *config.jobs.poll_interval,
             clock: clock.clone(),
             models: models
                 .map(|model| (model.id.clone(), model.settings.clone()))
@@ -36,7 +32,7 @@ pub(super) fn registry(
         let base_url = setup.base_url.clone();
         registry.base_urls.insert(provider.name.clone(), base_url);
         let calls = provider.max_concurrent;
-        let per_account = share(account_share, calls);
+        let per_account = share(*config.server.account_share_percent, calls);
         // As many as there are workers wait at most.
         let waiters = (usize::MAX, usize::MAX);
         let limiter = Limiter::with_queue((calls, per_account), waiters);

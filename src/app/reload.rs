@@ -64,14 +64,8 @@ impl Reload {
         if new.settings == applied.settings {
             return Ok(None);
         }
-        let share = *inner.config.server.account_share_percent;
-        let registry = providers::registry(
-            &new.providers,
-            share,
-            &inner.http,
-            &inner.clock,
-            *inner.config.jobs.poll_interval,
-        )?;
+        let served = new.providers.clone();
+        let registry = providers::registry(&inner.config, served, &inner.http, &inner.clock)?;
         for warning in &new.warnings {
             tracing::warn!("{warning}");
         }

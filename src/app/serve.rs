@@ -25,7 +25,6 @@ use super::{
     listener::{self, Limits},
     media,
     periodic::repeat,
-    reload::Reload,
     stop::{Periods, Stop},
     trusted_proxies,
 };
@@ -207,7 +206,7 @@ async fn run(
     let url = config.public_url_at(listeners.api.local_addr()?);
     let storage = media::open(config).await?;
     let clock = Arc::clone(clock);
-    let app = App::build_over(config, store.clone(), clock, &url, storage.clone()).await?;
+    let app = App::build_over(config, store.clone(), clock, &url, storage.clone(), None).await?;
     // Ends the generations of a killed server before the first request.
     let paused = config.jobs.paused;
     if !paused && local.is_some_and(|local| local.is_sole_server()) {
@@ -401,33 +400,28 @@ fn listener_limits(config: &Config) -> Limits {
 /// Reloads the catalogue on SIGHUP and on `gensvc catalogue reload`.
 async fn reload_when_asked(
     app: &App,
-    hangups: Signal,
+    mut hangups: Signal,
     background: &mut JoinSet<()>,
 ) -> Result<(), AppError> {
     let (runner, reload) = (app.runner.clone(), app.reload.clone());
-    let requests = app.service.store().requested_catalogue_reloads().await?;
+    let mut requests = app.service.store().requested_catalogue_reloads().await?;
     // One of them may have been made after the configuration was read.
     if let Err(error) = reload.run() {
         tracing::error!("the catalogue was not reloaded: {error}");
     }
-    background.spawn(reload_on_hangup(reload.clone(), hangups));
-    background.spawn(reload_on_request(runner, reload, requests));
+    let on_hangup = reload.clone();
+    background.spawn(async move {
+        while hangups.recv().await.is_some() {
+            on_hangup.clone().run_logged().await;
+        }
+    });
+    background.spawn(async move {
+        loop {
+            requests = runner.reload_request(requests).await;
+            reload.clone().run_logged().await;
+        }
+    });
     Ok(())
-}
-
-/// Reloads the catalogue on SIGHUP.
-async fn reload_on_hangup(reload: Reload, mut hangups: Signal) {
-    while hangups.recv().await.is_some() {
-        reload.clone().run_logged().await;
-    }
-}
-
-/// Reloads the catalogue on `gensvc catalogue reload`. `requests`: their count so far.
-async fn reload_on_request(runner: Runner, reload: Reload, mut requests: i64) {
-    loop {
-        requests = runner.reload_request(requests).await;
-        reload.clone().run_logged().await;
-    }
 }
 
 /// Sends heartbeats, independently of sweeps: these may take longer than the lease, and other

@@ -218,7 +218,7 @@ impl TestApp {
     pub async fn over(mut self, storage: MediaStore) -> Self {
         let config = config(None, &self.env);
         let (store, clock) = (self.store.clone(), self.clock.clone());
-        let app = App::build_over(&config, store, clock, "http://test", storage).await;
+        let app = App::build_over(&config, store, clock, "http://test", storage, None).await;
         self.app = app.unwrap();
         self
     }
@@ -228,7 +228,7 @@ impl TestApp {
         let config = config(None, &self.env);
         let storage = MediaStore::open(self.media_folder()).await.unwrap();
         let (store, clock) = (self.store.clone(), self.clock.clone());
-        let app = App::build_with(
+        let app = App::build_over(
             &config,
             store,
             clock,
