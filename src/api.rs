@@ -46,7 +46,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 pub use accept::accepts_html;
 pub use api_keys::NewKeyBody;
-pub use client_address::{Network, is_trusted};
+pub use client_address::is_trusted;
 pub use context::{Authenticated, OwnBody, Page, RequestId};
 pub use error::{ApiError, Code};
 pub use extract::VIEWED_ACCOUNT;
@@ -60,7 +60,8 @@ use context::Sdk;
 use route::{Route, route};
 
 use crate::{
-    media::MediaStore, memory::Memory, observe::Metrics, resource::Resource, service::Service,
+    domain::party::Network, media::MediaStore, memory::Memory, observe::Metrics,
+    resource::Resource, service::Service,
 };
 
 /// Characters of an unknown path that its answer repeats.

@@ -18,7 +18,7 @@ use chrono::TimeDelta;
 
 use self::{database::Database, reload::Reload};
 use crate::{
-    api::{self, ApiSettings, MediaLinks, MetricsEndpoint, Network},
+    api::{self, ApiSettings, MediaLinks, MetricsEndpoint},
     config::Config,
     console,
     domain::clock::SharedClock,
@@ -210,7 +210,7 @@ impl App {
             body_timeout: *config.server.body_timeout,
             max_requests: *config.server.max_requests,
             request_timeout: *config.server.request_timeout,
-            trusted_proxies: trusted_proxies(config),
+            trusted_proxies: config.server.trusted_proxies.clone(),
             cors_origins: config.server.cors_origins.clone(),
             storage,
             links: links.clone(),
@@ -271,12 +271,4 @@ fn service_settings(config: &Config) -> ServiceSettings {
         },
         paused: config.jobs.paused,
     }
-}
-
-/// The networks of trusted proxies.
-fn trusted_proxies(config: &Config) -> Vec<Network> {
-    let networks = config.server.trusted_proxies.iter();
-    networks
-        .map(|&(base, prefix)| Network { base, prefix })
-        .collect()
 }

@@ -19,12 +19,15 @@ use axum::{
 use futures_util::FutureExt as _;
 
 use super::{
-    client_address::{Network, client},
+    client_address::client,
     context::{CallerSlot, RequestPermit},
     error::ApiError,
 };
 use crate::{
-    domain::{limiter::Limiter, party::Address},
+    domain::{
+        limiter::Limiter,
+        party::{Address, Network},
+    },
     memory::Memory,
     resource::Refusals,
 };

@@ -30,8 +30,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
 
 use crate::{
-    api::{self, Authenticated, Network},
-    domain::limiter::{Limiter, Permit},
+    api::{self, Authenticated},
+    domain::{
+        limiter::{Limiter, Permit},
+        party::Network,
+    },
 };
 use guarded::WriteTimeoutStream;
 use places::{Place, Places};

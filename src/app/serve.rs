@@ -26,7 +26,6 @@ use super::{
     media,
     periodic::repeat,
     stop::{Periods, Stop},
-    trusted_proxies,
 };
 use crate::{
     config::Config,
@@ -389,7 +388,7 @@ fn listener_limits(config: &Config) -> Limits {
     let server = &config.server;
     Limits {
         max_connections: *server.max_connections,
-        trusted_proxies: trusted_proxies(config),
+        trusted_proxies: server.trusted_proxies.clone(),
         header_timeout: *server.header_timeout,
         keep_alive: *server.keep_alive,
         write_timeout: *server.write_timeout,

@@ -2,13 +2,13 @@
 //!
 //! No error repeats a password in an address.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use url::Url;
 
-use crate::domain::settings::quoted;
+use crate::domain::{party::Network, settings::quoted};
 
 pub(super) fn address<'de, D: Deserializer<'de>>(source: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(source)?;
@@ -97,14 +97,12 @@ pub(super) fn origins<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String
         .collect()
 }
 
-pub(super) fn networks<'de, D: Deserializer<'de>>(
-    source: D,
-) -> Result<Vec<(IpAddr, u8)>, D::Error> {
+pub(super) fn networks<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<Network>, D::Error> {
     let items = Vec::<String>::deserialize(source)?;
     items
         .iter()
         .map(|item| {
-            network(item).ok_or_else(|| {
+            Network::parse(item).ok_or_else(|| {
                 D::Error::custom(format!(
                     "holds {}: must be addresses or networks, such as \"10.0.0.0/8\" or \"::1\"",
                     quoted(item)
@@ -112,25 +110,4 @@ pub(super) fn networks<'de, D: Deserializer<'de>>(
             })
         })
         .collect()
-}
-
-fn network(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, prefix) = match text.split_once('/') {
-        Some((address, prefix)) => (address, Some(prefix.parse::<u8>().ok()?)),
-        None => (text, None),
-    };
-    match address.parse().ok()? {
-        IpAddr::V4(v4) => {
-            let prefix = prefix.unwrap_or(32);
-            let shift = 32_u32.checked_sub(u32::from(prefix))?;
-            let mask = u32::MAX.checked_shl(shift).unwrap_or(0);
-            Some((IpAddr::V4((v4.to_bits() & mask).into()), prefix))
-        }
-        IpAddr::V6(v6) => {
-            let prefix = prefix.unwrap_or(128);
-            let shift = 128_u32.checked_sub(u32::from(prefix))?;
-            let mask = u128::MAX.checked_shl(shift).unwrap_or(0);
-            Some((IpAddr::V6((v6.to_bits() & mask).into()), prefix))
-        }
-    }
 }

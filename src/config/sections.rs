@@ -2,11 +2,7 @@
 //!
 //! `config/default.toml` repeats units and bounds for the operator.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    path::PathBuf,
-    thread::available_parallelism,
-};
+use std::{net::SocketAddr, path::PathBuf, thread::available_parallelism};
 
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -16,6 +12,7 @@ use super::net::{address, database_url, networks, origins, public_url};
 use crate::domain::{
     credits::Credits,
     generation::Modality,
+    party::Network,
     settings::{
         quoted,
         range::{Bounded, Millis, Seconds},
@@ -36,10 +33,9 @@ pub struct Server {
     /// Origins that browsers may call from (`https://host[:port]`, or `*` alone).
     #[serde(deserialize_with = "origins")]
     pub cors_origins: Vec<String>,
-    /// Networks whose `X-Forwarded-For` is believed: the address with its host bits cleared,
-    /// and the length of its prefix in bits.
+    /// Networks whose `X-Forwarded-For` is believed.
     #[serde(deserialize_with = "networks")]
-    pub trusted_proxies: Vec<(IpAddr, u8)>,
+    pub trusted_proxies: Vec<Network>,
     /// 0: half of the cores. Use [`Self::threads`].
     pub(super) threads: Bounded<usize, 0, 1_024>,
     /// Time for which `/health` announces a stop before it begins.

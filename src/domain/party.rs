@@ -59,9 +59,66 @@ impl From<Address> for Party {
     }
 }
 
+/// A range of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    pub base: IpAddr,
+    /// Length of its prefix in bits.
+    pub prefix: u8,
+}
+
+impl Network {
+    /// Parses an address, or an address and a prefix as in `10.0.0.0/8`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (base, prefix) = match text.split_once('/') {
+            Some((base, prefix)) => (base, Some(prefix.parse().ok()?)),
+            None => (text, None),
+        };
+        let base: IpAddr = base.parse().ok()?;
+        let most = if base.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.unwrap_or(most);
+        (prefix <= most).then_some(Self { base, prefix })
+    }
+
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let (difference, bits) = match (self.base, address) {
+            (IpAddr::V4(base), IpAddr::V4(address)) => {
+                (u128::from(base.to_bits() ^ address.to_bits()), 32_u32)
+            }
+            (IpAddr::V6(base), IpAddr::V6(address)) => (base.to_bits() ^ address.to_bits(), 128),
+            _ => return false,
+        };
+        let shift = bits.saturating_sub(self.prefix.into());
+        difference.checked_shr(shift).unwrap_or(0) == 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_network_contains_its_addresses() {
+        let net = |base: &str, prefix| Network {
+            base: base.parse().unwrap(),
+            prefix,
+        };
+        for (net, address, expected) in [
+            (net("10.0.0.0", 8), "10.255.0.1", true),
+            (net("10.0.0.0", 8), "11.0.0.1", false),
+            (net("0.0.0.0", 0), "1.2.3.4", true),
+            (net("127.0.0.1", 32), "127.0.0.2", false),
+            (net("fd00::", 8), "fd12::1", true),
+            (net("::1", 128), "::1", true),
+            (net("::1", 128), "127.0.0.1", false),
+        ] {
+            assert_eq!(
+                net.contains(address.parse().unwrap()),
+                expected,
+                "{net:?} {address}"
+            );
+        }
+    }
 
     #[test]
     fn a_network_of_64_bits_is_one_address() {

@@ -14,11 +14,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    api::{Network, is_trusted},
+    api::is_trusted,
     domain::{
         limiter::{Limiter, Permit},
         lock::lock,
-        party::Address,
+        party::{Address, Network},
     },
     resource::Refusals,
 };

@@ -3,7 +3,10 @@
 use secrecy::ExposeSecret as _;
 
 use super::*;
-use gensvc::config::{LogFormat, Status};
+use gensvc::{
+    config::{LogFormat, Status},
+    domain::party::Network,
+};
 
 #[test]
 fn every_script_name_works() {
@@ -73,10 +76,7 @@ fn short_names_and_lists() {
         c.server.cors_origins,
         ["https://a.test", "http://b.test:8080"]
     );
-    let networks = [
-        ("10.0.0.0".parse().unwrap(), 8),
-        ("::1".parse().unwrap(), 128),
-    ];
+    let networks = ["10.1.2.3/8", "::1/128"].map(|text| Network::parse(text).unwrap());
     assert_eq!(c.server.trusted_proxies, networks);
     assert_eq!(c.defaults.text, ["sandbox", "openai"]);
 }

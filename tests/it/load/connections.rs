@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Router, routing::get};
-use gensvc::{
-    api::{Authenticated, Network},
-    app::listener::Limits,
-};
+use gensvc::{api::Authenticated, app::listener::Limits, domain::party::Network};
 use tokio::{
     net::TcpSocket,
     sync::{Semaphore, mpsc::unbounded_channel},
