@@ -44,7 +44,6 @@ use crate::domain::{
 
 /// A valid configuration. Its `Debug` shows no secret.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Config {
     pub server: sections::Server,
     pub database: sections::Database,

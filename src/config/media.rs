@@ -16,7 +16,6 @@ use crate::domain::settings::{
 
 /// Stored files of generations.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Media {
     /// Validity of a signed URL.
     #[serde(rename = "url_seconds")]
@@ -34,7 +33,6 @@ pub struct Media {
 
 /// A bucket of an S3-compatible store.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct S3 {
     /// The bucket, which must exist.
     #[serde(deserialize_with = "bucket")]

@@ -52,7 +52,6 @@ impl Deref for ModelConfig {
 
 /// `[[providers.NAME.models]]`. Prices, limits and wire are read when the type is known.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct RawModel {
     id: Option<String>,
     #[serde(rename = "type")]

@@ -14,7 +14,6 @@ use crate::domain::settings::{
 
 /// `[metrics]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Metrics {
     /// Bearer token of GET /metrics. `None`: it answers on `port` only.
     #[serde(deserialize_with = "token")]
@@ -28,7 +27,6 @@ pub struct Metrics {
 
 /// `[traces]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Traces {
     /// The collector, without the path of its signal. `None`: no traces.
     #[serde(deserialize_with = "optional_url")]

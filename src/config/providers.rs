@@ -92,7 +92,6 @@ impl Provider {
 
 /// `[providers.NAME]`
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct RawProvider {
     kind: Option<String>,
     enabled: Option<bool>,

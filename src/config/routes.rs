@@ -17,7 +17,6 @@ use crate::domain::{
 const MAX_NAME: usize = 40;
 
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct RawRoute {
     /// Each `provider/model`.
     models: Vec<String>,

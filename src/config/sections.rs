@@ -1,6 +1,7 @@
 //! The sections of the configuration, one struct each.
 //!
-//! `config/default.toml` repeats units and bounds for the operator.
+//! `config/default.toml` repeats units and bounds for the operator. The reader of settings refuses
+//! unknown keys of every struct.
 
 use std::{net::SocketAddr, path::PathBuf, thread::available_parallelism};
 
@@ -21,7 +22,6 @@ use crate::domain::{
 
 /// `[server]`
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Server {
     /// Address and port to listen on; port 0 takes a free one.
     #[serde(deserialize_with = "address")]
@@ -112,7 +112,6 @@ impl Server {
 
 /// `[database]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Database {
     /// `None`: a private Postgres is started.
     #[serde(deserialize_with = "database_url")]
@@ -129,7 +128,6 @@ pub struct Database {
 
 /// `[data]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Data {
     /// Directory of the private Postgres and stored files.
     #[serde(deserialize_with = "directory")]
@@ -138,7 +136,6 @@ pub struct Data {
 
 /// `[log]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Log {
     /// A filter that `tracing_subscriber::filter::Targets` can parse.
     #[serde(deserialize_with = "filter")]
@@ -157,7 +154,6 @@ pub enum LogFormat {
 
 /// `[jobs]`: work in the background.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Jobs {
     /// Time for which a worker owns a row without a heartbeat.
     #[serde(rename = "lease_seconds")]
@@ -180,7 +176,6 @@ pub struct Jobs {
 
 /// `[retention]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Retention {
     /// Days after which a finished generation is deleted with its files; 0 keeps all.
     pub days: Bounded<u32, 0, 36_500>,
@@ -188,7 +183,6 @@ pub struct Retention {
 
 /// `[submissions]`: retries of calls that the provider did not accept.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Submissions {
     /// Maximum of calls, with the first.
     pub attempts: Bounded<u32, 1, 10>,
@@ -202,7 +196,6 @@ pub struct Submissions {
 
 /// `[webhooks]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Webhooks {
     /// Whether webhooks may go to private addresses.
     pub allow_private: bool,
@@ -215,7 +208,6 @@ pub struct Webhooks {
 
 /// `[sessions]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Sessions {
     /// Days after which a session is logged out.
     pub days: Bounded<i64, 1, 3_650>,
@@ -223,7 +215,6 @@ pub struct Sessions {
 
 /// `[idempotency]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Idempotency {
     /// Hours for which an `Idempotency-Key` stays bound.
     pub hours: Bounded<i64, 1, 8_760>,
@@ -236,7 +227,6 @@ pub struct Idempotency {
 
 /// `[credits]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Holds {
     /// Maximum wait of an SDK request for held credits.
     #[serde(rename = "hold_wait_seconds")]
@@ -245,7 +235,6 @@ pub struct Holds {
 
 /// `[defaults]`: providers of requests that name none, by preference.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Defaults {
     pub text: Vec<String>,
     pub image: Vec<String>,
@@ -266,7 +255,6 @@ impl Defaults {
 
 /// `[demo]`: the account that a first start creates.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Demo {
     #[serde(deserialize_with = "demo_credits")]
     pub credits: Credits,

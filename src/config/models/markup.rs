@@ -6,7 +6,6 @@ use crate::domain::pricing::Markup;
 
 /// `[pricing]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Pricing {
     /// The factor of models whose configuration and provider name none.
     pub markup: Markup,
