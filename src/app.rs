@@ -167,18 +167,18 @@ impl App {
             RunnerSettings {
                 submit: SubmitSettings {
                     attempts: *config.submissions.attempts,
-                    window: *config.submissions.window,
-                    retry_base: *config.submissions.retry_base,
+                    window: *config.submissions.window_seconds,
+                    retry_base: *config.submissions.retry_base_ms,
                 },
-                lease: *config.jobs.lease,
-                poll_interval: *config.jobs.poll_interval,
+                lease: *config.jobs.lease_seconds,
+                poll_interval: *config.jobs.poll_interval_ms,
                 workers: *config.jobs.workers,
                 workers_per_account: *config.jobs.max_workers_per_account,
             },
         );
         let sender = Sender::new(SenderSettings {
             allow_private: config.webhooks.allow_private,
-            timeout: *config.webhooks.timeout,
+            timeout: *config.webhooks.timeout_ms,
         })
         .map_err(AppError::Sender)?;
         let dispatcher = Dispatcher::new(&runner, sender.clone(), api::renderer(links.clone()));
@@ -188,7 +188,7 @@ impl App {
             metrics.clone(),
             AuditSettings {
                 deadline: job_deadline(config),
-                lease: *config.jobs.lease,
+                lease: *config.jobs.lease_seconds,
             },
         );
         let metrics =
@@ -207,9 +207,9 @@ impl App {
         let settings = ApiSettings {
             max_body_bytes: *config.server.max_body_bytes,
             max_sdk_body_bytes: *config.server.max_sdk_body_bytes,
-            body_timeout: *config.server.body_timeout,
+            body_timeout: *config.server.body_timeout_seconds,
             max_requests: *config.server.max_requests,
-            request_timeout: *config.server.request_timeout,
+            request_timeout: *config.server.request_timeout_seconds,
             trusted_proxies: config.server.trusted_proxies.clone(),
             cors_origins: config.server.cors_origins.clone(),
             storage,
@@ -250,15 +250,15 @@ impl App {
 
 /// The age at which a job expires.
 fn job_deadline(config: &Config) -> TimeDelta {
-    TimeDelta::from_std(*config.jobs.deadline).unwrap_or(TimeDelta::MAX)
+    TimeDelta::from_std(*config.jobs.deadline_seconds).unwrap_or(TimeDelta::MAX)
 }
 
 fn service_settings(config: &Config) -> ServiceSettings {
     ServiceSettings {
         max_jobs_per_account: *config.jobs.max_per_account,
         idempotency_period: TimeDelta::hours(*config.idempotency.hours),
-        idempotency_wait: *config.idempotency.wait,
-        hold_wait: *config.credits.hold_wait,
+        idempotency_wait: *config.idempotency.wait_seconds,
+        hold_wait: *config.credits.hold_wait_seconds,
         join_period: TimeDelta::minutes(*config.idempotency.join_minutes),
         job_deadline: job_deadline(config),
         session_period: TimeDelta::days(*config.sessions.days),

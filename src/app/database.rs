@@ -74,7 +74,7 @@ pub fn connections(config: &Config) -> Connections {
         locked,
         keys,
         jobs,
-        acquire_timeout: *settings.acquire_timeout,
+        acquire_timeout: *settings.acquire_timeout_ms,
     }
 }
 

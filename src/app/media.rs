@@ -61,6 +61,6 @@ pub(super) async fn links(
     let secret = store.secret(SECRET, &fresh).await?;
     let signer = MediaSigner::new(&secret).map_err(|e| AppError::Links(e.to_string()))?;
     let base = Url::parse(public_url).map_err(|e| AppError::Links(e.to_string()))?;
-    let lifetime = TimeDelta::from_std(*config.media.url_lifetime).unwrap_or(TimeDelta::days(1));
+    let lifetime = TimeDelta::from_std(*config.media.url_seconds).unwrap_or(TimeDelta::days(1));
     Ok(MediaLinks::new(signer, base, lifetime, clock.clone()))
 }

@@ -23,7 +23,7 @@ pub(super) fn registry(
             base_url: provider.base_url.map(String::from).unwrap_or_default(),
             api_key: provider.api_key,
             timeout: provider.timeout,
-            poll_interval: *config.jobs.poll_interval,
+            poll_interval: *config.jobs.poll_interval_ms,
             clock: clock.clone(),
             models: models
                 .map(|model| (model.id.clone(), model.settings.clone()))

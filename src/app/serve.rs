@@ -86,8 +86,8 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     };
     let metrics = metrics_port(config).await?;
     let stop = Stop::on_signals(Periods {
-        announced: *config.server.drain,
-        grace: *config.server.shutdown,
+        announced: *config.server.drain_seconds,
+        grace: *config.server.shutdown_seconds,
     });
     let stop = stop.await?;
     // From here on, SIGHUP no longer terminates the process.
@@ -211,7 +211,7 @@ async fn run(
     if !paused && local.is_some_and(|local| local.is_sole_server()) {
         app.runner.assume_sole_instance().await?;
     }
-    let beat = (*config.jobs.lease / 3).min(SWEEP_AT_MOST);
+    let beat = (*config.jobs.lease_seconds / 3).min(SWEEP_AT_MOST);
     let mut background = JoinSet::new();
     background.spawn(heartbeats(app.runner.clone(), beat));
     // Bounded, since other servers may leave new work as fast as it is ended.
@@ -228,8 +228,8 @@ async fn run(
     } else {
         take_work(config, &app, beat, &mut background);
     }
-    if !config.metrics.audit_every.is_zero() {
-        background.spawn(audits(app.auditor.clone(), *config.metrics.audit_every));
+    if !config.metrics.audit_seconds.is_zero() {
+        background.spawn(audits(app.auditor.clone(), *config.metrics.audit_seconds));
     }
     let is_empty = store.is_empty().await?;
     if let Some(local) = local {
@@ -271,7 +271,7 @@ async fn run(
 
     stop.announced.cancelled().await;
     app.runner.leave();
-    let drain = *config.server.drain;
+    let drain = *config.server.drain_seconds;
     if !drain.is_zero() {
         tracing::info!(
             ?drain,
@@ -283,13 +283,14 @@ async fn run(
         0 => tracing::info!("stopping"),
         running => tracing::info!(
             running,
-            grace = ?*config.server.shutdown,
+            grace = ?*config.server.shutdown_seconds,
             "stopping: no new work; running work may finish; Ctrl-C again ends it now"
         ),
     }
     let work = async {
         tokio::join!(
-            app.runner.drain(*config.server.shutdown, &stop.grace_over),
+            app.runner
+                .drain(*config.server.shutdown_seconds, &stop.grace_over),
             app.dispatcher.stop(CLOSE_DELIVERIES),
         )
     };
@@ -389,9 +390,9 @@ fn listener_limits(config: &Config) -> Limits {
     Limits {
         max_connections: *server.max_connections,
         trusted_proxies: server.trusted_proxies.clone(),
-        header_timeout: *server.header_timeout,
-        keep_alive: *server.keep_alive,
-        write_timeout: *server.write_timeout,
+        header_timeout: *server.header_timeout_seconds,
+        keep_alive: *server.keep_alive_seconds,
+        write_timeout: *server.write_timeout_seconds,
         max_header_bytes: *server.max_header_bytes,
     }
 }

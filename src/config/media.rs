@@ -18,8 +18,7 @@ use crate::domain::settings::{
 #[derive(Debug, Clone, Deserialize)]
 pub struct Media {
     /// Validity of a signed URL.
-    #[serde(rename = "url_seconds")]
-    pub url_lifetime: Seconds<60, 604_800>,
+    pub url_seconds: Seconds<60, 604_800>,
     /// Whether files are also downloaded from private addresses and over http: for tests.
     pub allow_private_urls: bool,
     /// Hours to keep an upload after its last use.

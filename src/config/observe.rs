@@ -21,8 +21,7 @@ pub struct Metrics {
     /// Port on 127.0.0.1, without a token; 0 takes a free one.
     pub port: Bounded<u16, 0, 65_535>,
     /// Time between two self-audits; zero: none.
-    #[serde(rename = "audit_seconds")]
-    pub audit_every: Seconds<0, 86_400>,
+    pub audit_seconds: Seconds<0, 86_400>,
 }
 
 /// `[traces]`.

@@ -39,32 +39,25 @@ pub struct Server {
     /// 0: half of the cores. Use [`Self::threads`].
     pub(super) threads: Bounded<usize, 0, 1_024>,
     /// Time for which `/health` announces a stop before it begins.
-    #[serde(rename = "drain_seconds")]
-    pub drain: Seconds<0, 300>,
+    pub drain_seconds: Seconds<0, 300>,
     /// Maximum time for which a stop waits for synchronous work.
-    #[serde(rename = "shutdown_seconds")]
-    pub shutdown: Seconds<0, 300>,
+    pub shutdown_seconds: Seconds<0, 300>,
     /// Maximum time for the body of a request to arrive.
-    #[serde(rename = "body_timeout_seconds")]
-    pub body_timeout: Seconds<1, 300>,
+    pub body_timeout_seconds: Seconds<1, 300>,
     /// Largest body of a request.
     pub max_body_bytes: Bounded<usize, 1024, 16_777_216>,
     /// Largest body of a request of an SDK.
     pub max_sdk_body_bytes: Bounded<usize, 1024, 134_217_728>,
     /// Maximum time from a connection to the end of its first request's head.
-    #[serde(rename = "header_timeout_seconds")]
-    pub header_timeout: Seconds<1, 300>,
+    pub header_timeout_seconds: Seconds<1, 300>,
     /// Largest head of a request.
     pub max_header_bytes: Bounded<usize, 8_192, 262_144>,
     /// Maximum time from a response to the end of the next request's head.
-    #[serde(rename = "keep_alive_seconds")]
-    pub keep_alive: Seconds<1, 3_600>,
+    pub keep_alive_seconds: Seconds<1, 3_600>,
     /// Maximum time in which a client reads nothing of a response.
-    #[serde(rename = "write_timeout_seconds")]
-    pub write_timeout: Seconds<1, 3_600>,
+    pub write_timeout_seconds: Seconds<1, 3_600>,
     /// Maximum time of a request that generates nothing.
-    #[serde(rename = "request_timeout_seconds")]
-    pub request_timeout: Seconds<1, 300>,
+    pub request_timeout_seconds: Seconds<1, 300>,
     pub max_connections: Bounded<usize, 1, 100_000>,
     /// Maximum of concurrent requests.
     pub max_requests: Bounded<usize, 1, 100_000>,
@@ -122,8 +115,7 @@ pub struct Database {
     pub key_connections: Bounded<u32, 1, 64>,
     pub job_connections: Bounded<u32, 1, 64>,
     /// Maximum wait of a request for a free connection.
-    #[serde(rename = "acquire_timeout_ms")]
-    pub acquire_timeout: Millis<100, 60_000>,
+    pub acquire_timeout_ms: Millis<100, 60_000>,
 }
 
 /// `[data]`.
@@ -156,14 +148,11 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Jobs {
     /// Time for which a worker owns a row without a heartbeat.
-    #[serde(rename = "lease_seconds")]
-    pub lease: Seconds<1, 3_600>,
+    pub lease_seconds: Seconds<1, 3_600>,
     /// Time between two polls of a provider's task.
-    #[serde(rename = "poll_interval_ms")]
-    pub poll_interval: Millis<10, 600_000>,
+    pub poll_interval_ms: Millis<10, 600_000>,
     /// Age at which a job fails as `expired`.
-    #[serde(rename = "deadline_seconds")]
-    pub deadline: Seconds<1, 604_800>,
+    pub deadline_seconds: Seconds<1, 604_800>,
     /// Maximum of unfinished generations of an account.
     pub max_per_account: Bounded<i32, 1, 1_000_000>,
     /// Concurrent jobs of this process.
@@ -187,11 +176,9 @@ pub struct Submissions {
     /// Maximum of calls, with the first.
     pub attempts: Bounded<u32, 1, 10>,
     /// Maximum time between the first call and the start of a retry.
-    #[serde(rename = "window_seconds")]
-    pub window: Seconds<0, 3_600>,
+    pub window_seconds: Seconds<0, 3_600>,
     /// Backoff before the first retry, doubled for each further one.
-    #[serde(rename = "retry_base_ms")]
-    pub retry_base: Millis<1, 60_000>,
+    pub retry_base_ms: Millis<1, 60_000>,
 }
 
 /// `[webhooks]`.
@@ -200,8 +187,7 @@ pub struct Webhooks {
     /// Whether webhooks may go to private addresses.
     pub allow_private: bool,
     /// Maximum time of a receiver to respond.
-    #[serde(rename = "timeout_ms")]
-    pub timeout: Millis<100, 60_000>,
+    pub timeout_ms: Millis<100, 60_000>,
     /// Days for which finished deliveries are listed.
     pub log_days: Bounded<u32, 1, 3_650>,
 }
@@ -219,8 +205,7 @@ pub struct Idempotency {
     /// Hours for which an `Idempotency-Key` stays bound.
     pub hours: Bounded<i64, 1, 8_760>,
     /// Maximum wait of a replay for the first request.
-    #[serde(rename = "wait_seconds")]
-    pub wait: Seconds<1, 600>,
+    pub wait_seconds: Seconds<1, 600>,
     /// Minutes in which a retry of an SDK joins the request before it; 0: never.
     pub join_minutes: Bounded<i64, 0, 60>,
 }
@@ -229,8 +214,7 @@ pub struct Idempotency {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Holds {
     /// Maximum wait of an SDK request for held credits.
-    #[serde(rename = "hold_wait_seconds")]
-    pub hold_wait: Seconds<0, 60>,
+    pub hold_wait_seconds: Seconds<0, 60>,
 }
 
 /// `[defaults]`: providers of requests that name none, by preference.

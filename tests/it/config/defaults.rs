@@ -31,15 +31,15 @@ fn the_values_of_the_contract() {
     let c = from_env(&[]).unwrap();
     assert_eq!(c.server.bind.to_string(), "127.0.0.1:8080");
     assert_eq!(c.public_url(), "http://127.0.0.1:8080");
-    assert!(c.server.drain.is_zero());
-    assert_eq!(c.server.shutdown.as_secs(), 10);
-    assert_eq!(c.server.body_timeout.as_secs(), 10);
+    assert!(c.server.drain_seconds.is_zero());
+    assert_eq!(c.server.shutdown_seconds.as_secs(), 10);
+    assert_eq!(c.server.body_timeout_seconds.as_secs(), 10);
     assert_eq!(*c.server.max_body_bytes, 256 * 1024);
-    assert_eq!(c.server.header_timeout.as_secs(), 30);
-    assert_eq!(c.server.keep_alive.as_secs(), 75);
-    assert_eq!(c.server.write_timeout.as_secs(), 30);
-    assert_eq!(c.server.request_timeout.as_secs(), 20);
-    assert!(*c.server.request_timeout > *c.server.body_timeout);
+    assert_eq!(c.server.header_timeout_seconds.as_secs(), 30);
+    assert_eq!(c.server.keep_alive_seconds.as_secs(), 75);
+    assert_eq!(c.server.write_timeout_seconds.as_secs(), 30);
+    assert_eq!(c.server.request_timeout_seconds.as_secs(), 20);
+    assert!(*c.server.request_timeout_seconds > *c.server.body_timeout_seconds);
     assert_eq!(*c.server.max_header_bytes, 32 * 1024);
     assert_eq!(
         (*c.server.max_connections, *c.server.max_requests),
@@ -53,15 +53,15 @@ fn the_values_of_the_contract() {
     assert!(c.server.cors_origins.is_empty() && c.server.trusted_proxies.is_empty());
     assert!(c.database.url.is_none());
     assert_eq!(*c.database.max_connections, 24);
-    assert_eq!(c.database.acquire_timeout.as_millis(), 5000);
+    assert_eq!(c.database.acquire_timeout_ms.as_millis(), 5000);
     assert_eq!(c.data.dir, PathBuf::from("data"));
     assert_eq!(
         (c.log.filter.as_str(), c.log.format),
         ("info,sqlx=warn", LogFormat::Text)
     );
-    assert_eq!(c.jobs.lease.as_secs(), 30);
-    assert_eq!(c.jobs.poll_interval.as_millis(), 5000);
-    assert_eq!(c.jobs.deadline.as_secs(), 1800);
+    assert_eq!(c.jobs.lease_seconds.as_secs(), 30);
+    assert_eq!(c.jobs.poll_interval_ms.as_millis(), 5000);
+    assert_eq!(c.jobs.deadline_seconds.as_secs(), 1800);
     assert_eq!((*c.jobs.max_per_account, *c.jobs.workers), (100, 64));
     assert_eq!(*c.jobs.max_workers_per_account, 16);
     let calls = c
@@ -70,30 +70,33 @@ fn the_values_of_the_contract() {
         .map(|p| (p.name.as_str(), p.max_concurrent));
     let calls: BTreeMap<_, _> = calls.collect();
     assert_eq!((calls["openai"], calls["sandbox"]), (256, 2_048));
-    assert_eq!(c.media.url_lifetime.as_secs(), 86_400);
+    assert_eq!(c.media.url_seconds.as_secs(), 86_400);
     assert!(!c.media.allow_private_urls && c.media.s3.is_none());
     assert_eq!(*c.retention.days, 0);
     assert_eq!(
-        (*c.submissions.attempts, c.submissions.window.as_secs()),
+        (
+            *c.submissions.attempts,
+            c.submissions.window_seconds.as_secs()
+        ),
         (3, 20)
     );
-    assert_eq!(c.submissions.retry_base.as_millis(), 500);
+    assert_eq!(c.submissions.retry_base_ms.as_millis(), 500);
     assert!(!c.webhooks.allow_private);
     assert_eq!(
-        (c.webhooks.timeout.as_millis(), *c.webhooks.log_days),
+        (c.webhooks.timeout_ms.as_millis(), *c.webhooks.log_days),
         (15_000, 30)
     );
     assert_eq!(*c.sessions.days, 30);
     assert_eq!(
-        (*c.idempotency.hours, c.idempotency.wait.as_secs()),
+        (*c.idempotency.hours, c.idempotency.wait_seconds.as_secs()),
         (24, 60)
     );
     assert_eq!(*c.idempotency.join_minutes, 10);
-    assert_eq!(c.credits.hold_wait.as_secs(), 10);
+    assert_eq!(c.credits.hold_wait_seconds.as_secs(), 10);
     assert_eq!(c.demo.credits.to_string(), "1000");
     assert!(c.metrics.token.is_none());
     assert_eq!(*c.metrics.port, 9_321);
-    assert_eq!(c.metrics.audit_every.as_secs(), 60);
+    assert_eq!(c.metrics.audit_seconds.as_secs(), 60);
     assert!(c.traces.otlp_endpoint.is_none());
     assert_eq!(c.traces.service_name, "gensvc");
     assert!((c.traces.sample_ratio - 1.0).abs() < f64::EPSILON);

@@ -28,11 +28,17 @@ fn every_script_name_works() {
         found.unwrap().timeout.as_secs()
     };
     assert_eq!((timeout("sandbox"), timeout("openai")), (5, 6));
-    assert_eq!(c.jobs.poll_interval.as_millis(), 50);
-    assert_eq!((c.jobs.lease.as_secs(), c.jobs.deadline.as_secs()), (2, 3));
+    assert_eq!(c.jobs.poll_interval_ms.as_millis(), 50);
+    assert_eq!(
+        (
+            c.jobs.lease_seconds.as_secs(),
+            c.jobs.deadline_seconds.as_secs()
+        ),
+        (2, 3)
+    );
     assert_eq!(*c.jobs.max_per_account, 4);
-    assert!(c.server.shutdown.is_zero());
-    assert_eq!(c.server.drain.as_secs(), 300);
+    assert!(c.server.shutdown_seconds.is_zero());
+    assert_eq!(c.server.drain_seconds.as_secs(), 300);
     assert_eq!(c.demo.credits.to_string(), "0.5");
 }
 
@@ -85,9 +91,12 @@ fn short_names_and_lists() {
 fn layers_in_order() {
     let file = "[server]\nbind = \"127.0.0.1:1\"\n[jobs]\nlease_seconds = 7\n";
     let c = from_file(file, &[]).unwrap();
-    assert_eq!((c.server.bind.port(), c.jobs.lease.as_secs()), (1, 7));
     assert_eq!(
-        c.jobs.deadline.as_secs(),
+        (c.server.bind.port(), c.jobs.lease_seconds.as_secs()),
+        (1, 7)
+    );
+    assert_eq!(
+        c.jobs.deadline_seconds.as_secs(),
         1800,
         "the rest of the table stays"
     );

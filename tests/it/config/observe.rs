@@ -17,7 +17,7 @@ fn settings_come_from_the_environment_and_the_token_is_not_shown() {
     .unwrap();
     assert_eq!(c.metrics.token.as_ref().unwrap().expose_secret(), "hunter2");
     assert_eq!(*c.metrics.port, 9_100);
-    assert!(c.metrics.audit_every.is_zero());
+    assert!(c.metrics.audit_seconds.is_zero());
     let endpoint = c.traces.otlp_endpoint.as_ref().unwrap();
     assert_eq!(endpoint.as_str(), "http://collector:4318/");
     assert_eq!(c.traces.service_name, "paint");

@@ -18,7 +18,7 @@ fn settings_from_variables() {
         ("GENSVC__DEFAULTS__AUDIO", "openai"),
     ])
     .unwrap();
-    assert_eq!(c.media.url_lifetime.as_secs(), 60);
+    assert_eq!(c.media.url_seconds.as_secs(), 60);
     assert!(c.media.allow_private_urls);
     assert_eq!((*c.retention.days, *c.jobs.workers), (30, 2));
     assert_eq!(c.defaults.image, ["stability", "sandbox"]);
