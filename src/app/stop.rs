@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{
     runtime,
-    signal::unix::{Signal, SignalKind, signal},
+    signal::unix::{SignalKind, signal},
     sync::oneshot,
     time::{Instant, sleep, sleep_until, timeout},
 };
@@ -66,16 +66,24 @@ impl Stop {
             Err(error) => return drop(registered.send(Err(error))),
         };
         runtime.block_on(async {
-            let mut signals = match Signals::new() {
+            let signals = signal(SignalKind::terminate())
+                .and_then(|term| Ok((term, signal(SignalKind::interrupt())?)));
+            let (mut term, mut interrupt) = match signals {
                 Ok(signals) => signals,
                 Err(error) => return drop(registered.send(Err(error))),
             };
             let _ = registered.send(Ok(()));
-            signals.next().await;
+            let mut next = async || {
+                tokio::select! {
+                    _ = term.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            };
+            next().await;
             self.announced.cancel();
-            let _ = timeout(periods.announced, signals.next()).await;
+            let _ = timeout(periods.announced, next()).await;
             self.begun.cancel();
-            let _ = timeout(periods.grace, signals.next()).await;
+            let _ = timeout(periods.grace, next()).await;
             self.over_at.get_or_init(Instant::now);
             self.grace_over.cancel();
             sleep(FORCED_END).await;
@@ -119,26 +127,5 @@ impl Stop {
     async fn past_grace(&self, time: Duration) {
         self.grace_over.cancelled().await;
         sleep_until(*self.over_at.get_or_init(Instant::now) + time).await;
-    }
-}
-
-struct Signals {
-    term: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            term: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.term.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
     }
 }

@@ -4,7 +4,6 @@
 //! [`syntax`] checks what a template contains when it is saved; [`render`] bounds what it does with
 //! its variables. There are no includes, calls or assignments but loop variables. Rendering usually
 //! takes less than a millisecond.
-//! variables. A rendering takes below a millisecond as a rule.
 
 mod render;
 mod syntax;

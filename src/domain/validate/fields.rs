@@ -339,12 +339,12 @@ impl<'a> Fields<'a> {
     /// Reports every member that was never asked for, with the names that exist.
     pub(super) fn finish(&self) {
         let (known, unsupported) = (self.known.borrow(), self.unsupported.borrow());
+        let unknown = self.members.into_iter().flatten().filter(|(name, _)| {
+            !known.contains(&name.as_str()) && !unsupported.contains(&name.as_str())
+        });
         if let Some(others) = &*self.others.borrow() {
-            let given = self.members.into_iter().flatten();
-            for (name, value) in given.filter(|(_, value)| !value.is_null()) {
-                if !known.contains(&name.as_str()) && !unsupported.contains(&name.as_str()) {
-                    others.borrow_mut().add(&self.prefix, name, value);
-                }
+            for (name, value) in unknown.filter(|(_, value)| !value.is_null()) {
+                others.borrow_mut().add(&self.prefix, name, value);
             }
             return;
         }
@@ -353,29 +353,23 @@ impl<'a> Fields<'a> {
         } else {
             "a field of this request"
         };
-        for (name, value) in self.members.into_iter().flatten() {
+        for (name, value) in unknown {
             if value.is_null() && self.takes_nulls.get() {
                 continue;
             }
-            if !known.contains(&name.as_str()) && !unsupported.contains(&name.as_str()) {
-                if self.errors.are_full() {
-                    break;
-                }
-                let shown: String = name.chars().take(100).collect();
-                let meant = suggestion(&shown, known.iter().copied());
-                let meant =
-                    meant.map_or_else(String::new, |name| format!(" (did you mean {name}?)"));
-                let message = if known.is_empty() {
-                    format!("is not {noun}, which takes none")
-                } else {
-                    format!("is not {noun}{meant}; it takes {}", known.join(", "))
-                };
-                self.error(
-                    &shown.replace('\0', "\u{fffd}"),
-                    FieldCode::UnknownField,
-                    message,
-                );
+            if self.errors.are_full() {
+                break;
             }
+            let shown: String = name.chars().take(100).collect();
+            let meant = suggestion(&shown, known.iter().copied());
+            let meant = meant.map_or_else(String::new, |name| format!(" (did you mean {name}?)"));
+            let message = if known.is_empty() {
+                format!("is not {noun}, which takes none")
+            } else {
+                format!("is not {noun}{meant}; it takes {}", known.join(", "))
+            };
+            let name = shown.replace('\0', "\u{fffd}");
+            self.error(&name, FieldCode::UnknownField, message);
         }
     }
 }
