@@ -4,43 +4,28 @@ use std::{fmt, str::FromStr};
 
 use uuid::Uuid;
 
-use crate::domain::ids::GenerationId;
+use crate::domain::{ids::GenerationId, named::named_enum};
 
-/// The formats that are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum MediaKind {
-    /// The only image format that is served.
-    Png,
-    Jpeg,
-    Webp,
-    /// Speech: MPEG layer 3.
-    Mp3,
-    /// Speech: RIFF with PCM.
-    Wav,
-    /// A video: MP4.
-    Mp4,
-}
+named_enum!(
+    /// The formats that are stored, by their media types.
+    MediaKind {
+        /// The only image format that is served.
+        Png = "image/png",
+        Jpeg = "image/jpeg",
+        Webp = "image/webp",
+        /// Speech: MPEG layer 3.
+        Mp3 = "audio/mpeg",
+        /// Speech: RIFF with PCM.
+        Wav = "audio/wav",
+        /// A video: MP4.
+        Mp4 = "video/mp4",
+    }
+);
 
 impl MediaKind {
-    pub const ALL: [Self; 6] = [
-        Self::Png,
-        Self::Jpeg,
-        Self::Webp,
-        Self::Mp3,
-        Self::Wav,
-        Self::Mp4,
-    ];
-
     /// The media type for `Content-Type`.
     pub const fn content_type(self) -> &'static str {
-        match self {
-            Self::Png => "image/png",
-            Self::Jpeg => "image/jpeg",
-            Self::Webp => "image/webp",
-            Self::Mp3 => "audio/mpeg",
-            Self::Wav => "audio/wav",
-            Self::Mp4 => "video/mp4",
-        }
+        self.as_str()
     }
 
     /// The file name's ending, without the dot.
@@ -98,8 +83,8 @@ impl FromStr for MediaKey {
         let key = Self {
             generation: GenerationId(Uuid::try_parse(uuid).map_err(|_| InvalidKey)?),
             index: index.parse().map_err(|_| InvalidKey)?,
-            kind: MediaKind::ALL
-                .into_iter()
+            kind: *MediaKind::ALL
+                .iter()
                 .find(|kind| kind.extension() == extension)
                 .ok_or(InvalidKey)?,
         };
@@ -122,7 +107,7 @@ mod tests {
 
     #[test]
     fn one_spelling() {
-        for kind in MediaKind::ALL {
+        for &kind in MediaKind::ALL {
             let text = format!("{UUID}/3.{}", kind.extension());
             let key: MediaKey = text.parse().unwrap();
             assert_eq!(key.to_string(), text);

@@ -100,7 +100,8 @@ fn files_are_what_they_are() {
         };
         assert_eq!((size, info.seconds), (wanted, long), "{kind:?}");
         let others: Vec<_> = MediaKind::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .filter(|&other| other != kind)
             .collect();
         assert_eq!(
@@ -115,7 +116,7 @@ fn cut_files_are_refused() {
     for (kind, bytes) in files() {
         // An MP3 has no end of its own: the frames that are there are one.
         for keep in [1, 2, 9, 30, bytes.len() / 2, bytes.len() - 1] {
-            let cut = inspect(&bytes[..keep], &MediaKind::ALL);
+            let cut = inspect(&bytes[..keep], MediaKind::ALL);
             assert!(
                 kind == MediaKind::Mp3 || cut.is_err(),
                 "{kind:?} {keep} {cut:?}"
@@ -135,9 +136,9 @@ fn other_things_are_refused() {
         b"\xff\xf1\x50\x80",
         &[0; 1_000],
     ] {
-        assert_eq!(inspect(bytes, &MediaKind::ALL), Err(InvalidMedia::Unknown));
+        assert_eq!(inspect(bytes, MediaKind::ALL), Err(InvalidMedia::Unknown));
     }
-    assert_eq!(inspect(b"", &MediaKind::ALL), Err(InvalidMedia::Empty));
+    assert_eq!(inspect(b"", MediaKind::ALL), Err(InvalidMedia::Empty));
 }
 
 #[test]
@@ -201,7 +202,7 @@ fn broken_videos() {
 
 /// Everything that takes foreign bytes; none may panic or hang.
 fn try_all(bytes: &[u8]) {
-    let _info = inspect(bytes, &MediaKind::ALL);
+    let _info = inspect(bytes, MediaKind::ALL);
     let bytes = Bytes::copy_from_slice(bytes);
     let _file = mp3_from_parts(std::slice::from_ref(&bytes));
     let _file = wav_from_parts(std::slice::from_ref(&bytes));

@@ -113,7 +113,7 @@ async fn a_file_is_moved_in() {
     }
     let file = spool.finish().await.unwrap();
     assert_eq!(file.bytes(), 1_000_000);
-    let unknown = file.inspect(&MediaKind::ALL).await.unwrap();
+    let unknown = file.inspect(MediaKind::ALL).await.unwrap();
     assert_eq!(unknown, Err(InvalidMedia::Unknown));
     store.put_file(&key(3), file).await.unwrap();
     assert_eq!(read(&store, &key(3), None).await, vec![9; 1_000_000]);

@@ -144,7 +144,7 @@ impl Stage {
             (file.status.as_u16(), &output["bytes"]),
             (200, &json!(file.bytes.len()))
         );
-        let info = inspect(&file.bytes, &MediaKind::ALL).unwrap();
+        let info = inspect(&file.bytes, MediaKind::ALL).unwrap();
         assert_eq!(info.kind.content_type(), output["content_type"]);
         if output["type"] == "image" {
             // Reported by a decoder that is not ours.
