@@ -161,7 +161,7 @@ fn body(state: &ApiState, model: &Model) -> ModelBody {
         upcoming_prices: model
             .later
             .iter()
-            .map(|(valid_from, kind)| UpcomingPrices {
+            .map(|(valid_from, (kind, _))| UpcomingPrices {
                 valid_from: *valid_from,
                 prices: kind.prices(),
             })

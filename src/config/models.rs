@@ -100,12 +100,8 @@ pub(super) fn resolve(
             continue;
         }
         let markup = raw.markup.unwrap_or(markup);
-        let read = model(provider, vendor, id, raw).map_err(|error| error.under(&path));
-        let (mut model, settings) = read?;
-        model.kind.mark_up(markup);
-        for (_, kind) in &mut model.later {
-            kind.mark_up(markup);
-        }
+        let read = model(provider, vendor, markup, id, raw).map_err(|error| error.under(&path));
+        let (model, settings) = read?;
         models.push(ModelConfig {
             path,
             model,
@@ -175,6 +171,7 @@ fn check_default(key: &str, models: &[ModelConfig]) -> Result<(), ConfigError> {
 fn model(
     provider: &str,
     vendor: &Vendor,
+    markup: Markup,
     id: String,
     raw: RawModel,
 ) -> Result<(Model, SharedSettings), ConfigError> {
@@ -187,7 +184,7 @@ fn model(
         (vendor.settings)(&id, modality, raw.wire).map_err(|error| error.under("wire"))?;
     let read = |prices: Option<Value>| {
         let limits = raw.limits.clone();
-        let made = match modality {
+        let mut made = match modality {
             Modality::Text => ModelKind::Text(text::read(
                 vendor,
                 prices,
@@ -200,9 +197,11 @@ fn model(
             Modality::Audio => ModelKind::Speech(speech::read(vendor, prices, limits)?),
         };
         settings.check(&made)?;
-        Ok(made)
+        let list_prices = made.prices();
+        made.mark_up(markup);
+        Ok((made, list_prices))
     };
-    let (valid_from, kind, later) = match raw.prices {
+    let (valid_from, (kind, list_prices), later) = match raw.prices {
         Some(Value::Array(list)) => dated::read(list, read)?,
         prices => (None, read(prices)?, Vec::new()),
     };
@@ -216,6 +215,7 @@ fn model(
         retired: false,
         valid_from,
         kind,
+        list_prices,
         later,
     };
     Ok((model, settings))

@@ -79,7 +79,7 @@ fn default_models(provider: &Provider) -> BTreeMap<Modality, &str> {
 /// Without the members that the model does not have.
 fn model(model: &ModelConfig) -> Value {
     let later = model.later.iter();
-    let later = later.map(|(day, kind)| (*day, kind.prices()));
+    let later = later.map(|(day, (kind, _))| (*day, kind.prices()));
     let mut summary = json!({
         "id": model.id,
         "type": model.modality(),
@@ -177,7 +177,7 @@ impl fmt::Display for Summary<'_> {
                 if let Some(day) = model.valid_from {
                     write!(f, " (from {day})")?;
                 }
-                for (day, kind) in &model.later {
+                for (day, (kind, _)) in &model.later {
                     write!(f, "; from {day}: {}", priced(&kind.prices()))?;
                 }
                 if let Some(day) = model.retiring {

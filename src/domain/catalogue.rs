@@ -54,40 +54,19 @@ impl ModelKind {
         }
     }
 
-    /// The vendor's prices, without the operator's markup.
-    pub fn list_prices(&self) -> Prices {
-        let listed = match self {
-            Self::Text(model) => model.list_prices.as_deref().cloned().map(Prices::Text),
-            Self::Image(model) => model.list_prices.clone().map(Prices::Image),
-            Self::Video(model) => model.list_prices.map(Prices::Video),
-            Self::Speech(model) => model.list_prices.map(Prices::Speech),
-        };
-        listed.unwrap_or_else(|| self.prices())
-    }
-
-    /// Keeps the prices as list prices, and adds the operator's margin to them. Call it once, when
-    /// the prices are complete.
+    /// Adds the operator's margin to the prices. Call it once, when they are complete.
     pub fn mark_up(&mut self, markup: Markup) {
         match self {
-            Self::Text(model) => {
-                model.list_prices = Some(Arc::clone(&model.prices));
-                markup.apply(Arc::make_mut(&mut model.prices).amounts());
-            }
-            Self::Image(model) => {
-                model.list_prices = Some(model.prices.clone());
-                markup.apply(model.prices.amounts());
-            }
-            Self::Video(model) => {
-                model.list_prices = Some(model.prices);
-                markup.apply(model.prices.amounts());
-            }
-            Self::Speech(model) => {
-                model.list_prices = Some(model.prices);
-                markup.apply([&mut model.prices.per_1000_characters]);
-            }
+            Self::Text(model) => markup.apply(Arc::make_mut(&mut model.prices).amounts()),
+            Self::Image(model) => markup.apply(model.prices.amounts()),
+            Self::Video(model) => markup.apply(model.prices.amounts()),
+            Self::Speech(model) => markup.apply([&mut model.prices.per_1000_characters]),
         }
     }
 }
+
+/// Prices and limits in a period, and the prices before the operator's markup.
+pub type Terms = (ModelKind, Prices);
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
@@ -108,8 +87,10 @@ pub struct Model {
     pub valid_from: Option<NaiveDate>,
     /// Prices and limits.
     pub kind: ModelKind,
+    /// The prices before the operator's markup.
+    pub list_prices: Prices,
     /// The same from later days on, ascending.
-    pub later: Vec<(NaiveDate, ModelKind)>,
+    pub later: Vec<(NaiveDate, Terms)>,
 }
 
 impl Model {
@@ -157,7 +138,7 @@ impl Model {
     /// The prices that a generation pins: the model's, and the vendor's as the member [`LIST`].
     pub fn pinned_prices(&self) -> Value {
         let mut pinned = json!(self.prices());
-        pinned[LIST] = json!(self.kind.list_prices());
+        pinned[LIST] = json!(self.list_prices);
         pinned
     }
 }

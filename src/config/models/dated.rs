@@ -4,21 +4,21 @@ use chrono::NaiveDate;
 use toml::{Table, Value};
 
 use super::{super::ConfigError, read_day};
-use crate::domain::{catalogue::ModelKind, settings};
+use crate::domain::{catalogue::Terms, settings};
 
 const VALID_FROM: &str = "valid_from";
 
-/// The day of the first prices, the model with them, and the same from later days on.
-type Dated = (Option<NaiveDate>, ModelKind, Vec<(NaiveDate, ModelKind)>);
+/// The day of the first prices, the terms with them, and the same from later days on.
+type Dated = (Option<NaiveDate>, Terms, Vec<(NaiveDate, Terms)>);
 
 /// Reads `[entry, ...]`, or `[built-in prices, [entry, ...]]` as made by `merge`. `read` builds the
-/// model from one entry.
+/// terms from one entry.
 pub(super) fn read(
     list: Vec<Value>,
-    read: impl Fn(Option<Value>) -> Result<ModelKind, ConfigError>,
+    read: impl Fn(Option<Value>) -> Result<Terms, ConfigError>,
 ) -> Result<Dated, ConfigError> {
-    let mut first: Option<(Option<NaiveDate>, ModelKind)> = None;
-    let mut later: Vec<(NaiveDate, ModelKind)> = Vec::new();
+    let mut first: Option<(Option<NaiveDate>, Terms)> = None;
+    let mut later: Vec<(NaiveDate, Terms)> = Vec::new();
     let mut before = Table::new();
     let (present, list) = match <[Value; 2]>::try_from(list) {
         Ok([present, Value::Array(file)]) => (Some((0, present)), file),
@@ -33,7 +33,7 @@ pub(super) fn read(
         let from = table.remove(VALID_FROM);
         let from = from.as_ref().map_or(Ok(None), read_day);
         let from = from.map_err(|problem| ConfigError::new(key.clone(), problem))?;
-        let kind = read(Some(Value::Table(table.clone()))).map_err(|mut error| {
+        let terms = read(Some(Value::Table(table.clone()))).map_err(|mut error| {
             // `read` names keys as if `prices` were one table.
             if let Some(rest) = error.key.strip_prefix("prices") {
                 error.key = format!("{path}{rest}");
@@ -46,7 +46,7 @@ pub(super) fn read(
         }
         before = table;
         let Some((first_day, _)) = &first else {
-            first = Some((from, kind));
+            first = Some((from, terms));
             continue;
         };
         let Some(from) = from else {
@@ -58,12 +58,12 @@ pub(super) fn read(
             let problem = format!("is {from}: must be later than that of the prices before it");
             return Err(ConfigError::new(key, problem));
         }
-        later.push((from, kind));
+        later.push((from, terms));
     }
-    let Some((valid_from, kind)) = first else {
+    let Some((valid_from, terms)) = first else {
         return Err(ConfigError::new("prices", "is empty: list at least one"));
     };
-    Ok((valid_from, kind, later))
+    Ok((valid_from, terms, later))
 }
 
 /// Returns the first price in `before` that `after` lacks.

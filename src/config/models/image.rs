@@ -57,7 +57,6 @@ pub(super) fn read(
     let prices: ImagePrices = prices(given_prices)?;
     let mut model = ImageModel {
         prices,
-        list_prices: None,
         limits: ImageLimits {
             max_prompt_chars: limits.max_prompt_chars.map_or(IMAGE_PROMPT_CHARS, |n| *n),
             max_prompt_utf16: limits.max_prompt_utf16.map(|n| *n),

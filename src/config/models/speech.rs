@@ -30,11 +30,7 @@ pub(super) fn read(
     check_voices(vendor, &limits)?;
     check_formats(vendor, &limits)?;
     check_speed(vendor, &limits)?;
-    Ok(SpeechModel {
-        prices,
-        list_prices: None,
-        limits,
-    })
+    Ok(SpeechModel { prices, limits })
 }
 
 fn check_voices(vendor: &Vendor, limits: &SpeechLimits) -> Result<(), ConfigError> {

@@ -71,7 +71,6 @@ pub(super) fn read(
     let max_tokens = limits.max_tokens.map_or(MAX_TOKENS, |n| *n);
     Ok(TextModel {
         prices: Arc::new(prices),
-        list_prices: None,
         limits: TextLimits {
             max_prompt_chars: limits.max_prompt_chars.map_or(TEXT_PROMPT_CHARS, |n| *n),
             max_tokens,

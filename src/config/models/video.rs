@@ -49,11 +49,7 @@ pub(super) fn read(
     let roles = if is_sandbox { &ROLES[..] } else { &ROLES[1..] };
     inputs::check(limits.inputs.as_ref(), roles)?;
     inputs::check_prices(limits.inputs.as_ref(), prices.per_input_image, None)?;
-    Ok(VideoModel {
-        prices,
-        list_prices: None,
-        limits,
-    })
+    Ok(VideoModel { prices, limits })
 }
 
 /// Checks that each is a ratio, and that no two are equal in lowest terms.

@@ -46,10 +46,13 @@ impl Model {
             return None;
         }
         let begun = self.later.iter().take_while(|(day, _)| *day <= today);
-        let kind = begun.clone().last().map_or(&self.kind, |(_, kind)| kind);
+        let own = (&self.kind, &self.list_prices);
+        let last = begun.clone().last();
+        let (kind, list_prices) = last.map_or(own, |(_, (kind, prices))| (kind, prices));
         Some(Self {
             retired: self.retiring.is_some_and(|day| day <= today),
             kind: kind.clone(),
+            list_prices: list_prices.clone(),
             later: self.later[begun.count()..].to_vec(),
             ..self.clone()
         })

@@ -56,8 +56,6 @@ pub struct ImageLimits {
 pub struct ImageModel {
     /// For every size and quality of the limits.
     pub prices: ImagePrices,
-    /// The prices before the markup, once [`super::ModelKind::mark_up`] has applied it.
-    pub list_prices: Option<ImagePrices>,
     pub limits: ImageLimits,
     /// Sizes that the model generates itself, in pixels. Empty if it extends its source.
     pub native_sizes: Vec<(u32, u32)>,
@@ -115,8 +113,6 @@ fn durations<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<u32>, D::Error>
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VideoModel {
     pub prices: VideoPrices,
-    /// The prices before the markup, once [`super::ModelKind::mark_up`] has applied it.
-    pub list_prices: Option<VideoPrices>,
     pub limits: VideoLimits,
 }
 
@@ -140,8 +136,6 @@ pub struct SpeechLimits {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpeechModel {
     pub prices: SpeechPrices,
-    /// The prices before the markup, once [`super::ModelKind::mark_up`] has applied it.
-    pub list_prices: Option<SpeechPrices>,
     pub limits: SpeechLimits,
 }
 

@@ -40,8 +40,6 @@ pub struct TextLimits {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextModel {
     pub prices: Arc<TextPrices>,
-    /// The prices before the markup, once [`super::ModelKind::mark_up`] has applied it.
-    pub list_prices: Option<Arc<TextPrices>>,
     pub limits: TextLimits,
     /// Input tokens that the provider's chat template may add.
     pub overhead_tokens: u32,
