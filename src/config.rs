@@ -95,6 +95,11 @@ impl Config {
         self.catalogue_of(|provider| provider.status == Status::Enabled)
     }
 
+    /// Every enabled model of all providers, served or not.
+    pub fn full_catalogue(&self) -> Catalogue {
+        self.catalogue_of(|_| true)
+    }
+
     /// Every enabled model of the providers that are served.
     fn catalogue_of(&self, is_served: impl Fn(&Provider) -> bool) -> Catalogue {
         let served = self.providers.iter().filter(|provider| is_served(provider));

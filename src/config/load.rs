@@ -63,7 +63,7 @@ impl Config {
     }
 
     /// Checks related settings, and reads keys and base URLs from the environment.
-    pub(super) fn resolve(
+    fn resolve(
         mut self,
         env: &BTreeMap<String, String>,
         overrides: &Overrides<'_>,

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use toml::{Table, Value};
+use toml::Table;
 
 use super::{Config, ConfigError, Provider, changes, environment::Overrides, origin::Origin};
-use crate::domain::{catalogue::Catalogue, settings};
+use crate::domain::catalogue::Catalogue;
 
 /// The catalogue of a changed file.
 #[derive(Debug)]
@@ -49,36 +49,6 @@ impl Config {
     /// All layers, merged.
     pub const fn settings(&self) -> &Table {
         &self.origin.tree
-    }
-
-    /// The models of all providers, served or not, without markup.
-    pub fn at_list_prices(&self) -> Result<Catalogue, ConfigError> {
-        let Origin {
-            env, vendors, tree, ..
-        } = &self.origin;
-        let mut tree = tree.clone();
-        remove_markups(&mut tree);
-        let config: Self = settings::read(Value::Table(tree))?;
-        let config = config.resolve(env, &Overrides::default(), vendors)?;
-        Ok(config.catalogue_of(|_| true))
-    }
-}
-
-fn remove_markups(tree: &mut Table) {
-    if let Some(Value::Table(pricing)) = tree.get_mut("pricing") {
-        pricing.insert("markup".to_owned(), Value::from("1"));
-    }
-    let providers = tree.get_mut("providers").and_then(Value::as_table_mut);
-    for (_, provider) in providers.into_iter().flatten() {
-        if let Value::Table(provider) = provider {
-            provider.remove("markup");
-            let models = provider.get_mut("models").and_then(Value::as_array_mut);
-            for model in models.into_iter().flatten() {
-                if let Value::Table(model) = model {
-                    model.remove("markup");
-                }
-            }
-        }
     }
 }
 

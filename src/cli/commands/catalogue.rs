@@ -32,7 +32,7 @@ fn check(config: &Config, file: &Path, output: Output) -> Outcome {
     let list: Map<String, Value> = serde_json::from_str(&text).map_err(|error| {
         format!("{place} is not a price list of LiteLLM, a JSON object of models: {error}")
     })?;
-    let catalogue = config.at_list_prices()?.at(machine_time());
+    let catalogue = config.full_catalogue().at(machine_time());
     let comparison = Comparison::of(&catalogue, &list);
     if comparison.compared == 0 {
         let problem = "lists none of the configured text models: use LiteLLM's \

@@ -4,8 +4,11 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Catalogue, Model, ModelKind, TextModel};
-use crate::domain::{credits::Credits, pricing::TokenPrices};
+use super::{Catalogue, Model, ModelKind, TextLimits};
+use crate::domain::{
+    credits::Credits,
+    pricing::{Prices, TextPrices, TokenPrices},
+};
 
 /// Credits per million tokens for one US dollar per token. A credit is a US cent.
 const CREDITS_PER_DOLLAR: f64 = 1e8;
@@ -33,17 +36,18 @@ pub struct Difference {
 }
 
 impl Comparison {
-    /// Compares the text models of a catalogue without markup.
+    /// Compares the prices before the markup, and the limits, of the text models of a catalogue.
     pub fn of(catalogue: &Catalogue, list: &Map<String, Value>) -> Self {
         let mut comparison = Self::default();
         for model in catalogue.models() {
-            let ModelKind::Text(text) = &model.kind else {
+            let (ModelKind::Text(text), Prices::Text(prices)) = (&model.kind, &model.list_prices)
+            else {
                 continue;
             };
             match entry(model, list) {
                 Some(entry) => {
                     comparison.compared += 1;
-                    comparison.compare(&model.name(), text, entry);
+                    comparison.compare(&model.name(), prices, &text.limits, entry);
                 }
                 None => comparison.unlisted.push(model.name()),
             }
@@ -51,7 +55,7 @@ impl Comparison {
         comparison
     }
 
-    fn compare(&mut self, model: &str, text: &TextModel, entry: &Value) {
+    fn compare(&mut self, model: &str, prices: &TextPrices, limits: &TextLimits, entry: &Value) {
         let mut differences = Vec::new();
         let mut differ = |setting: String, here: Option<String>, published: Option<String>| {
             // Skip settings that the list does not have.
@@ -65,12 +69,11 @@ impl Comparison {
                 });
             }
         };
-        let prices = &text.prices;
         for (name, of, field) in PRICES {
             let here = Some(shown(of(&prices.base)));
             differ(format!("prices.{name}"), here, price(&entry[field]));
         }
-        for above in thresholds(entry, text) {
+        for above in thresholds(entry, prices) {
             let tier = prices
                 .tiers
                 .iter()
@@ -82,7 +85,6 @@ impl Comparison {
                 differ(setting, here, price(published));
             }
         }
-        let limits = &text.limits;
         let count = |field: &str| entry[field].as_u64().map(|count| count.to_string());
         let most_input = limits.max_input_tokens.map(|most| most.to_string());
         differ(
@@ -140,13 +142,13 @@ const PRICES: [Price; 5] = [
 ];
 
 /// The input tokens above which other prices apply, here or in the list.
-fn thresholds(entry: &Value, text: &TextModel) -> Vec<u64> {
+fn thresholds(entry: &Value, prices: &TextPrices) -> Vec<u64> {
     let published = entry.as_object().into_iter().flat_map(Map::keys);
     let published = published.filter_map(|field| {
         let rest = field.strip_prefix("input_cost_per_token_above_")?;
         Some(rest.strip_suffix("k_tokens")?.parse::<u64>().ok()? * 1_000)
     });
-    let here = text.prices.tiers.iter().map(|tier| tier.above_input_tokens);
+    let here = prices.tiers.iter().map(|tier| tier.above_input_tokens);
     let mut all: Vec<u64> = here.chain(published).collect();
     all.sort_unstable();
     all.dedup();
