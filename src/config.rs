@@ -4,17 +4,13 @@
 //! receives values, not the configuration. Every error is one sentence that names the key, the
 //! invalid value and the fix.
 
-mod access;
 mod changes;
 mod environment;
 mod lifecycle;
 pub mod load;
 pub mod media;
-mod merge;
 pub mod models;
 mod net;
-pub mod observe;
-mod origin;
 pub mod providers;
 mod reload;
 mod routes;
@@ -23,10 +19,13 @@ pub mod summary;
 
 use std::{
     collections::BTreeMap,
+    fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
 };
 
 use serde::Deserialize;
+use toml::Table;
 
 pub use changes::Change;
 pub use media::{Media, S3};
@@ -40,6 +39,7 @@ pub use crate::domain::settings::ConfigError;
 use crate::domain::{
     catalogue::{Catalogue, Route},
     generation::Modality,
+    vendor::Vendor,
 };
 
 /// A valid configuration. Its `Debug` shows no secret.
@@ -57,11 +57,11 @@ pub struct Config {
     pub sessions: sections::Sessions,
     pub idempotency: sections::Idempotency,
     pub defaults: sections::Defaults,
-    pub pricing: models::markup::Pricing,
+    pub pricing: sections::Pricing,
     pub credits: sections::Holds,
     pub demo: sections::Demo,
-    pub metrics: observe::Metrics,
-    pub traces: observe::Traces,
+    pub metrics: sections::Metrics,
+    pub traces: sections::Traces,
     /// Empty once they are resolved.
     #[serde(rename = "providers")]
     raw_providers: BTreeMap<String, providers::RawProvider>,
@@ -80,7 +80,26 @@ pub struct Config {
     #[serde(skip)]
     pub changes: Vec<Change>,
     #[serde(skip)]
-    origin: origin::Origin,
+    origin: Origin,
+}
+
+/// Where a configuration came from, and its settings.
+#[derive(Clone, Default)]
+struct Origin {
+    file: Option<PathBuf>,
+    env: BTreeMap<String, String>,
+    vendors: Vec<&'static Vendor>,
+    /// The merged layers.
+    tree: Table,
+}
+
+/// Its members hold secrets.
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin")
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Config {

@@ -8,7 +8,11 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use url::Url;
 
-use super::{ConfigError, access, net::optional_url};
+use super::{
+    ConfigError,
+    net::optional_url,
+    providers::{check_names, value},
+};
 use crate::domain::settings::{
     quoted,
     range::{Bounded, Seconds},
@@ -85,8 +89,8 @@ impl S3 {
                 .into_iter()
                 .filter(|n| !n.is_empty())
                 .collect();
-            access::check_names(&names).map_err(|problem| problem_at(setting, problem))?;
-            access::value(&names, env)
+            check_names(&names).map_err(|problem| problem_at(setting, problem))?;
+            value(&names, env)
         };
         let (id_env, secret_env) = (&self.access_key_id_env, &self.secret_access_key_env);
         let id = key("access_key_id_env", id_env)?;

@@ -5,13 +5,10 @@
 
 mod dated;
 mod image;
-mod inputs;
-pub(super) mod markup;
 mod rules;
 mod speech;
 mod text;
 mod video;
-mod vision;
 
 use std::ops::Deref;
 

@@ -11,9 +11,10 @@ use serde::Deserialize;
 use url::Url;
 
 use super::{
-    ConfigError, ModelConfig, access,
+    ConfigError, ModelConfig,
     environment::Overrides,
-    models::{self, RawModel, markup::check_margin},
+    models::{self, RawModel},
+    net::http_url,
 };
 use crate::domain::{
     pricing::Markup,
@@ -165,7 +166,7 @@ fn provider(
         ("api_key_env", api_key_env.as_slice()),
         ("base_url_env", raw.base_url_env.as_slice()),
     ] {
-        access::check_names(names).map_err(|problem| {
+        check_names(names).map_err(|problem| {
             let key = format!("{path}.{key}");
             ConfigError::new(key, problem)
         })?;
@@ -175,7 +176,7 @@ fn provider(
         None
     } else {
         let variable = raw.base_url_env.as_deref();
-        let url = access::base_url(&path, variable, raw.base_url.as_deref(), env, overrides)?;
+        let url = base_url(&path, variable, raw.base_url.as_deref(), env, overrides)?;
         let advice = "add the server's URL, such as \"http://localhost:11434/v1\"";
         Some(url.ok_or_else(|| missing("base_url", advice))?)
     };
@@ -183,7 +184,7 @@ fn provider(
         let advice = "name the environment variable that holds the key";
         return Err(missing("api_key_env", advice));
     }
-    let api_key = access::value(&api_key_env, env)?.map(SecretString::from);
+    let api_key = value(&api_key_env, env)?.map(SecretString::from);
     let Some(raw_models) = raw.models.filter(|models| !models.is_empty()) else {
         let advice = format!("add at least one [[{path}.models]]");
         return Err(missing("models", &advice));
@@ -250,4 +251,76 @@ fn refuse_unused(path: &str, raw: &RawProvider) -> Result<(), ConfigError> {
             "is not used by the sandbox: remove it",
         )),
     }
+}
+
+/// Warns of a factor below 1, such as a margin written as 0.2 instead of 1.2.
+pub(super) fn check_margin(
+    key: impl FnOnce() -> String,
+    markup: Option<Markup>,
+    warnings: &mut Vec<String>,
+) {
+    if let Some(markup) = markup.filter(|markup| markup.is_below_cost()) {
+        warnings.push(format!(
+            "{} is {markup}: prices are below the provider's",
+            key()
+        ));
+    }
+}
+
+/// Checks that these are names of variables, not their values: names are shown, keys never. A blank
+/// name is allowed.
+pub(super) fn check_names(names: &[String]) -> Result<(), &'static str> {
+    let is_name = |name: &String| {
+        name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+            && !name.starts_with(|first: char| first.is_ascii_digit())
+    };
+    if names.iter().all(is_name) {
+        return Ok(());
+    }
+    Err("is not the name of a variable (its value is not shown): \
+         must be letters, digits and _, such as \"OPENAI_API_KEY\"")
+}
+
+/// The vendor's variable overrides the files, and a `GENSVC__` variable overrides both.
+fn base_url(
+    path: &str,
+    vendor_variable: Option<&str>,
+    in_files: Option<&str>,
+    env: &BTreeMap<String, String>,
+    overrides: &Overrides<'_>,
+) -> Result<Option<Url>, ConfigError> {
+    let key = format!("{path}.base_url");
+    let vendor = vendor_variable
+        .filter(|_| overrides.variable(&key).is_none())
+        .and_then(|variable| Some((variable, env.get(variable)?.trim())))
+        .filter(|(_, value)| !value.is_empty());
+    let (key, text) = match (vendor, in_files) {
+        (Some((variable, value)), _) => (format!("{variable} ({key})"), value),
+        (None, Some(text)) if !text.is_empty() => (key, text),
+        (None, _) => return Ok(None),
+    };
+    let url = http_url(text).map_err(|problem| ConfigError::new(key, problem))?;
+    Ok(Some(url))
+}
+
+/// The value of the first variable that is set and not blank.
+pub(super) fn value<'a>(
+    names: &[String],
+    env: &'a BTreeMap<String, String>,
+) -> Result<Option<&'a str>, ConfigError> {
+    let found = names
+        .iter()
+        .filter_map(|name| Some((name, env.get(name)?.trim())))
+        .find(|(_, value)| !value.is_empty());
+    let Some((name, value)) = found else {
+        return Ok(None);
+    };
+    if !value.bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(ConfigError::new(
+            name,
+            "holds a space or another character that no key has (its value is not shown): \
+             set it to the bare key",
+        ));
+    }
+    Ok(Some(value))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use toml::Table;
 
-use super::{Config, ConfigError, Provider, changes, environment::Overrides, origin::Origin};
+use super::{Config, ConfigError, Origin, Provider, changes, environment::Overrides};
 use crate::domain::catalogue::Catalogue;
 
 /// The catalogue of a changed file.

@@ -8,8 +8,7 @@ use toml::{Table, Value};
 
 use super::{
     super::ConfigError,
-    inputs,
-    rules::{check_list, hinted, limits, priced, prices},
+    rules::{check_input_prices, check_inputs, check_list, hinted, limits, priced, prices},
 };
 use crate::domain::{
     catalogue::{ImageLimits, ImageModel, InputLimits, Support},
@@ -83,8 +82,8 @@ pub(super) fn read(
         complete(&mut model, &sizes).map_err(priced)?;
     }
     let (inputs, prices) = (model.limits.inputs.as_ref(), &model.prices);
-    inputs::check(inputs, &ROLES)?;
-    inputs::check_prices(
+    check_inputs(inputs, &ROLES)?;
+    check_input_prices(
         inputs,
         prices.per_input_image,
         prices.input_image_per_million,

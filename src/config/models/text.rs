@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::{super::ConfigError, rules, vision::vision};
+use super::{super::ConfigError, rules};
 use crate::domain::{
-    catalogue::{TextLimits, TextModel},
+    catalogue::{TextLimits, TextModel, Vision},
     pricing::{PriceTier, TextPrices, TokenPrices},
     request::{MAX_TOKENS, TEXT_PROMPT_CHARS},
-    settings::{self, range::Bounded, read_table},
+    settings::{self, range::Bounded, read_table, shown},
     usage::MAX_SEARCHES,
     vendor::{ModelSettings, Vendor},
 };
@@ -170,4 +170,34 @@ fn temperature(vendor: &Vendor, range: Option<&[f64]>) -> Result<Option<[f64; 2]
              such as [0.0, 2.0], or [] for none"
         )),
     }
+}
+
+/// `kind` of `limits.images`.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Patch32,
+    Patch28,
+    Tile512,
+    Flat,
+}
+
+/// Reads how images are counted. The key of an error is relative to the value.
+fn vision(value: Value) -> Result<Vision, ConfigError> {
+    let Value::Table(mut table) = value else {
+        let problem = format!("is {}: must be a table with keys", shown(&value));
+        return Err(ConfigError::new("", problem));
+    };
+    let Some(kind) = table.remove("kind") else {
+        let problem = "is missing: write one of patch32, patch28, tile512, flat";
+        return Err(ConfigError::new("kind", problem));
+    };
+    let kind = settings::read(kind).map_err(|error: ConfigError| error.under("kind"))?;
+    let rest = Value::Table(table);
+    Ok(match kind {
+        Kind::Patch32 => Vision::Patch32(settings::read(rest)?),
+        Kind::Patch28 => Vision::Patch28(settings::read(rest)?),
+        Kind::Tile512 => Vision::Tile512(settings::read(rest)?),
+        Kind::Flat => Vision::Flat(settings::read(rest)?),
+    })
 }

@@ -4,8 +4,7 @@ use toml::{Value, toml};
 
 use super::{
     super::ConfigError,
-    inputs,
-    rules::{check_list, limits, prices},
+    rules::{check_input_prices, check_inputs, check_list, limits, prices},
 };
 use crate::domain::{
     catalogue::{VideoLimits, VideoModel},
@@ -47,8 +46,8 @@ pub(super) fn read(
         }
     }
     let roles = if is_sandbox { &ROLES[..] } else { &ROLES[1..] };
-    inputs::check(limits.inputs.as_ref(), roles)?;
-    inputs::check_prices(limits.inputs.as_ref(), prices.per_input_image, None)?;
+    check_inputs(limits.inputs.as_ref(), roles)?;
+    check_input_prices(limits.inputs.as_ref(), prices.per_input_image, None)?;
     Ok(VideoModel { prices, limits })
 }
 
