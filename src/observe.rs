@@ -5,13 +5,11 @@
 
 mod live;
 mod metrics;
-mod watch;
 
 use std::borrow::Cow;
 
 pub use live::{AuditNumbers, Gauges, MemoryUse, PoolState, Unfinished};
-pub use metrics::{Metrics, Settled};
-pub use watch::{ProviderWatch, RequestWatch};
+pub use metrics::{Metrics, ProviderWatch, RequestWatch, Settled};
 
 /// The target of spans that are exported as traces and never appear in logs. Their fields
 /// follow the semantic conventions of OpenTelemetry; none holds a prompt or a result.

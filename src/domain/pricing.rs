@@ -3,10 +3,12 @@
 
 mod bill;
 mod exact;
-mod markup;
 mod text;
 
-use serde::Serialize;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use toml::Value;
 use utoipa::ToSchema;
 
 pub use bill::{Bill, BillLine};
@@ -14,10 +16,9 @@ pub use exact::{
     ANY_SIZE, ImageCeiling, ImagePrices, InputCeiling, QualityPrices, SpeechCeiling, SpeechPrices,
     VideoCeiling, VideoPrices,
 };
-pub use markup::Markup;
 pub use text::{CacheWrites, PriceTier, TextCeiling, TextPrices, TokenPrices};
 
-use super::credits::Credits;
+use super::{credits::Credits, settings::shown};
 
 /// The member of stored prices that has the vendor's list prices. Callers do not see it, and prices
 /// that earlier releases stored do not have it.
@@ -81,4 +82,80 @@ fn largest(most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
         }
     }
     Some(fitting)
+}
+
+/// The lowest factor: without a price, no service.
+const MIN_MARKUP: Credits = Credits::from_micros(1);
+/// The highest factor.
+const MAX_MARKUP: Credits = Credits::from_micros(1_000_000_000);
+
+/// A factor on the catalogue's prices, in millionths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Markup {
+    millionths: u64,
+}
+
+impl Markup {
+    pub const fn from_millionths(millionths: u64) -> Self {
+        Self { millionths }
+    }
+
+    /// Whether it makes prices smaller.
+    pub const fn is_below_cost(self) -> bool {
+        self.millionths < 1_000_000
+    }
+
+    /// Multiplies each price, rounded up to a micro-credit; at most the maximum, which exceeds
+    /// every balance.
+    pub fn apply<'a>(self, prices: impl IntoIterator<Item = &'a mut Credits>) {
+        for price in prices {
+            *price = Credits::pro_rata(&[(*price, self.millionths)], 1_000_000)
+                .unwrap_or(Credits::from_micros(i64::MAX));
+        }
+    }
+}
+
+/// Reads a number or text with at most as many digits as credits have.
+impl<'de> Deserialize<'de> for Markup {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(source)?;
+        let text = match &value {
+            Value::String(text) => text.trim().to_owned(),
+            Value::Integer(number) => number.to_string(),
+            Value::Float(number) => number.to_string(),
+            _ => String::new(),
+        };
+        let factor = text.parse::<Credits>().ok();
+        factor
+            .filter(|factor| (MIN_MARKUP..=MAX_MARKUP).contains(factor))
+            .map(|factor| Self::from_millionths(factor.micros().cast_unsigned()))
+            .ok_or_else(|| {
+                D::Error::custom(format_args!(
+                    "is {}: must be a factor from {MIN_MARKUP} to {MAX_MARKUP} with at most six digits after \
+                     the point, such as 1.2",
+                    shown(&value)
+                ))
+            })
+    }
+}
+
+impl fmt::Display for Markup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // It has as many digits after the point.
+        Credits::from_micros(self.millionths.cast_signed()).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prices_are_rounded_up() {
+        let mut prices = [0, 1, 10_000_000, i64::MAX].map(Credits::from_micros);
+        Markup::from_millionths(1_200_000).apply(&mut prices);
+        assert_eq!(prices.map(Credits::micros), [0, 2, 12_000_000, i64::MAX]);
+        Markup::from_millionths(1_000_000).apply(&mut prices);
+        assert_eq!(prices.map(Credits::micros), [0, 2, 12_000_000, i64::MAX]);
+    }
 }

@@ -4,17 +4,16 @@
 //! below, types that check their own range ([`range`]) and the error. Which settings exist, and
 //! where they come from, is in `config`.
 
-mod error;
 pub mod range;
 mod reader;
+
+use std::fmt::Display;
 
 use serde::{
     Deserialize, Deserializer,
     de::{self, DeserializeOwned},
 };
 use toml::{Table, Value};
-
-pub use error::{ConfigError, MISSING, quoted, shown};
 
 /// Deserializes a value. Text that spells a number, boolean or list counts as one, because
 /// environment variables are text. The key of an error is relative to the value.
@@ -68,3 +67,87 @@ macro_rules! words {
 }
 
 pub(crate) use words;
+
+/// Characters of an invalid value that an error repeats.
+const SHOWN: usize = 80;
+/// The problem of a required key that is absent.
+pub const MISSING: &str = "is missing: add it";
+
+/// A configuration error: one sentence that names the key (or the variable that set it), the
+/// invalid value unless it is a secret, and the fix.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key} {problem}")]
+pub struct ConfigError {
+    /// The key with its tables.
+    pub key: String,
+    /// The problem; it continues the sentence after the key.
+    pub problem: String,
+}
+
+impl ConfigError {
+    /// `problem` continues the sentence after `key`.
+    pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// The same error for a value inside the table `path`.
+    #[must_use]
+    pub fn under(mut self, path: &str) -> Self {
+        let dot = if self.key.is_empty() || self.key.starts_with('[') {
+            ""
+        } else {
+            "."
+        };
+        self.key = format!("{path}{dot}{}", self.key);
+        self
+    }
+}
+
+/// Errors of serde, as sentences that continue after the key.
+impl de::Error for ConfigError {
+    fn custom<T: Display>(problem: T) -> Self {
+        Self::new("", problem.to_string())
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        let known = expected.join(", ");
+        let problem = format!("is not a known key: remove it or use one of {known}");
+        Self::new(field, problem)
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        let known = expected.join(", ");
+        Self::custom(format_args!(
+            "is {}: must be one of {known}",
+            quoted(variant)
+        ))
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new(field, MISSING)
+    }
+}
+
+/// An invalid value as an error shows it: text is quoted, and truncated when long.
+pub fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Boolean(flag) => flag.to_string(),
+        Value::Datetime(time) => time.to_string(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// Quoted text, truncated when long.
+pub fn quoted(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{:?}...", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}

@@ -1,10 +1,9 @@
 //! Joining the parts of a recording into one valid file, and its duration.
 
 mod mp3;
-mod mp3_join;
 mod wav;
 
-pub use mp3_join::mp3_from_parts;
+pub use mp3::mp3_from_parts;
 pub use wav::{wav, wav_from_parts};
 
 pub(super) use mp3::{seconds as mp3_seconds, starts_a_frame};

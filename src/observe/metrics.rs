@@ -1,10 +1,12 @@
-//! Counters and histograms of one server, and their text format.
+//! Counters, histograms and timers of one server, and their text format.
+//!
+//! Timers count when dropped, so that none is missed.
 
 use std::{
     fmt::{self, Write as _},
     hash::Hash,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use prometheus_client::{
@@ -33,21 +35,21 @@ type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// The recorder of one server. Cheap to clone; counting is an atomic addition.
 #[derive(Clone)]
-pub struct Metrics(pub(super) Arc<Inner>);
+pub struct Metrics(Arc<Inner>);
 
-pub(super) struct Inner {
+struct Inner {
     registry: Registry,
-    pub(super) series: Series,
+    series: Series,
     /// The last self-audit; none before the first.
     audit: Mutex<Option<AuditNumbers>>,
 }
 
-pub(super) struct Series {
-    pub(super) requests: Family<Labels<3>, Counter>,
-    pub(super) request_seconds: Histograms<Labels<2>>,
-    pub(super) in_flight: Gauge,
-    pub(super) calls: Family<Labels<4>, Counter>,
-    pub(super) call_seconds: Histograms<Labels<3>>,
+struct Series {
+    requests: Family<Labels<3>, Counter>,
+    request_seconds: Histograms<Labels<2>>,
+    in_flight: Gauge,
+    calls: Family<Labels<4>, Counter>,
+    call_seconds: Histograms<Labels<3>>,
     first_token_seconds: Histograms<Labels<1>>,
     finished: Family<Labels<5>, Counter>,
     charged: Family<Labels<3>, Counter>,
@@ -275,4 +277,98 @@ fn classic(open: &str) -> Result<String, fmt::Error> {
         }
     }
     Ok(out)
+}
+
+/// Outcome of work that was dropped: the caller hung up, a cancel, a stop.
+const DROPPED: &str = "dropped";
+
+impl Metrics {
+    /// Starts the timer of a request. `route` is a template of the route table.
+    pub fn request(&self, method: &'static str, route: &str) -> RequestWatch {
+        self.0.series.in_flight.inc();
+        RequestWatch {
+            metrics: self.clone(),
+            labels: [
+                ("method", method.into()),
+                ("route", route.to_owned().into()),
+            ],
+            since: Instant::now(),
+            status: None,
+        }
+    }
+
+    /// Starts the timer of a provider call.
+    pub fn provider_call(
+        &self,
+        provider: &str,
+        modality: Modality,
+        operation: &'static str,
+    ) -> ProviderWatch {
+        ProviderWatch {
+            metrics: self.clone(),
+            labels: [
+                ("provider", provider.to_owned().into()),
+                ("modality", modality.as_str().into()),
+                ("operation", operation.into()),
+            ],
+            since: Instant::now(),
+            outcome: DROPPED,
+        }
+    }
+}
+
+/// A request in progress, counted on drop.
+pub struct RequestWatch {
+    metrics: Metrics,
+    labels: Labels<2>,
+    since: Instant,
+    status: Option<u16>,
+}
+
+impl RequestWatch {
+    pub fn answered(mut self, status: u16) {
+        self.status = Some(status);
+    }
+}
+
+impl Drop for RequestWatch {
+    fn drop(&mut self) {
+        let series = &self.metrics.0.series;
+        series.in_flight.dec();
+        let seconds = self.since.elapsed().as_secs_f64();
+        let histogram = series.request_seconds.get_or_create(&self.labels);
+        histogram.observe(seconds);
+        let [method, route] = std::mem::take(&mut self.labels);
+        let status = self.status.map(|status| status.to_string().into());
+        let label = [method, route, ("status", status.unwrap_or(DROPPED.into()))];
+        series.requests.get_or_create(&label).inc();
+    }
+}
+
+/// A provider call in progress, counted on drop.
+pub struct ProviderWatch {
+    metrics: Metrics,
+    labels: Labels<3>,
+    since: Instant,
+    outcome: &'static str,
+}
+
+impl ProviderWatch {
+    /// `outcome` is `ok` or a kind of error.
+    pub fn ended(mut self, outcome: &'static str) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for ProviderWatch {
+    fn drop(&mut self) {
+        let series = &self.metrics.0.series;
+        let seconds = self.since.elapsed().as_secs_f64();
+        let histogram = series.call_seconds.get_or_create(&self.labels);
+        histogram.observe(seconds);
+        let [provider, modality, operation] = std::mem::take(&mut self.labels);
+        let outcome = ("outcome", self.outcome.into());
+        let label = [provider, modality, operation, outcome];
+        series.calls.get_or_create(&label).inc();
+    }
 }

@@ -5,7 +5,7 @@ use std::{ops::Deref, time::Duration};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::Value;
 
-use super::error::shown;
+use super::shown;
 
 /// A whole number from `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use serde::{
 };
 use toml::{Table, Value};
 
-use super::error::{ConfigError, shown};
+use super::{ConfigError, shown};
 
 pub(super) struct Reader(pub(super) Value);
 
