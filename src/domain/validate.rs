@@ -47,14 +47,23 @@ pub trait Body: Sized {
 }
 
 /// A JSON body that is one list of fields.
-pub trait Object: Input {
+pub trait Object: Sized {
     const SCHEMA: SchemaName;
     /// As [`Body::HAS_PICTURES`].
     const HAS_PICTURES: bool = false;
     /// As [`Body::TAKES_FORMS`].
     const TAKES_FORMS: bool = false;
 
+    /// As [`Input::read`].
+    fn read(fields: &Fields<'_>) -> Option<Self>;
+
     fn example() -> Value;
+}
+
+impl<T: Object> Input for T {
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        <Self as Object>::read(fields)
+    }
 }
 
 impl<T: Object> Body for T {

@@ -21,8 +21,8 @@ use crate::domain::{
     named::named_enum,
     request::{DialogueRequest, MODEL_NAME},
     validate::{
-        FieldCode, Fields, Input, List, Object, SchemaName, any_object, boolean, integer, number,
-        only, sequences, words,
+        FieldCode, Fields, List, Object, SchemaName, any_object, boolean, integer, number, only,
+        sequences, words,
     },
 };
 pub use writer::ChatWriter;
@@ -51,7 +51,13 @@ pub struct ChatRequest {
     pub include_usage: bool,
 }
 
-impl Input for ChatRequest {
+impl Object for ChatRequest {
+    const SCHEMA: SchemaName = (
+        "ChatCompletionRequest",
+        "A dialogue. Other fields pass to providers that speak Chat Completions, and are refused \
+         by name for others.",
+    );
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         fields.keep_others();
         let about = "`provider/model` of GET /openai/v1/models, or just `model`.";
@@ -126,6 +132,11 @@ impl Input for ChatRequest {
             include_usage: include_usage.unwrap_or(false),
         })
     }
+
+    fn example() -> Value {
+        json!({"model": "sandbox/sandbox-text-1", "max_completion_tokens": 64,
+            "messages": [{"role": "user", "content": "A haiku about exactness"}]})
+    }
 }
 
 fn limit(fields: &Fields<'_>) -> Option<u32> {
@@ -196,19 +207,6 @@ fn json_schema(fields: &Fields<'_>) -> Option<Schema> {
         description,
         schema: schema_of(schema?),
     })
-}
-
-impl Object for ChatRequest {
-    const SCHEMA: SchemaName = (
-        "ChatCompletionRequest",
-        "A dialogue. Other fields pass to providers that speak Chat Completions, and are refused \
-         by name for others.",
-    );
-
-    fn example() -> Value {
-        json!({"model": "sandbox/sandbox-text-1", "max_completion_tokens": 64,
-            "messages": [{"role": "user", "content": "A haiku about exactness"}]})
-    }
 }
 
 const TEMPERATURE: &str = "Default: the provider's. Not every model takes one.";

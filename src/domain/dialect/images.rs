@@ -16,8 +16,7 @@ use crate::domain::{
         Target, size,
     },
     validate::{
-        FieldCode, Fields, Input, List, Object, Parsed, SchemaName, integer, only, parsed, text,
-        words,
+        FieldCode, Fields, List, Object, Parsed, SchemaName, integer, only, parsed, text, words,
     },
 };
 
@@ -89,7 +88,13 @@ fn picture(fields: &Fields<'_>) -> Option<Bytes> {
     fields.required("image_url", "A data URL in base64.", DATA_URL)
 }
 
-impl Input for EditsRequest {
+impl Object for EditsRequest {
+    const SCHEMA: SchemaName = (
+        "EditsRequest",
+        "Images to edit, with a prompt. Other OpenAI fields are refused by name.",
+    );
+    const TAKES_FORMS: bool = true;
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let images = List::new(
             "The pictures to edit, in the form `image` or `image[]`.",
@@ -123,14 +128,6 @@ impl Input for EditsRequest {
             .collect();
         Some(Self(request))
     }
-}
-
-impl Object for EditsRequest {
-    const SCHEMA: SchemaName = (
-        "EditsRequest",
-        "Images to edit, with a prompt. Other OpenAI fields are refused by name.",
-    );
-    const TAKES_FORMS: bool = true;
 
     fn example() -> Value {
         let pixel = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk\
@@ -140,7 +137,12 @@ impl Object for EditsRequest {
     }
 }
 
-impl Input for ImagesRequest {
+impl Object for ImagesRequest {
+    const SCHEMA: SchemaName = (
+        "ImagesRequest",
+        "Images from a prompt. Other fields of OpenAI's are refused by name.",
+    );
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         fields.take_unknown_nulls();
         let about = "Not blank. The model may bound it further.";
@@ -189,13 +191,6 @@ impl Input for ImagesRequest {
             format,
         })
     }
-}
-
-impl Object for ImagesRequest {
-    const SCHEMA: SchemaName = (
-        "ImagesRequest",
-        "Images from a prompt. Other fields of OpenAI's are refused by name.",
-    );
 
     fn example() -> Value {
         json!({"model": "sandbox/sandbox-image-1", "prompt": "A lighthouse at dusk",

@@ -18,7 +18,7 @@ use crate::domain::{
     generation::Surface,
     request::{DialogueRequest, MODEL_NAME, Search},
     validate::{
-        FieldCode, Fields, Input, List, Object, Others, SchemaName, boolean, integer, number, only,
+        FieldCode, Fields, List, Object, Others, SchemaName, boolean, integer, number, only,
         sequences,
     },
 };
@@ -140,7 +140,12 @@ fn with_others(fields: &Fields<'_>, dialogue: DialogueRequest) -> DialogueReques
     }
 }
 
-impl Input for MessagesRequest {
+impl Object for MessagesRequest {
+    const SCHEMA: SchemaName = (
+        "MessagesRequest",
+        "A dialogue. Other fields pass to Anthropic, and are refused by name for other providers.",
+    );
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let dialogue = dialogue(fields);
         let about = "Upper bound of output tokens, reasoning included. At or above the model's own \
@@ -168,24 +173,10 @@ impl Input for MessagesRequest {
             ..dialogue
         }))
     }
-}
-
-impl Object for MessagesRequest {
-    const SCHEMA: SchemaName = (
-        "MessagesRequest",
-        "A dialogue. Other fields pass to Anthropic, and are refused by name for other providers.",
-    );
 
     fn example() -> Value {
         json!({"model": "sandbox/sandbox-text-1", "max_tokens": 64,
             "messages": [{"role": "user", "content": "A haiku about exactness"}]})
-    }
-}
-
-impl Input for CountRequest {
-    fn read(fields: &Fields<'_>) -> Option<Self> {
-        let dialogue = dialogue(fields)?;
-        Some(Self(with_others(fields, dialogue)))
     }
 }
 
@@ -194,6 +185,11 @@ impl Object for CountRequest {
         "CountTokensRequest",
         "A dialogue, of which the input tokens are to be counted.",
     );
+
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let dialogue = dialogue(fields)?;
+        Some(Self(with_others(fields, dialogue)))
+    }
 
     fn example() -> Value {
         json!({"model": "sandbox/sandbox-text-1",

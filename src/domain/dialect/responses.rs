@@ -21,7 +21,7 @@ use crate::domain::{
     named::named_enum,
     request::{DialogueRequest, MODEL_NAME},
     validate::{
-        FieldCode, Fields, Input, List, Object, SchemaName, boolean, integer, number, only, words,
+        FieldCode, Fields, List, Object, SchemaName, boolean, integer, number, only, words,
     },
 };
 
@@ -147,7 +147,13 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
     Some((dialogue, echo))
 }
 
-impl Input for ResponsesRequest {
+impl Object for ResponsesRequest {
+    const SCHEMA: SchemaName = (
+        "ResponsesRequest",
+        "A dialogue. Other fields pass to providers that are called by the Responses API, and are \
+         refused by name for others.",
+    );
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let read = dialogue(fields);
         let about = "Upper bound of output tokens, reasoning included. Default: what the account \
@@ -199,28 +205,10 @@ impl Input for ResponsesRequest {
             echo,
         })
     }
-}
-
-impl Object for ResponsesRequest {
-    const SCHEMA: SchemaName = (
-        "ResponsesRequest",
-        "A dialogue. Other fields pass to providers that are called by the Responses API, and are \
-         refused by name for others.",
-    );
 
     fn example() -> Value {
         json!({"model": "sandbox/sandbox-text-1", "input": "A haiku about exactness",
             "max_output_tokens": 64})
-    }
-}
-
-impl Input for InputTokensRequest {
-    fn read(fields: &Fields<'_>) -> Option<Self> {
-        let read = dialogue(fields);
-        fields.unsupported(&["personality"]);
-        let others = fields.others();
-        let (dialogue, _) = read?;
-        Some(Self(DialogueRequest { others, ..dialogue }))
     }
 }
 
@@ -229,6 +217,14 @@ impl Object for InputTokensRequest {
         "ResponseInputTokensRequest",
         "A dialogue whose input tokens are to be counted.",
     );
+
+    fn read(fields: &Fields<'_>) -> Option<Self> {
+        let read = dialogue(fields);
+        fields.unsupported(&["personality"]);
+        let others = fields.others();
+        let (dialogue, _) = read?;
+        Some(Self(DialogueRequest { others, ..dialogue }))
+    }
 
     fn example() -> Value {
         json!({"model": "sandbox/sandbox-text-1", "input": "A haiku about exactness"})

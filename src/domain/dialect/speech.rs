@@ -6,13 +6,18 @@ use serde_json::{Value, json};
 use crate::domain::{
     generation::Surface,
     request::{MODEL_NAME, SPEED, SpeechFormat, SpeechRequest, Target, VOICE},
-    validate::{Fields, Input, Object, SchemaName, number, only, text, words},
+    validate::{Fields, Object, SchemaName, number, only, text, words},
 };
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpokenRequest(pub SpeechRequest);
 
-impl Input for SpokenRequest {
+impl Object for SpokenRequest {
+    const SCHEMA: SchemaName = (
+        "SpeechRequest",
+        "A text to be spoken. Other fields of OpenAI's are refused by name.",
+    );
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         fields.take_unknown_nulls();
         let about = "The text to speak; not blank. The model may bound it further.";
@@ -41,13 +46,6 @@ impl Input for SpokenRequest {
             max_cost: None,
         }))
     }
-}
-
-impl Object for SpokenRequest {
-    const SCHEMA: SchemaName = (
-        "SpeechRequest",
-        "A text to be spoken. Other fields of OpenAI's are refused by name.",
-    );
 
     fn example() -> Value {
         json!({"model": "sandbox/sandbox-speech-1", "input": "Good morning.", "voice": "aria"})

@@ -20,8 +20,8 @@ use crate::domain::{
     spend::SpendPeriod,
     template::{PROMPT_SOURCE_CHARS, SYSTEM_PROMPT_SOURCE_CHARS, Template},
     validate::{
-        self, FieldCode, Fields, Input, Object, Parsed, Refusal, SchemaName, Text, any_object,
-        credits, integer, parsed, set, text, timestamp, words,
+        self, FieldCode, Fields, Object, Parsed, Refusal, SchemaName, Text, any_object, credits,
+        integer, parsed, set, text, timestamp, words,
     },
     webhook::WebhookEvent,
 };
@@ -32,7 +32,9 @@ pub struct Login {
     pub password: SecretString,
 }
 
-impl Input for Login {
+impl Object for Login {
+    const SCHEMA: SchemaName = ("LoginRequest", "Credentials.");
+
     /// A password that could not be set is simply wrong, so that the answer tells nothing.
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let email = text(EMAIL_CHARS).not_blank();
@@ -44,10 +46,6 @@ impl Input for Login {
             password: password?.into(),
         })
     }
-}
-
-impl Object for Login {
-    const SCHEMA: SchemaName = ("LoginRequest", "Credentials.");
 
     fn example() -> Value {
         json!({"email": "ada@example.com", "password": "correct horse"})
@@ -61,7 +59,12 @@ pub struct PasswordChange {
     pub new: SecretString,
 }
 
-impl Input for PasswordChange {
+impl Object for PasswordChange {
+    const SCHEMA: SchemaName = (
+        "PasswordChangeRequest",
+        "Another password for who is logged in.",
+    );
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let current = text(PASSWORD_CHARS).not_blank();
         let current = fields.required("current_password", "The password until now.", current);
@@ -71,13 +74,6 @@ impl Input for PasswordChange {
             new: new?.into(),
         })
     }
-}
-
-impl Object for PasswordChange {
-    const SCHEMA: SchemaName = (
-        "PasswordChangeRequest",
-        "Another password for who is logged in.",
-    );
 
     fn example() -> Value {
         json!({"current_password": "correct horse", "new_password": "battery staple"})
@@ -97,7 +93,9 @@ pub struct KeyRequest {
     pub spend_period: Option<SpendPeriod>,
 }
 
-impl Input for KeyRequest {
+impl Object for KeyRequest {
+    const SCHEMA: SchemaName = ("KeyCreationRequest", "The API key to create.");
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let name = fields.required("name", "Its label.", LABEL);
         let abilities = fields.optional(
@@ -134,10 +132,6 @@ impl Input for KeyRequest {
             spend_period,
         })
     }
-}
-
-impl Object for KeyRequest {
-    const SCHEMA: SchemaName = ("KeyCreationRequest", "The API key to create.");
 
     fn example() -> Value {
         json!({"name": "backend", "abilities": ["generate:text", "read:history"]})
@@ -184,7 +178,9 @@ fn parse_url(text: &str) -> Result<Url, Refusal> {
     Ok(url)
 }
 
-impl Input for WebhookRequest {
+impl Object for WebhookRequest {
+    const SCHEMA: SchemaName = ("WebhookCreationRequest", "The webhook to create.");
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let url = fields.required(
             "url",
@@ -202,10 +198,6 @@ impl Input for WebhookRequest {
             events: events.unwrap_or_else(|| WebhookEvent::ALL.to_vec()),
         })
     }
-}
-
-impl Object for WebhookRequest {
-    const SCHEMA: SchemaName = ("WebhookCreationRequest", "The webhook to create.");
 
     fn example() -> Value {
         json!({"url": "https://example.com/hooks/gensvc", "events": ["generation.completed"]})
@@ -248,7 +240,23 @@ pub struct TemplatePreview {
     pub request_prompt: String,
 }
 
-impl Input for TemplateText {
+impl Object for TemplateText {
+    const SCHEMA: SchemaName = (
+        "TemplateRequest",
+        "A prompt template to be kept, in a part of [Jinja](https://docs.rs/minijinja/latest/minijinja/syntax/index.html):\n\
+         variables with their members and items, `if`/`elif`/`else`, `for` over given values (with\n\
+         `loop`), comparisons, `and`, `or`, `not`, `in`, `is`, `a if b else c`, strings, numbers,\n\
+         comments, `raw` and the filters and tests below. Anything else, such as `set`, `macro`,\n\
+         `include`, arithmetic, `~`, `range()` or lists in `[]`, is a syntax error that names it. An\n\
+         undefined value is an error.\n\n\
+         Filters: capitalize, default, first, float, int, join, last, length, lower, replace,\n\
+         reverse, round, sort, title, tojson, trim, unique, upper.\n\n\
+         Tests: boolean, defined, endingwith, even, false, float, integer, iterable, mapping, none,\n\
+         number, odd, sequence, startingwith, string, true, undefined.\n\n\
+         Limits of a rendering: 50,000 steps (fewer with strings over 4,000 bytes), 1 MiB of output,\n\
+         and a bound on the work of filters and comparisons with large values.",
+    );
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let name = fields.required("name", "Its label; not blank.", LABEL);
         let text = Self::read_sources(fields);
@@ -256,6 +264,11 @@ impl Input for TemplateText {
             name: name?,
             ..text?
         })
+    }
+
+    fn example() -> Value {
+        json!({"name": "translate", "prompt": "Translate into {{ language }}: {{ prompt }}",
+            "system_prompt": "You are a {{ tone|default('careful') }} translator."})
     }
 }
 
@@ -290,30 +303,9 @@ impl TemplateText {
     }
 }
 
-impl Object for TemplateText {
-    const SCHEMA: SchemaName = (
-        "TemplateRequest",
-        "A prompt template to be kept, in a part of [Jinja](https://docs.rs/minijinja/latest/minijinja/syntax/index.html):\n\
-         variables with their members and items, `if`/`elif`/`else`, `for` over given values (with\n\
-         `loop`), comparisons, `and`, `or`, `not`, `in`, `is`, `a if b else c`, strings, numbers,\n\
-         comments, `raw` and the filters and tests below. Anything else, such as `set`, `macro`,\n\
-         `include`, arithmetic, `~`, `range()` or lists in `[]`, is a syntax error that names it. An\n\
-         undefined value is an error.\n\n\
-         Filters: capitalize, default, first, float, int, join, last, length, lower, replace,\n\
-         reverse, round, sort, title, tojson, trim, unique, upper.\n\n\
-         Tests: boolean, defined, endingwith, even, false, float, integer, iterable, mapping, none,\n\
-         number, odd, sequence, startingwith, string, true, undefined.\n\n\
-         Limits of a rendering: 50,000 steps (fewer with strings over 4,000 bytes), 1 MiB of output,\n\
-         and a bound on the work of filters and comparisons with large values.",
-    );
+impl Object for TemplatePreview {
+    const SCHEMA: SchemaName = ("TemplatePreviewRequest", "A prompt template to be tried.");
 
-    fn example() -> Value {
-        json!({"name": "translate", "prompt": "Translate into {{ language }}: {{ prompt }}",
-            "system_prompt": "You are a {{ tone|default('careful') }} translator."})
-    }
-}
-
-impl Input for TemplatePreview {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let text = TemplateText::read_sources(fields);
         let about = "Values for the template's placeholders, by name; null counts as absent.";
@@ -327,10 +319,6 @@ impl Input for TemplatePreview {
             request_prompt: request_prompt?,
         })
     }
-}
-
-impl Object for TemplatePreview {
-    const SCHEMA: SchemaName = ("TemplatePreviewRequest", "A prompt template to be tried.");
 
     fn example() -> Value {
         json!({"prompt": "Translate into {{ language }}: {{ prompt }}",
@@ -345,7 +333,9 @@ pub struct AccountChange {
     pub defaults: Vec<(Modality, Option<Target>)>,
 }
 
-impl Input for AccountChange {
+impl Object for AccountChange {
+    const SCHEMA: SchemaName = ("AccountChange", "What is to be changed of an account.");
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let schema = (
             "DefaultsChange",
@@ -358,6 +348,10 @@ impl Input for AccountChange {
             all.filter_map(of).collect()
         });
         Some(Self { defaults })
+    }
+
+    fn example() -> Value {
+        json!({"defaults": {"text": {"provider": "sandbox"}, "video": null}})
     }
 }
 
@@ -396,12 +390,4 @@ fn read_default(
         return Some((modality, None));
     }
     Some((modality, Some(target?)))
-}
-
-impl Object for AccountChange {
-    const SCHEMA: SchemaName = ("AccountChange", "What is to be changed of an account.");
-
-    fn example() -> Value {
-        json!({"defaults": {"text": {"provider": "sandbox"}, "video": null}})
-    }
 }

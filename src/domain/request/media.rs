@@ -12,8 +12,8 @@ use crate::domain::{
     generation::Surface,
     named::named_enum,
     validate::{
-        FieldCode, Fields, Input, Object, Parsed, Refusal, SchemaName, integer, number, parsed,
-        text, too_long, words,
+        FieldCode, Fields, Object, Parsed, Refusal, SchemaName, integer, number, parsed, text,
+        too_long, words,
     },
 };
 
@@ -241,7 +241,10 @@ fn read_outpaint(parameters: &Fields<'_>) -> Option<Outpaint> {
     Some(outpaint)
 }
 
-impl Input for ImageRequest {
+impl Object for ImageRequest {
+    const SCHEMA: SchemaName = ("ImageGenerationRequest", "An image generation.");
+    const HAS_PICTURES: bool = true;
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let prompt = fields.required("prompt", "Not blank.", text(IMAGE_PROMPT_CHARS).not_blank());
         let negative_prompt = fields.optional(
@@ -280,18 +283,16 @@ impl Input for ImageRequest {
             max_cost: max_cost(fields),
         })
     }
-}
-
-impl Object for ImageRequest {
-    const SCHEMA: SchemaName = ("ImageGenerationRequest", "An image generation.");
-    const HAS_PICTURES: bool = true;
 
     fn example() -> Value {
         json!({"prompt": "A lighthouse at dusk", "parameters": {"size": "512x512"}})
     }
 }
 
-impl Input for VideoRequest {
+impl Object for VideoRequest {
+    const SCHEMA: SchemaName = ("VideoGenerationRequest", "A video generation.");
+    const HAS_PICTURES: bool = true;
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let prompt = fields.required("prompt", "Not blank.", text(VIDEO_PROMPT_CHARS).not_blank());
         let inputs = read_inputs(fields);
@@ -316,18 +317,15 @@ impl Input for VideoRequest {
             max_cost: max_cost(fields),
         })
     }
-}
-
-impl Object for VideoRequest {
-    const SCHEMA: SchemaName = ("VideoGenerationRequest", "A video generation.");
-    const HAS_PICTURES: bool = true;
 
     fn example() -> Value {
         json!({"prompt": "Waves on a pebble beach", "parameters": {"duration": 4, "ratio": "16:9"}})
     }
 }
 
-impl Input for SpeechRequest {
+impl Object for SpeechRequest {
+    const SCHEMA: SchemaName = ("SpeechGenerationRequest", "A speech generation.");
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let prompt = fields.required(
             "prompt",
@@ -355,10 +353,6 @@ impl Input for SpeechRequest {
             max_cost: max_cost(fields),
         })
     }
-}
-
-impl Object for SpeechRequest {
-    const SCHEMA: SchemaName = ("SpeechGenerationRequest", "A speech generation.");
 
     fn example() -> Value {
         json!({"prompt": "Good morning.", "parameters": {"format": "mp3"}})

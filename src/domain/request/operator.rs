@@ -8,7 +8,7 @@ use crate::domain::{
     ids::GenerationId,
     named::named_enum,
     validate::{
-        FieldCode, FieldError, Fields, Input, Object, Parsed, Refusal, SchemaName, Text, credits,
+        FieldCode, FieldError, Fields, Object, Parsed, Refusal, SchemaName, Text, credits,
         generation_id, parsed, signed_credits, text, words,
     },
 };
@@ -65,7 +65,12 @@ fn violations<const N: usize>(fields: [(&str, Result<(), Refusal>); N]) -> Vec<F
         .collect()
 }
 
-impl Input for AccountRequest {
+impl Object for AccountRequest {
+    const SCHEMA: SchemaName = (
+        "AccountCreationRequest",
+        "The account to create, with its first user.",
+    );
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let email = "The first user's: one `@`; unique without case.";
         let email = fields.required("email", email, EMAIL);
@@ -81,13 +86,6 @@ impl Input for AccountRequest {
             credits: granted.unwrap_or(Credits::ZERO),
         })
     }
-}
-
-impl Object for AccountRequest {
-    const SCHEMA: SchemaName = (
-        "AccountCreationRequest",
-        "The account to create, with its first user.",
-    );
 
     fn example() -> Value {
         json!({"email": "ann@example.com", "password": "correct horse", "name": "Ann's shop",
@@ -103,7 +101,9 @@ pub struct AccountUpdate {
     pub name: Option<String>,
 }
 
-impl Input for AccountUpdate {
+impl Object for AccountUpdate {
+    const SCHEMA: SchemaName = ("AccountUpdateRequest", "The change of an account.");
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let email = "The first user's: one `@`; unique, ignoring case. Default: unchanged.";
         let name = "The account's. Default: unchanged.";
@@ -112,10 +112,6 @@ impl Input for AccountUpdate {
             name: fields.optional("name", name, NAME),
         })
     }
-}
-
-impl Object for AccountUpdate {
-    const SCHEMA: SchemaName = ("AccountUpdateRequest", "The change of an account.");
 
     fn example() -> Value {
         json!({"name": "Ann's other shop"})
@@ -206,7 +202,9 @@ impl Move {
     }
 }
 
-impl Input for MoveRequest {
+impl Object for MoveRequest {
+    const SCHEMA: SchemaName = ("CreditMovementRequest", "Credits to be moved.");
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let amount = fields.optional(
             "amount",
@@ -235,10 +233,6 @@ impl Input for MoveRequest {
             reference: reference?,
         })
     }
-}
-
-impl Object for MoveRequest {
-    const SCHEMA: SchemaName = ("CreditMovementRequest", "Credits to be moved.");
 
     fn example() -> Value {
         json!({"amount": "250", "kind": "grant", "reference": "invoice-17"})
@@ -251,17 +245,15 @@ pub struct SuspensionRequest {
     pub reason: Option<String>,
 }
 
-impl Input for SuspensionRequest {
+impl Object for SuspensionRequest {
+    const SCHEMA: SchemaName = ("SuspensionRequest", "An account to be suspended.");
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let reason = "The reason, which only the operator can see.";
         Some(Self {
             reason: fields.optional("reason", reason, REFERENCE),
         })
     }
-}
-
-impl Object for SuspensionRequest {
-    const SCHEMA: SchemaName = ("SuspensionRequest", "An account to be suspended.");
 
     fn example() -> Value {
         json!({"reason": "invoice 17 is unpaid"})

@@ -8,9 +8,7 @@ use super::{
 use crate::domain::{
     credits::Credits,
     route::FallbackOn,
-    validate::{
-        Fields, Input, Object, SchemaName, any_object, boolean, integer, number, text, words,
-    },
+    validate::{Fields, Object, SchemaName, any_object, boolean, integer, number, text, words},
 };
 
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +27,9 @@ pub struct TextRequest {
 
 const PARAMETERS: (&str, &str) = ("TextParameters", "Parameters of a text generation.");
 
-impl Input for TextRequest {
+impl Object for TextRequest {
+    const SCHEMA: SchemaName = ("TextGenerationRequest", "A text generation.");
+
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let prompt = fields.required("prompt", "Not blank.", text(TEXT_PROMPT_CHARS).not_blank());
         let system_prompt = fields.optional(
@@ -79,10 +79,6 @@ impl Input for TextRequest {
             max_cost,
         })
     }
-}
-
-impl Object for TextRequest {
-    const SCHEMA: SchemaName = ("TextGenerationRequest", "A text generation.");
 
     fn example() -> Value {
         json!({"prompt": "A haiku about exactness", "parameters": {"max_tokens": 64}})

@@ -113,7 +113,9 @@ fn where_a_value_stands_matters() {
 #[test]
 fn what_is_read_is_described() {
     struct Limit;
-    impl Input for Limit {
+    impl Object for Limit {
+        const SCHEMA: SchemaName = ("Limit", "A limit.");
+
         fn read(fields: &Fields<'_>) -> Option<Self> {
             fields.required("name", "A name.", text(5).not_blank());
             fields.optional("limit", "A limit.", credits());
@@ -124,9 +126,6 @@ fn what_is_read_is_described() {
             });
             Some(Self)
         }
-    }
-    impl Object for Limit {
-        const SCHEMA: SchemaName = ("Limit", "A limit.");
 
         fn example() -> Value {
             json!({"name": "x"})
