@@ -13,7 +13,7 @@ pub(super) fn resolve(
     let is_served = |provider: &Provider| provider.status == Status::Enabled;
     let served: BTreeSet<String> = models(providers)
         .filter(|(provider, _)| is_served(provider))
-        .map(|(_, model)| name(model))
+        .map(|(_, model)| model.name())
         .collect();
     let mut replacements = BTreeMap::new();
     for (provider, model) in models(providers) {
@@ -28,11 +28,11 @@ pub(super) fn resolve(
                     model.id
                 ));
             }
-            replacements.insert(name(model), found);
+            replacements.insert(model.name(), found);
         }
     }
     for (_, model) in models(providers) {
-        let own = name(model);
+        let own = model.name();
         let mut next = replacements.get(&own);
         // A loop that does not contain this model is reported for the models in it.
         for _ in 0..replacements.len() {
@@ -49,7 +49,7 @@ pub(super) fn resolve(
     check_aliases(providers)?;
     for provider in providers {
         for model in &mut provider.models {
-            model.model.replacement = replacements.remove(&name(model));
+            model.model.replacement = replacements.remove(&model.name());
         }
     }
     Ok(())
@@ -58,10 +58,6 @@ pub(super) fn resolve(
 fn models(providers: &[Provider]) -> impl Iterator<Item = (&Provider, &ModelConfig)> {
     let all = providers.iter();
     all.flat_map(|provider| provider.models.iter().map(move |model| (provider, model)))
-}
-
-fn name(model: &ModelConfig) -> String {
-    format!("{}/{}", model.provider, model.id)
 }
 
 /// `provider/id` of a replacement; the error text follows the key.
@@ -115,7 +111,7 @@ fn replacement_of(
             quoted(wanted)
         ));
     }
-    Ok(name(found))
+    Ok(found.name())
 }
 
 /// Checks that each alias names one model only.
@@ -131,7 +127,7 @@ fn check_aliases(providers: &[Provider]) -> Result<(), ConfigError> {
             let taken = match providers.iter().find(is_id) {
                 Some(provider) => Some(format!("a model of {}", provider.name)),
                 None => known
-                    .insert(alias, name(model))
+                    .insert(alias, model.name())
                     .map(|other| format!("an alias of {other}")),
             };
             if let Some(taken) = taken {

@@ -174,9 +174,7 @@ impl Catalogue {
         let others = self.models().iter();
         let accepting =
             others.filter(|other| other.modality() == model.modality() && accepts(other));
-        let names: Vec<_> = accepting
-            .map(|m| format!("{}/{}", m.provider, m.id))
-            .collect();
+        let names: Vec<_> = accepting.map(Model::name).collect();
         if names.is_empty() {
             return format!(
                 "no {} model of this server accepts it",

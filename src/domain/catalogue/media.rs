@@ -1,5 +1,7 @@
 //! Image, video and speech models.
 
+use std::fmt::Display;
+
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use toml::Value;
 use utoipa::ToSchema;
@@ -139,17 +141,17 @@ pub struct SpeechModel {
     pub limits: SpeechLimits,
 }
 
-fn not_supported(param: &str, allowed: &str) -> FieldError {
+pub(super) fn not_supported(param: &str, allowed: &str) -> FieldError {
     let message = format!("must be {allowed} for this model");
     FieldError::new(param, FieldCode::NotSupported, message)
 }
 
-fn one_of<T: AsRef<str>>(words: &[T]) -> String {
-    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
-    format!("one of {}", words.join(", "))
+fn one_of(allowed: &[impl Display]) -> String {
+    let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+    format!("one of {}", allowed.join(", "))
 }
 
-fn prompt_too_long(chars: usize, max: usize) -> Option<FieldError> {
+pub(super) fn prompt_too_long(chars: usize, max: usize) -> Option<FieldError> {
     let message = || format!("{} for this model", too_long(max));
     (chars > max).then(|| FieldError::new("prompt", FieldCode::TooLong, message()))
 }
@@ -211,8 +213,8 @@ impl ImageModel {
             .quality
             .is_some_and(|q| !limits.qualities.contains(&q))
         {
-            let names: Vec<&str> = limits.qualities.iter().map(|q| q.as_str()).collect();
-            errors.push(not_supported("parameters.quality", &one_of(&names)));
+            let allowed = one_of(&limits.qualities);
+            errors.push(not_supported("parameters.quality", &allowed));
         }
         if request.n.is_some_and(|n| n > limits.max_n) {
             let allowed = format!("between 1 and {}", limits.max_n);
@@ -265,8 +267,8 @@ impl VideoModel {
             .duration
             .is_some_and(|d| !limits.durations.contains(&d))
         {
-            let allowed: Vec<String> = limits.durations.iter().map(ToString::to_string).collect();
-            errors.push(not_supported("parameters.duration", &one_of(&allowed)));
+            let allowed = one_of(&limits.durations);
+            errors.push(not_supported("parameters.duration", &allowed));
         }
         if let (Some(asked), Some(allowed)) = (request.ratio, &limits.ratios)
             && !allowed
@@ -318,8 +320,7 @@ impl SpeechModel {
             _ => {}
         }
         if request.format.is_some_and(|f| !limits.formats.contains(&f)) {
-            let names: Vec<&str> = limits.formats.iter().map(|f| f.as_str()).collect();
-            errors.push(not_supported("parameters.format", &one_of(&names)));
+            errors.push(not_supported("parameters.format", &one_of(&limits.formats)));
         }
         errors
     }

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Dialogue, Vision};
+use super::{
+    Dialogue, Vision,
+    media::{not_supported, prompt_too_long},
+};
 use crate::domain::{
     context::ContextOverflow,
     conversation::{Conversation, Image, LEAST_BYTES_PER_TOKEN},
     pricing::{CacheWrites, TextPrices},
-    validate::{FieldCode, FieldError, too_long},
+    validate::{FieldCode, FieldError},
 };
 
 pub(super) const NOT_TAKEN: &str = "is not supported by this model; leave it out";
@@ -59,21 +62,12 @@ impl TextModel {
         max_tokens: Option<u32>,
         temperature: Option<f64>,
     ) -> Vec<FieldError> {
+        let limits = &self.limits;
         let mut errors = Vec::new();
-        if prompt_chars > self.limits.max_prompt_chars {
-            let message = format!("{} for this model", too_long(self.limits.max_prompt_chars));
-            errors.push(FieldError::new("prompt", FieldCode::TooLong, message));
-        }
-        if max_tokens.is_some_and(|n| n > self.limits.max_tokens) {
-            let message = format!(
-                "must be between 1 and {} for this model",
-                self.limits.max_tokens
-            );
-            errors.push(FieldError::new(
-                "parameters.max_tokens",
-                FieldCode::NotSupported,
-                message,
-            ));
+        errors.extend(prompt_too_long(prompt_chars, limits.max_prompt_chars));
+        if max_tokens.is_some_and(|n| n > limits.max_tokens) {
+            let allowed = format!("between 1 and {}", limits.max_tokens);
+            errors.push(not_supported("parameters.max_tokens", &allowed));
         }
         errors.extend(self.temperature_violation("parameters.temperature", temperature));
         errors
@@ -84,14 +78,13 @@ impl TextModel {
         param: &str,
         temperature: Option<f64>,
     ) -> Option<FieldError> {
-        let message = match (temperature?, self.limits.temperature) {
-            (_, None) => NOT_TAKEN.to_owned(),
+        match (temperature?, self.limits.temperature) {
+            (_, None) => Some(FieldError::new(param, FieldCode::NotSupported, NOT_TAKEN)),
             (t, Some([low, high])) if !(low..=high).contains(&t) => {
-                format!("must be between {low} and {high} for this model")
+                Some(not_supported(param, &format!("between {low} and {high}")))
             }
-            _ => return None,
-        };
-        Some(FieldError::new(param, FieldCode::NotSupported, message))
+            _ => None,
+        }
     }
 
     /// Upper bound of the input tokens of a dialogue by its bytes. `others`: bytes that only the
