@@ -34,6 +34,9 @@ const LONGEST_LINK: Duration = Duration::from_hours(7 * 24);
 /// Stored files, each written atomically under its key. Cheap to clone.
 #[derive(Clone)]
 pub struct MediaStore {
+    files: Arc<dyn ObjectStore>,
+    /// Prefix of all keys; empty of a local store.
+    prefix: ObjectPath,
     place: Place,
     /// The folder of [`Spool`]s; of a local store on the same file system as the files.
     incoming: PathBuf,
@@ -41,27 +44,19 @@ pub struct MediaStore {
 
 #[derive(Clone)]
 enum Place {
-    Local {
-        files: Arc<dyn ObjectStore>,
-        folder: PathBuf,
-    },
+    /// A folder.
+    Local(PathBuf),
     S3 {
         bucket: Arc<AmazonS3>,
-        prefix: ObjectPath,
         origin: Origin,
     },
 }
 
 impl fmt::Debug for MediaStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The client holds credentials.
-        match &self.place {
-            Place::Local { folder, .. } => f.debug_tuple("MediaStore").field(folder).finish(),
-            Place::S3 { bucket, .. } => {
-                let name = bucket.to_string();
-                f.debug_tuple("MediaStore").field(&name).finish()
-            }
-        }
+        // By name, since the client of a bucket holds credentials.
+        let name = self.files.to_string();
+        f.debug_tuple("MediaStore").field(&name).finish()
     }
 }
 
@@ -126,10 +121,11 @@ impl MediaStore {
 
     /// A store for a process that stores no files: it touches no disk.
     pub fn nowhere() -> Self {
-        let (files, folder) = (Arc::new(InMemory::new()), PathBuf::new());
         Self {
-            incoming: folder.clone(),
-            place: Place::Local { files, folder },
+            files: Arc::new(InMemory::new()),
+            prefix: ObjectPath::default(),
+            place: Place::Local(PathBuf::new()),
+            incoming: PathBuf::new(),
         }
     }
 
@@ -138,8 +134,12 @@ impl MediaStore {
         let incoming = folder.join(INCOMING);
         tokio::fs::create_dir_all(&incoming).await?;
         local::sweep_at_start(&incoming).await?;
-        let place = Place::Local { files, folder };
-        Ok(Self { place, incoming })
+        Ok(Self {
+            files,
+            prefix: ObjectPath::default(),
+            place: Place::Local(folder),
+            incoming,
+        })
     }
 
     /// A store in a bucket; `incoming` is a local folder for incoming files, which is created if
@@ -152,23 +152,27 @@ impl MediaStore {
         local::sweep_at_start(&incoming).await?;
         let prefix = ObjectPath::parse(&settings.prefix)
             .map_err(|source| MediaStoreError::from(object_store::Error::from(source)))?;
-        let place = Place::S3 {
-            bucket: Arc::new(s3::connect(settings)?),
+        let bucket = Arc::new(s3::connect(settings)?);
+        Ok(Self {
+            files: bucket.clone(),
             prefix,
-            origin: settings.origin(),
-        };
-        Ok(Self { place, incoming })
+            place: Place::S3 {
+                bucket,
+                origin: settings.origin(),
+            },
+            incoming,
+        })
     }
 
     /// Whether the files lie in a folder, which other servers may not see.
     pub const fn is_local(&self) -> bool {
-        matches!(self.place, Place::Local { .. })
+        matches!(self.place, Place::Local(_))
     }
 
     /// Where [`Self::link`] leads.
     pub const fn origin(&self) -> Option<&Origin> {
         match &self.place {
-            Place::Local { .. } => None,
+            Place::Local(_) => None,
             Place::S3 { origin, .. } => Some(origin),
         }
     }
@@ -191,7 +195,7 @@ impl MediaStore {
         if let Place::S3 { .. } = self.place {
             options.attributes = s3::attributes(key);
         }
-        self.objects()
+        self.files
             .put_opts(&self.path(key), bytes.into(), options)
             .await?;
         Ok(())
@@ -202,19 +206,19 @@ impl MediaStore {
     pub async fn put_file(&self, key: &MediaKey, file: Spooled) -> Result<(), MediaStoreError> {
         let to = self.path(key);
         match &self.place {
-            Place::Local { files, .. } => {
+            Place::Local(_) => {
                 let name = file.path()?.file_name().and_then(|name| name.to_str());
                 let from = ObjectPath::from_iter([INCOMING, name.unwrap_or_default()]);
                 // `finish` has synced its contents; this syncs the folders.
-                files.rename(&from, &to).await?;
+                self.files.rename(&from, &to).await?;
                 file.forget();
             }
-            Place::S3 { bucket, .. } => {
+            Place::S3 { .. } => {
                 let options = PutMultipartOptions {
                     attributes: s3::attributes(key),
                     ..PutMultipartOptions::default()
                 };
-                let upload = bucket.put_multipart_opts(&to, options).await?;
+                let upload = self.files.put_multipart_opts(&to, options).await?;
                 let mut upload = WriteMultipart::new_with_chunk_size(upload, s3::PART);
                 if let Err(error) = s3::send(&mut upload, file.path()?).await {
                     // Best effort: a lifecycle rule of the bucket removes the rest.
@@ -229,7 +233,7 @@ impl MediaStore {
 
     /// Metadata of a file; none if it does not exist.
     pub async fn head(&self, key: &MediaKey) -> Result<Option<MediaHead>, MediaStoreError> {
-        match self.objects().head(&self.path(key)).await {
+        match self.files.head(&self.path(key)).await {
             Ok(meta) => Ok(Some(meta.into())),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(error.into()),
@@ -255,7 +259,7 @@ impl MediaStore {
             range: range.map(GetRange::Bounded),
             ..GetOptions::default()
         };
-        let found = match self.objects().get_opts(&self.path(key), options).await {
+        let found = match self.files.get_opts(&self.path(key), options).await {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
             found => found?,
         };
@@ -271,7 +275,7 @@ impl MediaStore {
 
     /// Deletes a file, if it exists.
     pub async fn delete(&self, key: &MediaKey) -> Result<(), MediaStoreError> {
-        match self.objects().delete(&self.path(key)).await {
+        match self.files.delete(&self.path(key)).await {
             Err(object_store::Error::NotFound { .. }) => Ok(()),
             done => Ok(done?),
         }
@@ -280,13 +284,12 @@ impl MediaStore {
     /// Deletes all files of a generation, including ones that no record lists.
     pub async fn delete_generation(&self, generation: GenerationId) -> Result<(), MediaStoreError> {
         match &self.place {
-            Place::Local { folder, .. } => {
-                Ok(local::remove(folder, &generation.0.to_string()).await?)
-            }
-            Place::S3 { bucket, prefix, .. } => {
-                let folder = prefix.clone().join(generation.0.to_string());
-                let files = bucket.list(Some(&folder)).map_ok(|file| file.location);
-                let removed = bucket.delete_stream(files.boxed());
+            Place::Local(folder) => Ok(local::remove(folder, &generation.0.to_string()).await?),
+            Place::S3 { .. } => {
+                let folder = self.prefix.clone().join(generation.0.to_string());
+                let files = self.files.list(Some(&folder));
+                let files = files.map_ok(|file| file.location);
+                let removed = self.files.delete_stream(files.boxed());
                 removed
                     .try_for_each(|_path| std::future::ready(Ok(())))
                     .await?;
@@ -297,12 +300,8 @@ impl MediaStore {
 
     /// All files except incoming ones, including those of other programs.
     pub fn list(&self) -> BoxStream<'_, Result<Listed, MediaStoreError>> {
-        let prefix = match &self.place {
-            Place::Local { .. } => ObjectPath::default(),
-            Place::S3 { prefix, .. } => prefix.clone(),
-        };
-        let depth = prefix.parts().count();
-        let files = self.objects().list(Some(&prefix)).map_err(Into::into);
+        let depth = self.prefix.parts().count();
+        let files = self.files.list(Some(&self.prefix)).map_err(Into::into);
         let listed = files.try_filter_map(move |meta| {
             let name: ObjectPath = meta.location.parts().skip(depth).collect();
             let name = name.to_string();
@@ -317,11 +316,10 @@ impl MediaStore {
     /// them. In a bucket an object named `probe` is overwritten and stays.
     pub async fn probe(&self) -> Result<(), MediaStoreError> {
         match &self.place {
-            Place::Local { .. } => Ok(local::probe(&self.incoming).await?),
-            Place::S3 { bucket, prefix, .. } => {
-                bucket
-                    .put(&prefix.clone().join(PROBE), Bytes::new().into())
-                    .await?;
+            Place::Local(_) => Ok(local::probe(&self.incoming).await?),
+            Place::S3 { .. } => {
+                let probe = self.prefix.clone().join(PROBE);
+                self.files.put(&probe, Bytes::new().into()).await?;
                 Ok(())
             }
         }
@@ -346,17 +344,7 @@ impl MediaStore {
 
     fn path(&self, key: &MediaKey) -> ObjectPath {
         let key = ObjectPath::from(key.to_string());
-        match &self.place {
-            Place::Local { .. } => key,
-            Place::S3 { prefix, .. } => prefix.parts().chain(key.parts()).collect(),
-        }
-    }
-
-    fn objects(&self) -> &dyn ObjectStore {
-        match &self.place {
-            Place::Local { files, .. } => files.as_ref(),
-            Place::S3 { bucket, .. } => bucket.as_ref(),
-        }
+        self.prefix.parts().chain(key.parts()).collect()
     }
 }
 
