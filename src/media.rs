@@ -16,7 +16,6 @@
 
 mod address;
 mod audio;
-mod bad;
 mod download;
 mod fit;
 mod info;
@@ -30,12 +29,11 @@ mod store;
 
 pub use address::is_public;
 pub use audio::{mp3_from_parts, wav, wav_from_parts};
-pub use bad::InvalidMedia;
 pub use download::{
     AddressPolicy, BoxError, DownloadError, DownloadSettings, Downloader, NoPublicAddress, Resolver,
 };
 pub use fit::{LONGEST_SIDE, MOST_PIXELS, fit_png, same_shape};
-pub use info::MediaInfo;
+pub use info::{InvalidMedia, MediaInfo};
 pub use key::{InvalidKey, MediaKey, MediaKind};
 pub use picture::{
     MAX_DECODED_BYTES, PICTURE_KINDS, PictureTraits, is_turned, picture_traits, read_picture,

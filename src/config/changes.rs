@@ -4,6 +4,7 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use super::environment::Overrides;
+use crate::domain::settings;
 
 /// Settings whose values are never shown.
 const SECRETS: [&str; 2] = ["database.url", "metrics.token"];
@@ -83,15 +84,12 @@ fn shown(value: &Value) -> String {
             items.iter().map(name).collect::<Vec<_>>().join(",")
         }
         Value::Array(items) => items.iter().map(shown).collect::<Vec<_>>().join(","),
-        Value::Integer(number) => number.to_string(),
-        Value::Float(number) => number.to_string(),
-        Value::Boolean(flag) => flag.to_string(),
-        Value::Datetime(time) => time.to_string(),
         Value::Table(table) => {
             let entries = table
                 .iter()
                 .map(|(key, value)| format!("{key} = {}", shown(value)));
             format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
         }
+        scalar => settings::shown(scalar),
     }
 }

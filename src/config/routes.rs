@@ -20,12 +20,7 @@ const MAX_NAME: usize = 40;
 pub(super) struct RawRoute {
     /// Each `provider/model`.
     models: Vec<String>,
-    #[serde(default = "given")]
-    order: Order,
-}
-
-const fn given() -> Order {
-    Order::Given
+    order: Option<Order>,
 }
 
 /// Checks the routes against the enabled models.
@@ -102,7 +97,8 @@ fn route(
     let Some(first) = first else {
         return Err(ConfigError::new(key, "is empty"));
     };
-    if raw.order == Order::Fastest && first.modality() != Modality::Text {
+    let order = raw.order.unwrap_or(Order::Given);
+    if order == Order::Fastest && first.modality() != Modality::Text {
         let problem = format!(
             "is \"fastest\", by the time to the first token, but its models are for {}: use \"given\" \
              or \"cheapest\"",
@@ -110,7 +106,7 @@ fn route(
         );
         return Err(ConfigError::new(format!("routes.{name}.order"), problem));
     }
-    Ok(Route::new(name, raw.order, candidates, first))
+    Ok(Route::new(name, order, candidates, first))
 }
 
 /// Why a provider has no such model.

@@ -64,14 +64,11 @@ impl Span {
             first
         };
         let last = floor(self.to);
+        let span = |from, to| Self { from, to };
         if first > last {
-            let empty = Self {
-                from: self.to,
-                to: self.to,
-            };
+            let empty = span(self.to, self.to);
             return (empty, [self, empty]);
         }
-        let span = |from, to| Self { from, to };
         (
             span(first, last),
             [span(self.from, first), span(last, self.to)],

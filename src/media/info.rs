@@ -1,4 +1,4 @@
-//! Properties of a validated file.
+//! Properties of a validated file, and why others are refused.
 
 use super::{MediaKind, sign::hex};
 
@@ -42,4 +42,49 @@ impl MediaInfo {
     pub fn sha256_hex(&self) -> String {
         hex(&self.sha256)
     }
+}
+
+/// Why bytes are refused; permanent, since the same bytes are refused again. No variant carries
+/// any of the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidMedia {
+    /// No bytes at all, or no part to join.
+    #[error("the file is empty")]
+    Empty,
+    /// No known signature: an error page, for instance.
+    #[error("the file is of no known type")]
+    Unknown,
+    #[error("the file is {found:?}, which was not asked for")]
+    WrongType { found: MediaKind },
+    /// Truncated.
+    #[error("the file is cut off")]
+    Cut,
+    /// It breaks its format's rules.
+    #[error("the file is damaged: {0}")]
+    Damaged(&'static str),
+    /// An unsupported variant of the format.
+    #[error("the file is of an unsupported kind: {0}")]
+    Unsupported(&'static str),
+    /// Longer than this many bytes.
+    #[error("the file has more than {} MiB", .0 >> 20)]
+    TooLong(usize),
+    #[error("the image has {width}x{height} pixels; at most 40 megapixels are accepted")]
+    Pixels { width: u32, height: u32 },
+    /// A side longer than decoders support, or a narrow strip.
+    #[error(
+        "the image has {width}x{height} pixels; a side may have at most 16,384, and 20 times those \
+         of the other"
+    )]
+    Sides { width: u32, height: u32 },
+    #[error("the image is animated; send one still picture")]
+    Animated,
+    /// Decoding it would take too much memory.
+    #[error("the file is too large once decoded")]
+    TooLarge,
+    /// The image has another aspect ratio than the one asked for.
+    #[error("the image has {width}x{height} pixels, which is another shape than asked for")]
+    Shape { width: u32, height: u32 },
+    /// Parts of one recording that differ in rate, channels or sample width.
+    #[error("the parts differ in their format")]
+    Mixed,
 }

@@ -116,10 +116,6 @@ pub const fn parsed<T>(schema: fn() -> Value, parse: fn(&str) -> Result<T, Refus
 }
 
 impl<T> Parsed<T> {
-    pub fn check(&self, text: &str) -> Result<(), Refusal> {
-        (self.parse)(text).map(|_| ())
-    }
-
     /// Reads one that is not in JSON, such as an argument of a command.
     pub fn parse(&self, text: &str) -> Result<T, String> {
         (self.parse)(text).map_err(|(_, message)| message.into_owned())
