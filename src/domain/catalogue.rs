@@ -338,7 +338,8 @@ impl Catalogue {
         {
             return self.served(model, id);
         }
-        let all = self.all_of(modality, name);
+        let is_it = |model: &&Model| model.has_name(name) && model.modality() == modality;
+        let all: Vec<&Model> = self.models.iter().filter(is_it).collect();
         let preferred = self.preference.get(&modality).into_iter().flatten();
         let preferred = account.provider.iter().chain(preferred);
         let mut preferred = preferred.map(String::as_str);
@@ -363,11 +364,6 @@ impl Catalogue {
             }
         };
         Err(FieldError::new("model", code, message))
-    }
-
-    fn all_of(&self, modality: Modality, name: &str) -> Vec<&Model> {
-        let is_it = |model: &&Model| model.has_name(name) && model.modality() == modality;
-        self.models.iter().filter(is_it).collect()
     }
 
     fn of(&self, provider: &str, modality: Modality, name: &str) -> Option<&Model> {

@@ -1,7 +1,7 @@
 //! The catalogue at a time. Prices begin and models retire at midnight UTC, so a catalogue is valid
 //! until the next such day.
 
-use std::ops::Range;
+use std::{iter::successors, ops::Range};
 
 use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
 
@@ -102,9 +102,10 @@ impl Catalogue {
             return Ok(model);
         }
         let successor = self.successor(model);
-        match successor {
-            Some(successor) if name != model.id => return Ok(successor),
-            _ => {}
+        if let Some(successor) = successor
+            && name != model.id
+        {
+            return Ok(successor);
         }
         let replacement = successor.map(Model::name);
         let day = model.retiring.unwrap_or_default();
@@ -121,15 +122,11 @@ impl Catalogue {
 
     /// The first of a model's replacements that is not retired itself. The configuration refuses
     /// loops.
-    pub(super) fn successor(&self, model: &Model) -> Option<&Model> {
-        let next = |model: &Model| {
+    fn successor<'a>(&'a self, model: &'a Model) -> Option<&'a Model> {
+        let next = |model: &&Model| {
             let (provider, id) = model.replacement.as_ref()?.split_once('/')?;
             self.find(provider, id)
         };
-        let mut successor = next(model)?;
-        while successor.retired {
-            successor = next(successor)?;
-        }
-        Some(successor)
+        successors(next(&model), next).find(|successor| !successor.retired)
     }
 }
