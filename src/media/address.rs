@@ -1,66 +1,59 @@
 //! Which addresses of the internet are public.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::LazyLock,
+};
 
-/// IPv4 ranges that are not the public internet: the special-purpose registry of IANA, and
-/// addresses at which clouds answer with credentials. First address and prefix length.
-const SPECIAL_V4: [(Ipv4Addr, u32); 18] = [
-    (Ipv4Addr::UNSPECIFIED, 8),            // this network
-    (Ipv4Addr::new(10, 0, 0, 0), 8),       // private
-    (Ipv4Addr::new(100, 64, 0, 0), 10),    // carriers' NAT; Alibaba's metadata
-    (Ipv4Addr::new(127, 0, 0, 0), 8),      // loopback
-    (Ipv4Addr::new(168, 63, 129, 16), 32), // Azure's wire server
-    (Ipv4Addr::new(169, 254, 0, 0), 16),   // link-local; most clouds' metadata
-    (Ipv4Addr::new(172, 16, 0, 0), 12),    // private
-    (Ipv4Addr::new(192, 0, 0, 0), 24),     // protocol assignments; Oracle's metadata
-    (Ipv4Addr::new(192, 0, 2, 0), 24),     // documentation
-    (Ipv4Addr::new(192, 31, 196, 0), 24),  // AS112
-    (Ipv4Addr::new(192, 52, 193, 0), 24),  // multicast relays
-    (Ipv4Addr::new(192, 88, 99, 0), 24),   // 6to4 relays
-    (Ipv4Addr::new(192, 168, 0, 0), 16),   // private
-    (Ipv4Addr::new(192, 175, 48, 0), 24),  // AS112
-    (Ipv4Addr::new(198, 18, 0, 0), 15),    // benchmarks
-    (Ipv4Addr::new(198, 51, 100, 0), 24),  // documentation
-    (Ipv4Addr::new(203, 0, 113, 0), 24),   // documentation
-    (Ipv4Addr::new(224, 0, 0, 0), 3),      // multicast, reserved, broadcast
+use crate::domain::party::Network;
+
+/// Ranges that are not the public internet: the special-purpose registries of IANA, and addresses at
+/// which clouds answer with credentials. Those of IPv6 are inside `2000::/3`: no address outside of it
+/// is public.
+const SPECIAL: [&str; 24] = [
+    "0.0.0.0/8",         // this network
+    "10.0.0.0/8",        // private
+    "100.64.0.0/10",     // carriers' NAT; Alibaba's metadata
+    "127.0.0.0/8",       // loopback
+    "168.63.129.16/32",  // Azure's wire server
+    "169.254.0.0/16",    // link-local; most clouds' metadata
+    "172.16.0.0/12",     // private
+    "192.0.0.0/24",      // protocol assignments; Oracle's metadata
+    "192.0.2.0/24",      // documentation
+    "192.31.196.0/24",   // AS112
+    "192.52.193.0/24",   // multicast relays
+    "192.88.99.0/24",    // 6to4 relays
+    "192.168.0.0/16",    // private
+    "192.175.48.0/24",   // AS112
+    "198.18.0.0/15",     // benchmarks
+    "198.51.100.0/24",   // documentation
+    "203.0.113.0/24",    // documentation
+    "224.0.0.0/3",       // multicast, reserved, broadcast
+    "2001::/23",         // protocols; Teredo carries IPv4
+    "2001:db8::/32",     // documentation
+    "2002::/16",         // 6to4 carries IPv4
+    "2620:4f:8000::/48", // AS112
+    "3ffe::/16",         // the former 6bone
+    "3fff::/20",         // documentation
 ];
 
-/// Special-purpose ranges inside `2000::/3`; no IPv6 address outside of it is public.
-const SPECIAL_V6: [(Ipv6Addr, u32); 6] = [
-    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocols; Teredo carries IPv4
-    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), // documentation
-    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16), // 6to4 carries IPv4
-    (Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48), // AS112
-    (Ipv6Addr::new(0x3ffe, 0, 0, 0, 0, 0, 0, 0), 16), // the former 6bone
-    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
-];
+/// The same. Without all of them no address counts as public.
+static NETWORKS: LazyLock<Option<Vec<Network>>> =
+    LazyLock::new(|| SPECIAL.into_iter().map(Network::parse).collect());
 
 /// Whether an address belongs to the public internet. Unknown ranges do not: of IPv6 only
 /// `2000::/3`, and the two forms that embed an IPv4 address (IPv4-mapped, and the NAT64 prefix,
 /// through which IPv6-only networks reach IPv4 hosts), which are checked as that address.
 pub fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => match carried_v4(address) {
-            Some(carried) => is_public_v4(carried),
-            None => is_public_v6(address),
+    let (address, is_global) = match address {
+        IpAddr::V4(_) => (address, true),
+        IpAddr::V6(own) => match carried_v4(own) {
+            Some(carried) => (carried.into(), true),
+            None => (address, own.to_bits() >> 125 == 1),
         },
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let bits = address.to_bits();
-    SPECIAL_V4
-        .iter()
-        .all(|(first, length)| (bits ^ first.to_bits()) >> (32 - length) != 0)
-}
-
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    let bits = address.to_bits();
-    bits >> 125 == 1
-        && SPECIAL_V6
-            .iter()
-            .all(|(first, length)| (bits ^ first.to_bits()) >> (128 - length) != 0)
+    };
+    let is_special = |all: &Vec<Network>| all.iter().any(|network| network.contains(address));
+    is_global && NETWORKS.as_ref().is_some_and(|all| !is_special(all))
 }
 
 /// The IPv4 address in `::ffff:0:0/96` and `64:ff9b::/96`.
