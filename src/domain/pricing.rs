@@ -89,27 +89,22 @@ const MIN_MARKUP: Credits = Credits::from_micros(1);
 /// The highest factor.
 const MAX_MARKUP: Credits = Credits::from_micros(1_000_000_000);
 
-/// A factor on the catalogue's prices, in millionths.
+/// A factor on the catalogue's prices, with as many digits as credits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Markup {
-    millionths: u64,
-}
+pub struct Markup(Credits);
 
 impl Markup {
-    pub const fn from_millionths(millionths: u64) -> Self {
-        Self { millionths }
-    }
-
     /// Whether it makes prices smaller.
     pub const fn is_below_cost(self) -> bool {
-        self.millionths < 1_000_000
+        self.0.micros() < 1_000_000
     }
 
     /// Multiplies each price, rounded up to a micro-credit; at most the maximum, which exceeds
     /// every balance.
     pub fn apply<'a>(self, prices: impl IntoIterator<Item = &'a mut Credits>) {
+        let millionths = self.0.micros().cast_unsigned();
         for price in prices {
-            *price = Credits::pro_rata(&[(*price, self.millionths)], 1_000_000)
+            *price = Credits::pro_rata(&[(*price, millionths)], 1_000_000)
                 .unwrap_or(Credits::from_micros(i64::MAX));
         }
     }
@@ -128,7 +123,7 @@ impl<'de> Deserialize<'de> for Markup {
         let factor = text.parse::<Credits>().ok();
         factor
             .filter(|factor| (MIN_MARKUP..=MAX_MARKUP).contains(factor))
-            .map(|factor| Self::from_millionths(factor.micros().cast_unsigned()))
+            .map(Self)
             .ok_or_else(|| {
                 D::Error::custom(format_args!(
                     "is {}: must be a factor from {MIN_MARKUP} to {MAX_MARKUP} with at most six digits after \
@@ -141,8 +136,7 @@ impl<'de> Deserialize<'de> for Markup {
 
 impl fmt::Display for Markup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // It has as many digits after the point.
-        Credits::from_micros(self.millionths.cast_signed()).fmt(f)
+        self.0.fmt(f)
     }
 }
 
@@ -153,9 +147,9 @@ mod tests {
     #[test]
     fn prices_are_rounded_up() {
         let mut prices = [0, 1, 10_000_000, i64::MAX].map(Credits::from_micros);
-        Markup::from_millionths(1_200_000).apply(&mut prices);
+        Markup(Credits::from_micros(1_200_000)).apply(&mut prices);
         assert_eq!(prices.map(Credits::micros), [0, 2, 12_000_000, i64::MAX]);
-        Markup::from_millionths(1_000_000).apply(&mut prices);
+        Markup(Credits::from_micros(1_000_000)).apply(&mut prices);
         assert_eq!(prices.map(Credits::micros), [0, 2, 12_000_000, i64::MAX]);
     }
 }

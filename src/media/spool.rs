@@ -7,11 +7,11 @@ use std::{
 
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncWriteExt, BufWriter};
+use uuid::Uuid;
 
 use super::{
     InvalidMedia, MediaInfo, MediaKind, MediaStoreError,
     probe::{self, mp4, sniff},
-    sign::hex,
 };
 
 /// Bytes that are buffered before they are written.
@@ -32,9 +32,7 @@ pub struct Spool {
 impl Spool {
     /// A new file in `folder`.
     pub(super) async fn create(folder: &Path) -> io::Result<Self> {
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(io::Error::other)?;
-        let path = folder.join(hex(&random));
+        let path = folder.join(Uuid::now_v7().to_string());
         let file = tokio::fs::File::create_new(&path).await?;
         Ok(Self {
             path: Temporary(Some(path)),
