@@ -34,8 +34,8 @@ pub(super) struct WriteTimeoutStream {
     /// For how long it took nothing since the last progress, and what it took between.
     blocked: Duration,
     taken: usize,
-    /// Our answer instead of the library's, and how much of it is sent.
-    refusal: Option<(Vec<u8>, usize)>,
+    /// What is left to be sent of our answer instead of the library's.
+    refusal: Vec<u8>,
     /// Whether the last answer was an error: its request may not have been read to its end.
     lingering: bool,
     /// What is left to be read of a refused peer, and until when.
@@ -51,24 +51,23 @@ impl WriteTimeoutStream {
             blocked_since: None,
             blocked: Duration::ZERO,
             taken: 0,
-            refusal: None,
+            refusal: Vec::new(),
             lingering: false,
             draining: None,
         }
     }
 
     /// Bounds how long a write stays pending.
-    fn poll_with_deadline<T>(
+    fn poll_with_deadline(
         &mut self,
         cx: &mut Context<'_>,
-        written: Poll<io::Result<T>>,
-        bytes: impl Fn(&T) -> usize,
-    ) -> Poll<io::Result<T>> {
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         if let Poll::Ready(written) = written {
             if let Some(since) = self.blocked_since.take() {
                 self.blocked += since.elapsed();
             }
-            self.taken += written.as_ref().map_or(0, bytes);
+            self.taken += written.as_ref().map_or(0, |bytes| *bytes);
             if self.taken >= PROGRESS {
                 (self.taken, self.blocked) = (0, Duration::ZERO);
             }
@@ -86,22 +85,15 @@ impl WriteTimeoutStream {
 
     /// Sends what is left of our refusal.
     fn send_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
-            let Some((answer, sent)) = &mut self.refusal else {
-                return Poll::Ready(Ok(()));
-            };
-            if *sent == answer.len() {
-                return Poll::Ready(Ok(()));
-            }
-            let written = Pin::new(&mut self.stream).poll_write(cx, &answer[*sent..]);
-            let written = ready!(self.poll_with_deadline(cx, written, |n| *n))?;
+        while !self.refusal.is_empty() {
+            let written = Pin::new(&mut self.stream).poll_write(cx, &self.refusal);
+            let written = ready!(self.poll_with_deadline(cx, written))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            if let Some((_, sent)) = &mut self.refusal {
-                *sent += written;
-            }
+            self.refusal.drain(..written);
         }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -135,7 +127,7 @@ impl AsyncWrite for WriteTimeoutStream {
             && let Some(status) = own_refusal(only)
         {
             self.lingering = true;
-            self.refusal = Some((api::raw_error_response(status), 0));
+            self.refusal = api::raw_error_response(status);
             return Poll::Ready(Ok(only.len()));
         }
         if let Some(status) = bufs
@@ -145,7 +137,7 @@ impl AsyncWrite for WriteTimeoutStream {
             self.lingering = matches!(status.first(), Some(b'4' | b'5'));
         }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.poll_with_deadline(cx, written, |n| *n)
+        self.poll_with_deadline(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
