@@ -8,6 +8,7 @@ use std::io::Cursor;
 use sha2::{Digest, Sha256};
 
 use super::{InvalidMedia, MediaInfo, MediaKind, audio};
+use crate::domain::image_header::ReadAt as _;
 
 /// Checks that `bytes` are a complete file of one of the `expected` formats, by its structure:
 /// all chunks, frames or boxes, not the pixels or samples in them (for pixels see
@@ -38,24 +39,19 @@ pub fn inspect(bytes: &[u8], expected: &[MediaKind]) -> Result<MediaInfo, Invali
 
 /// The format by the leading bytes.
 pub(super) fn sniff(bytes: &[u8]) -> Result<MediaKind, InvalidMedia> {
-    let at = |offset: usize, text: &[u8]| {
-        bytes
-            .get(offset..)
-            .is_some_and(|rest| rest.starts_with(text))
-    };
     if bytes.is_empty() {
         Err(InvalidMedia::Empty)
-    } else if at(0, b"\x89PNG\r\n\x1a\n") {
+    } else if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
         Ok(MediaKind::Png)
-    } else if at(0, b"\xff\xd8\xff") {
+    } else if bytes.starts_with(b"\xff\xd8\xff") {
         Ok(MediaKind::Jpeg)
-    } else if at(0, b"RIFF") && at(8, b"WEBP") {
+    } else if bytes.starts_with(b"RIFF") && bytes.read_at(8) == Some(*b"WEBP") {
         Ok(MediaKind::Webp)
-    } else if at(0, b"RIFF") && at(8, b"WAVE") {
+    } else if bytes.starts_with(b"RIFF") && bytes.read_at(8) == Some(*b"WAVE") {
         Ok(MediaKind::Wav)
-    } else if at(4, b"ftyp") {
+    } else if bytes.read_at(4) == Some(*b"ftyp") {
         Ok(MediaKind::Mp4)
-    } else if at(0, b"ID3") || audio::starts_a_frame(bytes) {
+    } else if bytes.starts_with(b"ID3") || audio::starts_a_frame(bytes) {
         Ok(MediaKind::Mp3)
     } else {
         Err(InvalidMedia::Unknown)

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::media::InvalidMedia;
+use crate::{domain::image_header::ReadAt as _, media::InvalidMedia};
 
 /// Bit rates in kbit/s by index: MPEG-1, then MPEG-2 and 2.5. 0 ("free") is not supported.
 const RATES: [[u16; 15]; 2] = [
@@ -92,16 +92,12 @@ pub(super) struct Frame<'a> {
 impl Frame<'_> {
     /// Whether this frame is a table about the file (Xing, Info, VBRI) instead of audio.
     pub(super) fn is_table(&self) -> bool {
-        let at = |offset: usize, name: &[u8]| {
-            self.bytes
-                .get(offset..)
-                .is_some_and(|rest| rest.starts_with(name))
-        };
+        let name = |offset| self.bytes.read_at::<4>(offset);
         let sound = 4 + self.header.side_bytes();
         [sound, sound + 2]
             .into_iter()
-            .any(|offset| at(offset, b"Xing") || at(offset, b"Info"))
-            || at(36, b"VBRI")
+            .any(|offset| matches!(name(offset).as_ref(), Some(b"Xing" | b"Info")))
+            || name(36) == Some(*b"VBRI")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-use crate::media::InvalidMedia;
+use crate::{domain::image_header::ReadAt as _, media::InvalidMedia};
 
 /// Sizes from here on mean "unknown" in the header of a stream: 0xFFFFFFFF, or that or
 /// 0x7FFFFFFF minus the header. No real part is this large.
@@ -79,8 +79,8 @@ pub fn wav(channels: u16, rate: u32, blocks: &[&[u8]]) -> Option<Bytes> {
 
 /// The duration of a WAV, whose sizes must be real.
 pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, InvalidMedia> {
-    let riff = bytes.get(4..8).and_then(<[u8]>::first_chunk);
-    let riff = u64::from(u32::from_le_bytes(*riff.ok_or(InvalidMedia::Cut)?)) + 8;
+    let riff = bytes.read_at(4).map(u32::from_le_bytes);
+    let riff = u64::from(riff.ok_or(InvalidMedia::Cut)?) + 8;
     if riff > u64::try_from(bytes.len()).unwrap_or(u64::MAX) {
         return Err(InvalidMedia::Cut);
     }
@@ -145,11 +145,8 @@ fn parse(bytes: &[u8]) -> Result<(Format, u32, &[u8]), InvalidMedia> {
 
 fn read_format(chunk: &[u8]) -> Result<Format, InvalidMedia> {
     const SHORT: InvalidMedia = InvalidMedia::Damaged("a WAV with half a format");
-    let u16_at = |offset: usize| {
-        let bytes = chunk.get(offset..).and_then(<[u8]>::first_chunk);
-        bytes.map(|bytes| u16::from_le_bytes(*bytes)).ok_or(SHORT)
-    };
-    let rate = chunk.get(4..).and_then(<[u8]>::first_chunk).ok_or(SHORT)?;
+    let u16_at = |offset| chunk.read_at(offset).map(u16::from_le_bytes).ok_or(SHORT);
+    let rate = chunk.read_at(4).map(u32::from_le_bytes);
     let mut code = u16_at(0)?;
     if code == 0xfffe {
         // The extensible form: the code is the start of a longer identifier.
@@ -157,7 +154,7 @@ fn read_format(chunk: &[u8]) -> Result<Format, InvalidMedia> {
     }
     let format = Format {
         channels: u16_at(2)?,
-        rate: u32::from_le_bytes(*rate),
+        rate: rate.ok_or(SHORT)?,
     };
     let known = code == 1
         && u16_at(14)? == 16
