@@ -10,7 +10,7 @@ mod boxes;
 mod fragments;
 mod movie;
 
-use boxes::seconds;
+use boxes::{header, seconds};
 use movie::Movie;
 
 /// The most boxes on the top level. A fragmented video has two for each fragment.
@@ -89,27 +89,15 @@ struct Found {
 }
 
 fn next<R: Read + Seek>(file: &mut R, at: u64, length: u64) -> Result<Found, ReadError> {
-    if length - at < 8 {
-        return Err(InvalidMedia::Cut.into());
-    }
+    let rest = length - at;
     file.seek(SeekFrom::Start(at))?;
-    let mut head = [0; 8];
-    file.read_exact(&mut head)?;
-    let [s0, s1, s2, s3, name @ ..] = head;
-    let (size, header) = match u32::from_be_bytes([s0, s1, s2, s3]) {
-        0 => (length - at, 8),
-        1 if length - at < 16 => return Err(InvalidMedia::Cut.into()),
-        1 => {
-            let mut size = [0; 8];
-            file.read_exact(&mut size)?;
-            (u64::from_be_bytes(size), 16)
-        }
-        size => (size.into(), 8),
-    };
+    let mut head = Vec::new();
+    file.by_ref().take(rest.min(16)).read_to_end(&mut head)?;
+    let (name, header, size) = header(&head, rest).map_err(|_| InvalidMedia::Cut)?;
     if size < header {
         return Err(InvalidMedia::Damaged("a box that is smaller than its header").into());
     }
-    if size > length - at {
+    if size > rest {
         return Err(InvalidMedia::Cut.into());
     }
     Ok(Found {

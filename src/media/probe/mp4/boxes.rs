@@ -23,16 +23,23 @@ pub(super) fn children(
 type Split<'a> = ([u8; 4], &'a [u8], &'a [u8]);
 
 fn split(bytes: &[u8]) -> Result<Split<'_>, InvalidMedia> {
+    let (name, header, size) = header(bytes, bytes.len() as u64)?;
+    let place = |at: u64| usize::try_from(at).map_err(|_| OUTSIDE);
+    let (start, end) = (place(header)?, place(size)?);
+    let content = bytes.get(start..end).ok_or(OUTSIDE)?;
+    Ok((name, content, bytes.get(end..).unwrap_or_default()))
+}
+
+/// The name of the box that starts here, the length of its header, and its own; `rest` if it is open
+/// to the end.
+pub(super) fn header(bytes: &[u8], rest: u64) -> Result<([u8; 4], u64, u64), InvalidMedia> {
     let mut fields = Fields::new(bytes);
-    let size = fields.u32()?;
-    let name = fields.take()?;
-    let (size, header) = match size {
-        0 => (bytes.len(), 8),
-        1 => (usize::try_from(fields.u64()?).map_err(|_| OUTSIDE)?, 16),
-        size => (usize::try_from(size).map_err(|_| OUTSIDE)?, 8),
-    };
-    let content = bytes.get(header..size).ok_or(OUTSIDE)?;
-    Ok((name, content, bytes.get(size..).unwrap_or_default()))
+    let (size, name) = (fields.u32()?, fields.take()?);
+    Ok(match size {
+        0 => (name, 8, rest),
+        1 => (name, 16, fields.u64()?),
+        size => (name, 8, size.into()),
+    })
 }
 
 const OUTSIDE: InvalidMedia = InvalidMedia::Damaged("a box that does not fit into its parent");
