@@ -83,10 +83,10 @@ impl<T: Object> Body for T {
 }
 
 fn description<T: Input>(schemas: &mut Schemas) -> Description {
-    let (errors, members) = (Errors::default(), Map::new());
+    let errors = Errors::default();
     let fields = Fields {
         description: Some(RefCell::default()),
-        ..Fields::new(&members, &errors)
+        ..Fields::new(None, &errors)
     };
     T::read(&fields);
     let mut description = fields.description.unwrap_or_default().into_inner();
@@ -101,7 +101,7 @@ pub fn query_parameters<T: Input>(schemas: &mut Schemas) -> Vec<Value> {
 
 pub fn read_fields<T: Input>(members: &Map<String, Value>) -> (Option<T>, Vec<FieldError>) {
     let errors = Errors::default();
-    read(&Fields::new(members, &errors))
+    read(&Fields::new(Some(members), &errors))
 }
 
 /// Reads the parameters of a query, whose values are all strings.
@@ -109,7 +109,7 @@ pub fn read_query<T: Input>(members: &Map<String, Value>) -> (Option<T>, Vec<Fie
     let errors = Errors::default();
     read(&Fields {
         is_query: true,
-        ..Fields::new(members, &errors)
+        ..Fields::new(Some(members), &errors)
     })
 }
 

@@ -94,9 +94,9 @@ impl Field<'_> {
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(members: &'a Map<String, Value>, errors: &'a Errors) -> Self {
+    pub(super) fn new(members: Option<&'a Map<String, Value>>, errors: &'a Errors) -> Self {
         Self {
-            members: Some(members),
+            members,
             prefix: String::new(),
             known: RefCell::new(Vec::with_capacity(KNOWN_CAPACITY)),
             unsupported: RefCell::default(),
@@ -193,11 +193,7 @@ impl<'a> Fields<'a> {
         'a: 'b,
     {
         Fields {
-            members,
             prefix,
-            known: RefCell::new(Vec::with_capacity(KNOWN_CAPACITY)),
-            unsupported: RefCell::default(),
-            errors: self.errors,
             is_query: self.is_query,
             others: RefCell::new(self.others.borrow().clone()),
             takes_nulls: self.takes_nulls.clone(),
@@ -207,6 +203,7 @@ impl<'a> Fields<'a> {
                     ..Description::default()
                 })
             }),
+            ..Fields::new(members, self.errors)
         }
     }
 

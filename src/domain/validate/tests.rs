@@ -7,7 +7,7 @@ use crate::domain::{credits::Credits, spend::SpendPeriod};
 
 fn codes(body: &Value, read: impl FnOnce(&Fields<'_>)) -> Vec<(String, FieldCode)> {
     let errors = Errors::default();
-    let fields = Fields::new(body.as_object().unwrap(), &errors);
+    let fields = Fields::new(body.as_object(), &errors);
     read(&fields);
     fields.finish();
     let errors = errors.take().into_iter();
