@@ -4,8 +4,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     load::Load,
-    outcome::{Outcome, quantile},
+    outcome::Outcome,
     perf::Count,
+    quantile::quantile,
     slice::{self, Figures, Side, float},
     stage::Scene,
 };
@@ -65,7 +66,7 @@ impl Slices {
         let mut pids = side.pids.clone();
         self.calls = count(&pids, side, loads).await;
         if let Some(postgres) = side.postgres {
-            pids = crate::counters::children(postgres.pid().unwrap());
+            pids = crate::counters::children(postgres.cluster.pid().unwrap());
             self.postgres_calls = count(&pids, side, loads).await;
         }
     }

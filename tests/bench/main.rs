@@ -15,15 +15,27 @@ mod accounts;
 mod agent;
 mod args;
 mod cases;
+#[path = "../support/cluster.rs"]
+mod cluster;
 mod compare;
 mod counters;
+#[path = "../support/folder.rs"]
+mod folder;
+#[path = "../support/interrupt.rs"]
+mod interrupt;
 mod load;
 mod outcome;
 mod perf;
 mod postgres;
+#[path = "../support/process.rs"]
 mod process;
 mod proxy;
+#[path = "../support/quantile.rs"]
+mod quantile;
+mod role;
 mod server;
+#[path = "../support/signal.rs"]
+mod signal;
 mod slice;
 mod stage;
 mod table;
@@ -35,10 +47,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use tikv_jemallocator::Jemalloc;
-use tokio::{
-    runtime::{Builder, Runtime},
-    signal::unix::{SignalKind, signal},
-};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::args::{Args, Role};
 
@@ -53,12 +62,12 @@ fn main() -> ExitCode {
         Some(Role::Proxy { upstream }) => serve(None, proxy::serve(upstream)),
         // It is to cost little, and one thread switches less. So is the load.
         Some(Role::Upstream) => serve(Some(1), upstream::serve()),
-        None => runtime(Some(1)).block_on(run(&args)),
+        None => runtime(Some(1)).block_on(interrupt::run(cases::run(&args))),
     }
 }
 
 fn serve(threads: Option<usize>, serve: impl Future<Output = ()>) -> ExitCode {
-    process::end_with_parent();
+    role::end_with_parent();
     runtime(threads).block_on(serve);
     ExitCode::FAILURE
 }
@@ -69,15 +78,4 @@ fn runtime(threads: Option<usize>) -> Runtime {
         builder.worker_threads(threads);
     }
     builder.enable_all().build().unwrap()
-}
-
-/// When this ends, by a signal too, whatever was started goes with the futures that own it.
-async fn run(args: &Args) -> ExitCode {
-    let mut terminated = signal(SignalKind::terminate()).unwrap();
-    let mut interrupted = signal(SignalKind::interrupt()).unwrap();
-    tokio::select! {
-        code = cases::run(args) => code,
-        _ = terminated.recv() => ExitCode::from(143),
-        _ = interrupted.recv() => ExitCode::from(130),
-    }
 }

@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::wire::{self, Answer};
+use crate::{
+    quantile::quantile,
+    wire::{self, Answer},
+};
 
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -94,19 +97,4 @@ fn failure(answer: &Answer<'_>) -> String {
 
 fn ms(length: Duration) -> f64 {
     length.as_secs_f64() * 1000.0
-}
-
-/// The value below which that part of them lies; not a number where there is none.
-pub fn quantile(values: &[f64], part: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a place in a list of some thousand, between 0 and its end"
-    )]
-    let at = (sorted.len() as f64 * part) as usize;
-    let last = sorted.len().saturating_sub(1);
-    sorted.get(at.min(last)).copied().unwrap_or(f64::NAN)
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use nix::sys::signal::Signal;
 use tokio::process::{Child, Command};
 
-use crate::process;
+use crate::signal::signal;
 
 const EVENT: &str = "raw_syscalls:sys_enter";
 
@@ -32,7 +32,7 @@ impl Count {
     /// How many there were; `None` where they cannot be counted.
     pub async fn end(self) -> Option<f64> {
         let child = self.0?;
-        process::signal(child.id()?, Signal::SIGINT);
+        signal(child.id()?, Signal::SIGINT);
         let output = child.wait_with_output().await.ok()?;
         let text = String::from_utf8_lossy(&output.stderr);
         let line = text.lines().find(|line| line.contains(EVENT))?;

@@ -1,25 +1,17 @@
 //! A Postgres of this run's own with durable defaults, started by the program.
 
-use std::{
-    path::{Path, PathBuf},
-    str::FromStr as _,
-    time::{Duration, Instant},
-};
+use std::{path::Path, str::FromStr as _};
 
-use nix::sys::signal::Signal;
 use serde_json::Value;
 use sqlx::{
     AssertSqlSafe, ConnectOptions as _, PgConnection, PgPool, Row as _, postgres::PgConnectOptions,
 };
 
-use crate::{counters::Usage, process};
+use crate::{cluster::Cluster, counters::Usage, process};
 
-/// How long it may take to end.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The server, which ends when this is dropped.
+/// The server, which is stopped when this is dropped.
 pub struct Postgres {
-    folder: PathBuf,
+    pub cluster: Cluster,
     url: String,
     admin: PgPool,
 }
@@ -35,12 +27,17 @@ pub struct Written {
 
 impl Postgres {
     /// Makes and starts one in an empty folder.
-    pub async fn start(server: &Path, folder: PathBuf) -> Self {
-        let printed = process::gensvc(server, &folder, None, &["database", "start"]).await;
+    pub async fn start(server: &Path, folder: &Path) -> Self {
+        let start = ["database", "start"];
+        let printed = process::gensvc(server, folder, "", &[], &start).await;
         let printed: Value = serde_json::from_str(&printed.unwrap()).unwrap();
         let url = printed["url"].as_str().unwrap().to_owned();
         let admin = PgPool::connect_lazy(&url).unwrap();
-        let postgres = Self { folder, url, admin };
+        let postgres = Self {
+            cluster: Cluster::new(folder),
+            url,
+            admin,
+        };
         for setting in ["fsync", "synchronous_commit", "full_page_writes"] {
             let value = postgres.show(setting).await;
             assert_eq!(
@@ -93,15 +90,8 @@ impl Postgres {
         Written {
             transactions: row.get::<i64, _>(0).unsigned_abs(),
             wal_bytes: row.get::<i64, _>(1).unsigned_abs(),
-            usage: Usage::of_family(self.pid().unwrap()),
+            usage: Usage::of_family(self.cluster.pid().unwrap()),
         }
-    }
-
-    /// Of its first process, which starts the others.
-    pub fn pid(&self) -> Option<u32> {
-        let file = self.folder.join("postgres/cluster/postmaster.pid");
-        let text = std::fs::read_to_string(file).ok()?;
-        text.lines().next()?.parse().ok()
     }
 }
 
@@ -116,17 +106,4 @@ pub async fn analyze(url: &str) {
     let mut connection = connect(url).await;
     let analyzing = sqlx::raw_sql("vacuum analyze").execute(&mut connection);
     analyzing.await.unwrap();
-}
-
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        if let Some(pid) = self.pid() {
-            // Ends its children too, which a kill would leave behind.
-            process::signal(pid, Signal::SIGQUIT);
-            let begun = Instant::now();
-            while self.pid().is_some() && begun.elapsed() < PATIENCE {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-    }
 }

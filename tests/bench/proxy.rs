@@ -12,7 +12,7 @@ use axum::{
 use http::{HeaderMap, StatusCode, Uri, header::CONTENT_TYPE};
 use reqwest::{Client, redirect::Policy};
 
-use crate::process;
+use crate::role;
 
 struct Upstream {
     client: Client,
@@ -32,7 +32,7 @@ pub async fn serve(upstream: &str) {
     let router = Router::new()
         .fallback(pass_on)
         .with_state(Arc::new(Upstream { client, url }));
-    let listener = process::listen().await.tap_io(|stream| {
+    let listener = role::listen().await.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
     axum::serve(listener, router).await.unwrap();

@@ -1,17 +1,8 @@
 //! gensvc, in a process of its own, with its default settings but for what a load needs.
 
-use std::{
-    fs::File,
-    net::SocketAddr,
-    path::Path,
-    process::{Command, Stdio},
-    time::{Duration, Instant},
-};
+use std::{net::SocketAddr, path::Path};
 
 use crate::process::{self, Guard};
-
-/// How long a start may take.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The provider of the texts, as any server that imitates `OpenAI`. It has no bound of its own:
 /// the callers are counted.
@@ -66,13 +57,10 @@ impl Server {
         let config = folder.join("bench.toml");
         let provider = PROVIDER.replace("UPSTREAM", &upstream.to_string());
         std::fs::write(&config, provider).unwrap();
-        let path = folder.join(format!("{name}.log"));
-        let child = Command::new(program)
+        let mut command = process::command(program);
+        command
             .arg("--config")
             .arg(config)
-            .arg("serve")
-            .env_clear()
-            .env("PATH", process::path())
             .env("DATABASE_URL", database)
             .env("GENSVC_DATA_DIR", folder.join("files"))
             .env("GENSVC_BIND", "127.0.0.1:0")
@@ -80,25 +68,12 @@ impl Server {
             // One account is to queue a thousand videos.
             .env("GENSVC__JOBS__MAX_PER_ACCOUNT", "1000000")
             .env("OPENAI_API_KEY", "sk-bench")
-            .env("OPENAI_BASE_URL", format!("http://{upstream}/v1"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(&path).unwrap())
-            .spawn()
-            .unwrap();
-        let mut process = Guard::new(child);
-        let begun = Instant::now();
-        while !process.has_ended() && begun.elapsed() < PATIENCE {
-            let log = std::fs::read_to_string(&path).unwrap_or_default();
-            let said = log.split_once("listening on http://");
-            if let Some((address, _)) = said.and_then(|(_, rest)| rest.split_once([' ', '\n'])) {
-                let address = address.parse().unwrap();
-                return Self { process, address };
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            .env("OPENAI_BASE_URL", format!("http://{upstream}/v1"));
+        let log = folder.join(format!("{name}.log"));
+        match process::serve(command, &log).await {
+            Ok((process, address)) => Self { process, address },
+            Err(log) => panic!("the server does not start:\n{log}"),
         }
-        let log = std::fs::read_to_string(&path).unwrap_or_default();
-        panic!("the server does not start:\n{log}");
     }
 
     pub fn address(&self) -> SocketAddr {

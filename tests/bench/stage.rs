@@ -1,9 +1,6 @@
 //! All that takes part: what lives as long as the run, and what a case has for itself.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-};
+use std::{net::SocketAddr, path::PathBuf};
 
 use serde_json::Value;
 use sqlx::AssertSqlSafe;
@@ -11,8 +8,10 @@ use sqlx::AssertSqlSafe;
 use crate::{
     accounts::{self, Account},
     args::Args,
+    folder::Folder,
     postgres::{self, Postgres},
     process::{self, Guard},
+    role,
     server::Server,
     work::{Kind, Work},
 };
@@ -58,10 +57,10 @@ pub struct Scene<'a> {
 
 impl Stage {
     pub async fn set(args: &Args) -> Self {
-        let folder = Folder::make(args.keep);
-        let upstream = process::start_role(&["upstream"]);
-        let proxy = process::start_role(&["proxy", &upstream.1.to_string()]);
-        let postgres = Postgres::start(&args.server, folder.path().join("database")).await;
+        let folder = Folder::make("bench", args.keep);
+        let upstream = role::start(&["upstream"]);
+        let proxy = role::start(&["proxy", &upstream.1.to_string()]);
+        let postgres = Postgres::start(&args.server, &folder.path().join("database")).await;
         Self {
             proxy,
             upstream,
@@ -102,7 +101,7 @@ impl Stage {
     }
 
     async fn gensvc(&self, database: &str, args: &[&str]) -> Result<String, String> {
-        process::gensvc(&self.program, self.folder.path(), Some(database), args).await
+        process::gensvc(&self.program, self.folder.path(), database, &[], args).await
     }
 }
 
@@ -155,35 +154,6 @@ impl Stage {
                 eprintln!("THE LEDGER DOES NOT AGREE\n{said}");
                 false
             }
-        }
-    }
-}
-
-/// The folder of the run, removed at its end unless it is to be kept.
-struct Folder {
-    path: PathBuf,
-    keep: bool,
-}
-
-impl Folder {
-    fn make(keep: bool) -> Self {
-        let name = format!("bench-{}", std::process::id());
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self { path, keep }
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if self.keep {
-            println!("The servers' logs are in {}.", self.path.display());
-        } else {
-            let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }

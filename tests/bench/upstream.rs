@@ -8,7 +8,7 @@ use image::{ImageFormat, Rgb, RgbImage};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
-use crate::{process, wire};
+use crate::{role, wire};
 
 /// The model whose streams stay open, a piece each second.
 pub const LONG_MODEL: &str = "bench-long";
@@ -42,7 +42,7 @@ struct Answers {
 
 pub async fn serve() {
     let answers = Arc::new(Answers::make());
-    let listener = process::listen().await;
+    let listener = role::listen().await;
     while let Ok((stream, _)) = listener.accept().await {
         let answers = Arc::clone(&answers);
         tokio::spawn(async move {

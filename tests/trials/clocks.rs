@@ -73,11 +73,3 @@ impl Clock {
         ]
     }
 }
-
-/// Removes what libfaketime leaves behind after a process was killed. A later one with the same pid
-/// could not start.
-pub fn clean_up(pid: u32) {
-    for name in ["faketime_shm", "sem.faketime_sem"] {
-        let _ = std::fs::remove_file(format!("/dev/shm/{name}_{pid}"));
-    }
-}

@@ -3,18 +3,19 @@
 use std::{
     fs::{self, File},
     io::Write as _,
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
+use nix::sys::signal::Signal;
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::{
     postgres::Postgres,
-    process,
     proxy::{Proxy, Target},
+    signal::signal,
 };
 
 /// How long the standby may take to catch up.
@@ -114,9 +115,9 @@ impl Databases {
 
     /// Kills the primary and all its processes with -9.
     pub fn kill(&self) {
-        let first = self.primary.pid().unwrap();
+        let first = self.primary.cluster.pid().unwrap();
         // Otherwise it would notice that the others ended, and begin to recover.
-        process::signal(first, "STOP");
+        signal(first, Signal::SIGSTOP);
         let listed = Command::new("ps").args(["-A", "-o", "pid=,ppid="]).output();
         let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
         for line in listed.lines() {
@@ -124,10 +125,10 @@ impl Databases {
             if let (Some(id), Some(parent)) = (ids.next(), ids.next())
                 && parent == first
             {
-                process::signal(id, "KILL");
+                signal(id, Signal::SIGKILL);
             }
         }
-        process::signal(first, "KILL");
+        signal(first, Signal::SIGKILL);
     }
 
     /// Promotes the standby.
@@ -151,16 +152,16 @@ impl Databases {
 impl Standby {
     /// Creates its files from those of the primary, while neither runs.
     fn copy(&self, primary: &Postgres) {
-        let (from, to) = (primary.cluster(), self.postgres.cluster());
-        let cp = |from: PathBuf, to: PathBuf| {
+        let (from, to) = (&primary.cluster.path, &self.postgres.cluster.path);
+        let cp = |from: &Path, to: &Path| {
             // It keeps the owner, which is not us when we are root.
             let copied = Command::new("cp").arg("-a").arg(from).arg(to).status();
             assert!(copied.unwrap().success(), "the primary cannot be copied");
         };
-        fs::remove_dir_all(&to).unwrap();
-        cp(from.clone(), to.clone());
+        fs::remove_dir_all(to).unwrap();
+        cp(from, to);
         // Only its existence matters.
-        cp(from.join("PG_VERSION"), to.join("standby.signal"));
+        cp(&from.join("PG_VERSION"), &to.join("standby.signal"));
         let settings = to.join("postgresql.auto.conf");
         let mut settings = File::options().append(true).open(settings).unwrap();
         let address = self.replication.address();

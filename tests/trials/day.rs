@@ -18,8 +18,8 @@ use crate::{
     audit,
     http::Http,
     load::{self, Client},
-    process,
     samples::Samples,
+    server,
     stage::{Plan, Stage},
 };
 
@@ -57,7 +57,7 @@ pub async fn run(options: &Options) -> ExitCode {
     let args = &options.args;
     let programs = match &args.previous {
         Some(previous) => vec![previous.clone(); 2],
-        None => vec![process::current(); 3],
+        None => vec![server::current(); 3],
     };
     let plan = Plan {
         name: "day",

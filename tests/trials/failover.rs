@@ -28,9 +28,9 @@ use crate::{
     audit,
     http::Http,
     load::{self, Client},
-    process,
     samples::Samples,
     seen::Known,
+    server,
     stage::{Plan, Stage},
 };
 
@@ -87,7 +87,7 @@ pub async fn run(args: &Args, network: &Network) -> ExitCode {
 }
 
 async fn round(args: &Args, network: &Network, n: u32, loss: Loss) -> Round {
-    let current = process::current();
+    let current = server::current();
     let previous = args.previous.as_ref().unwrap_or(&current);
     let plan = Plan {
         name: &format!("failover-{n}-{}", loss.name()),

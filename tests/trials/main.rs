@@ -21,21 +21,31 @@ mod audit;
 mod call;
 mod chaos;
 mod clocks;
+#[path = "../support/cluster.rs"]
+mod cluster;
 mod databases;
 mod day;
 mod failover;
+#[path = "../support/folder.rs"]
 mod folder;
 mod http;
+#[path = "../support/interrupt.rs"]
+mod interrupt;
 mod load;
 mod postgres;
+#[path = "../support/process.rs"]
 mod process;
 mod proxy;
+#[path = "../support/quantile.rs"]
+mod quantile;
 mod report;
 #[path = "../it/s3/server.rs"]
 mod s3;
 mod samples;
 mod seen;
 mod server;
+#[path = "../support/signal.rs"]
+mod signal;
 mod stage;
 mod tally;
 mod upstream;
@@ -44,7 +54,6 @@ mod wire;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Debug, Parser)]
 enum Trial {
@@ -73,13 +82,5 @@ fn run(trial: impl Future<Output = ExitCode>) -> ExitCode {
         .build();
     // Dropped last: all tasks end with it, and with them whatever was started.
     let runtime = runtime.unwrap();
-    runtime.block_on(async {
-        let mut terminated = signal(SignalKind::terminate()).unwrap();
-        let mut interrupted = signal(SignalKind::interrupt()).unwrap();
-        tokio::select! {
-            code = trial => code,
-            _ = terminated.recv() => ExitCode::from(143),
-            _ = interrupted.recv() => ExitCode::from(130),
-        }
-    })
+    runtime.block_on(interrupt::run(trial))
 }

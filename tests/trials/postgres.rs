@@ -7,10 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use sqlx::{ConnectOptions as _, PgConnection, postgres::PgConnectOptions};
 
-use crate::process;
+use crate::{cluster::Cluster, process, signal::signal};
 
 /// How long it may take to restart.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -62,12 +63,13 @@ const WATCH: &str = "
         for each row execute function chaos.note_end();
 ";
 
-/// The Postgres server, which is killed when this is dropped.
+/// The Postgres server, which is stopped when this is dropped.
 pub struct Postgres {
     /// The version of gensvc that starts it.
     program: PathBuf,
     folder: PathBuf,
     url: String,
+    pub cluster: Cluster,
 }
 
 impl Postgres {
@@ -75,6 +77,7 @@ impl Postgres {
     pub async fn open(folder: PathBuf, program: &Path) -> Self {
         let mut postgres = Self {
             program: program.to_owned(),
+            cluster: Cluster::new(&folder),
             folder,
             url: String::new(),
         };
@@ -108,23 +111,17 @@ impl Postgres {
     /// Where root runs it, root is `gensvc` and nobody else, until this.
     fn admit_servers(&self) {
         // The previous release keeps it beside the cluster.
-        let map = self.cluster().with_file_name("pg_ident.conf");
+        let map = self.cluster.path.with_file_name("pg_ident.conf");
         let map = if map.exists() {
             map
         } else {
-            self.cluster().join("pg_ident.conf")
+            self.cluster.path.join("pg_ident.conf")
         };
         let mut names = std::fs::read_to_string(&map).unwrap();
         names.extend(ROLES.map(|role| format!("root root {role}\n")));
         std::fs::write(&map, names).unwrap();
-        if let Some(pid) = self.pid() {
-            let mut kill = std::process::Command::new("kill");
-            assert!(
-                kill.args(["-HUP", &pid.to_string()])
-                    .status()
-                    .unwrap()
-                    .success()
-            );
+        if let Some(pid) = self.cluster.pid() {
+            signal(pid, Signal::SIGHUP);
         }
     }
 
@@ -153,21 +150,10 @@ impl Postgres {
         }
     }
 
-    /// The pid of the postmaster.
-    pub fn pid(&self) -> Option<u32> {
-        let text = std::fs::read_to_string(self.cluster().join("postmaster.pid")).ok()?;
-        text.lines().next()?.parse().ok()
-    }
-
-    /// The data directory.
-    pub fn cluster(&self) -> PathBuf {
-        self.folder.join("postgres/cluster")
-    }
-
     /// Kills it with -9, leaves it dead for a while, and starts it again.
     pub async fn kill(&self, down: Duration) {
-        if let Some(pid) = self.pid() {
-            process::signal(pid, "KILL");
+        if let Some(pid) = self.cluster.pid() {
+            signal(pid, Signal::SIGKILL);
         }
         tokio::time::sleep(down).await;
         self.revive().await;
@@ -179,19 +165,6 @@ impl Postgres {
         while let Err(said) = self.up().await {
             assert!(begun.elapsed() < PATIENCE, "Postgres stays away: {said}");
             tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    }
-}
-
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        if let Some(pid) = self.pid() {
-            // Ends its children too, which -9 would leave behind.
-            process::signal(pid, "QUIT");
-            let begun = Instant::now();
-            while self.pid().is_some() && begun.elapsed() < Duration::from_secs(10) {
-                std::thread::sleep(Duration::from_millis(20));
-            }
         }
     }
 }

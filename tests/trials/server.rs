@@ -2,14 +2,12 @@
 //! database.
 
 use std::{
-    fs::File,
-    io::{Read as _, Seek as _, SeekFrom},
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
+use nix::sys::signal::Signal;
 use tokio::sync::Mutex;
 
 use crate::{
@@ -17,14 +15,20 @@ use crate::{
     postgres::{Postgres, ROLES},
     process::{self, Guard},
     proxy::{Proxy, Target},
+    signal::signal,
 };
 
-/// How long startup or shutdown may take.
+/// How long starts may fail, as while the database is unavailable.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two polls of the log.
-const TICK: Duration = Duration::from_millis(20);
+/// Between two of them.
+const RETRY: Duration = Duration::from_millis(100);
 /// Lease in seconds.
 pub const LEASE_SECONDS: u64 = 2;
+
+/// The program under test.
+pub fn current() -> PathBuf {
+    env!("CARGO_BIN_EXE_gensvc").into()
+}
 
 /// A server, running or not.
 pub struct Server {
@@ -61,8 +65,7 @@ impl Server {
         );
         let seconds = LEASE_SECONDS.to_string();
         let env = [
-            ("PATH", &*std::env::var("PATH").unwrap_or_default()),
-            ("DATABASE_URL", &database),
+            ("DATABASE_URL", &*database),
             // Both store their files in one place, as replicas on one machine do.
             (
                 "GENSVC_DATA_DIR",
@@ -101,7 +104,7 @@ impl Server {
             back,
             machine: Mutex::new(Machine {
                 process: None,
-                program: process::current(),
+                program: current(),
                 env: env.to_vec(),
                 clock,
             }),
@@ -130,13 +133,7 @@ impl Server {
 
     /// What it has logged since the log had that length, and its current length.
     pub fn log_from(&self, offset: u64) -> (String, u64) {
-        let mut bytes = Vec::new();
-        if let Ok(mut file) = File::open(&self.log) {
-            file.seek(SeekFrom::Start(offset)).unwrap();
-            file.read_to_end(&mut bytes).unwrap();
-        }
-        let length = offset + u64::try_from(bytes.len()).unwrap();
-        (String::from_utf8_lossy(&bytes).into_owned(), length)
+        process::read_log(&self.log, offset)
     }
 
     /// Starts it, with retries while the database is unavailable.
@@ -154,40 +151,19 @@ impl Server {
             return;
         }
         loop {
-            let (_, from) = self.log_from(0);
-            let log = File::options()
-                .create(true)
-                .append(true)
-                .open(&self.log)
-                .unwrap();
-            let child = Command::new(&machine.program)
-                .arg("serve")
-                .env_clear()
+            let mut command = process::command(&machine.program);
+            command
                 .envs(machine.env.iter().cloned())
-                .envs(machine.clock.env())
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(log)
-                .spawn()
-                .unwrap();
-            let mut child = Guard::new(child);
-            while !child.has_ended() && begun.elapsed() < PATIENCE {
-                let (log, _) = self.log_from(from);
-                let said = log.split_once("listening on http://");
-                if let Some((address, _)) = said.and_then(|(_, rest)| rest.split_once([' ', '\n']))
-                {
-                    self.front.lead_to(Target::Tcp(address.parse().unwrap()));
-                    machine.process = Some(child);
+                .envs(machine.clock.env());
+            match process::serve(command, &self.log).await {
+                Ok((process, address)) => {
+                    self.front.lead_to(Target::Tcp(address));
+                    machine.process = Some(process);
                     return;
                 }
-                tokio::time::sleep(TICK).await;
+                Err(log) => assert!(begun.elapsed() < PATIENCE, "it does not start: {log}"),
             }
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "it does not start: {}",
-                self.log_from(from).0
-            );
-            tokio::time::sleep(TICK * 5).await;
+            tokio::time::sleep(RETRY).await;
         }
     }
 
@@ -230,16 +206,10 @@ impl Server {
     /// Stops it gracefully, as for an update, and restarts it. `false`: it did not exit.
     pub async fn restart(&self) -> bool {
         let mut machine = self.machine.lock().await;
-        let begun = Instant::now();
-        let mut ended = true;
-        if let Some(process) = machine.process.as_mut() {
-            process::signal(process.pid(), "TERM");
-            while !process.has_ended() && ended {
-                tokio::time::sleep(TICK).await;
-                ended = begun.elapsed() < PATIENCE;
-            }
-        }
-        drop(machine.process.take());
+        let ended = match machine.process.take() {
+            Some(process) => process.stop().await,
+            None => true,
+        };
         self.start_on(&mut machine).await;
         ended
     }
@@ -248,9 +218,9 @@ impl Server {
     pub async fn pause(&self, length: Duration) {
         let mut machine = self.machine.lock().await;
         if let Some(process) = machine.process.as_mut() {
-            process::signal(process.pid(), "STOP");
+            signal(process.pid(), Signal::SIGSTOP);
             tokio::time::sleep(length).await;
-            process::signal(process.pid(), "CONT");
+            signal(process.pid(), Signal::SIGCONT);
         }
     }
 }

@@ -149,6 +149,6 @@ impl Stage {
         let folder = self.folder.path().join("files");
         let storage = self.s3.as_ref().map(S3::env);
         let env = storage.as_ref().map_or(&[][..], |env| env);
-        process::gensvc(&process::current(), &folder, url, env, args).await
+        process::gensvc(&crate::server::current(), &folder, url, env, args).await
     }
 }

@@ -23,8 +23,8 @@ use super::{
 use crate::{
     account,
     args::Args,
-    process,
-    server::Server,
+    quantile::quantile,
+    server::{self, Server},
     stage::{Plan, Stage},
 };
 
@@ -54,7 +54,8 @@ pub struct Measured {
     /// Before the attack.
     pub idle_mib: u64,
     pub peak_mib: u64,
-    pub waits: Vec<Duration>,
+    /// In milliseconds.
+    pub waits: Vec<f64>,
     pub refused: usize,
 }
 
@@ -65,13 +66,9 @@ impl Measured {
         self.refused += other.refused;
     }
 
-    pub fn p99(&self) -> Duration {
-        let mut waits = self.waits.clone();
-        waits.sort_unstable();
-        waits
-            .get(waits.len() * 99 / 100)
-            .copied()
-            .unwrap_or_default()
+    /// In milliseconds.
+    pub fn p99(&self) -> f64 {
+        quantile(&self.waits, 0.99)
     }
 }
 
@@ -83,7 +80,7 @@ impl Scene {
         let (memory, url) = (MEMORY_MIB.to_string(), provider.url());
         let plan = Plan {
             name: "attacks",
-            programs: vec![process::current()],
+            programs: vec![server::current()],
             settings: &[
                 ("GENSVC__SERVER__MEMORY_MIB", &memory),
                 ("GENSVC__PROVIDERS__OPENAI__TIMEOUT_SECONDS", "60"),
@@ -187,12 +184,12 @@ impl Scene {
             let begun = Instant::now();
             let mut sent = self.send(address, &token, path, "", body.as_bytes()).await;
             let status = status_of(&mut sent).await;
-            measured.waits.push(begun.elapsed());
+            let waited = begun.elapsed().as_secs_f64() * 1_000.0;
+            measured.waits.push(waited);
             if status != 200 {
                 measured.refused += 1;
-                let waited = begun.elapsed().as_millis();
                 let why = message(sent).await.unwrap_or_default();
-                println!("    {status} to {path} after {waited} ms: {why}");
+                println!("    {status} to {path} after {waited:.0} ms: {why}");
             }
             if is_over.load(Ordering::Relaxed) {
                 break;

@@ -60,11 +60,11 @@ pub async fn run(options: &Options, minutes: u64) -> bool {
         let until = began + Duration::from_mins(minutes) * n / LINES;
         let part = measure(&scene, until).await;
         println!(
-            "{:>8} {:>8} {:>8} {:>8} {:>8}",
+            "{:>8} {:>8} {:>8} {:>8.0} {:>8}",
             began.elapsed().as_secs() / 60,
             part.peak_mib,
             part.waits.len(),
-            part.p99().as_millis(),
+            part.p99(),
             part.refused
         );
         peaks.push(part.peak_mib);
@@ -78,9 +78,9 @@ pub async fn run(options: &Options, minutes: u64) -> bool {
         println!("{:<36} {}", attack.name, answers.lock().unwrap());
     }
     println!(
-        "all: {} requests, p99 {} ms, {} refused",
+        "all: {} requests, p99 {:.0} ms, {} refused",
         all.waits.len(),
-        all.p99().as_millis(),
+        all.p99(),
         all.refused
     );
     #[expect(clippy::cast_precision_loss, reason = "mebibytes")]
@@ -88,7 +88,7 @@ pub async fn run(options: &Options, minutes: u64) -> bool {
     if !is_flat {
         println!("the memory grew: {peaks:?}");
     }
-    is_flat && all.peak_mib <= MAX_MIB && all.p99().as_millis() <= MAX_P99_MS && all.refused == 0
+    is_flat && all.peak_mib <= MAX_MIB && all.p99() <= MAX_P99_MS && all.refused == 0
 }
 
 /// What all accounts that work notice until then.

@@ -9,7 +9,7 @@ use super::{clients::template, receiver::Receiver};
 use crate::{
     account::{Account, command},
     args::Args,
-    process,
+    server,
     stage::{Plan, Stage},
 };
 
@@ -46,7 +46,7 @@ impl Deref for Scene {
 impl Scene {
     /// Everything up and running.
     pub async fn set(args: &Args) -> Arc<Self> {
-        let current = process::current();
+        let current = server::current();
         let previous = args.previous.as_ref().unwrap_or(&current);
         let searches = concat!(
             env!("CARGO_MANIFEST_DIR"),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Day, Options, report};
-use crate::{account::command, audit, failover::UNNOTICED, process, stage::Stage};
+use crate::{account::command, audit, failover::UNNOTICED, server, stage::Stage};
 
 /// From the moment that the balancer sends a server nothing more to its SIGTERM.
 const DRAIN: Duration = Duration::from_millis(300);
@@ -24,7 +24,7 @@ impl Day {
     /// The servers of the previous release are replaced one by one, go back, and are replaced again.
     pub async fn upgrade(&self, previous: &Path) {
         let stage = &self.stage;
-        let current = process::current();
+        let current = server::current();
         for (name, program) in [
             ("this", &*current),
             ("the previous", previous),

@@ -9,7 +9,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes one whose name begins like that.
+    /// Creates one whose name starts with `name`.
     pub fn make(name: &str, keep: bool) -> Self {
         let name = format!("{name}-{}", std::process::id());
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
