@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
+    children::children,
     load::Load,
     outcome::Outcome,
     perf::Count,
@@ -66,7 +67,7 @@ impl Slices {
         let mut pids = side.pids.clone();
         self.calls = count(&pids, side, loads).await;
         if let Some(postgres) = side.postgres {
-            pids = crate::counters::children(postgres.cluster.pid().unwrap());
+            pids = children(postgres.cluster.pid().unwrap());
             self.postgres_calls = count(&pids, side, loads).await;
         }
     }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fs};
 
+use crate::children::{children, stat};
+
 /// Of clock ticks in `/proc/PID/stat`, of which there are 100 a second wherever Linux runs.
 const TICK_NS: u64 = 10_000_000;
 
@@ -69,22 +71,6 @@ impl Usage {
         let ended = (self.ended - earlier.ended).saturating_sub(counted);
         living.sum::<u64>() + ended
     }
-}
-
-/// The processes that it started and that live.
-pub fn children(pid: u32) -> Vec<u32> {
-    let parent = pid.to_string();
-    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let all = all.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok());
-    all.filter(|child| stat(*child).get(1) == Some(&parent))
-        .collect()
-}
-
-/// The fields of `/proc/PID/stat` behind the name, which may hold anything.
-fn stat(pid: u32) -> Vec<String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
-    fields.split_whitespace().map(str::to_owned).collect()
 }
 
 fn field(status: &str, name: &str) -> u64 {

@@ -15,6 +15,8 @@ mod accounts;
 mod agent;
 mod args;
 mod cases;
+#[path = "../support/children.rs"]
+mod children;
 #[path = "../support/cluster.rs"]
 mod cluster;
 mod compare;

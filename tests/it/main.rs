@@ -7,6 +7,10 @@
 )]
 
 mod architecture;
+#[path = "../support/children.rs"]
+mod children;
+#[path = "../support/cluster.rs"]
+mod cluster;
 mod common;
 mod config;
 mod console;
@@ -26,5 +30,7 @@ mod process;
 mod routes;
 mod s3;
 mod security;
+#[path = "../support/signal.rs"]
+mod signal;
 mod surfaces;
 mod v1;

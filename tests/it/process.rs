@@ -18,12 +18,15 @@ mod traces;
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use futures_util::future::join_all;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, BufReader, Lines},
     process::{Child, ChildStderr, Command},
 };
 use uuid::Uuid;
+
+use crate::{cluster::Cluster, signal::signal};
 
 mod hanging;
 
@@ -34,7 +37,12 @@ const PATIENCE: Duration = Duration::from_mins(1);
 struct Site {
     folder: PathBuf,
     env: Vec<(&'static str, &'static str)>,
+    /// Its private Postgres, if it has one.
+    cluster: Cluster,
 }
+
+/// The lines of a log.
+type Log = Lines<BufReader<ChildStderr>>;
 
 /// A running server.
 struct Server {
@@ -42,13 +50,18 @@ struct Server {
     url: String,
     /// One for all requests: each takes a while to create.
     client: reqwest::Client,
-    stderr: Lines<BufReader<ChildStderr>>,
+    stderr: Log,
 }
 
 impl Site {
     fn new(env: &[(&'static str, &'static str)]) -> Self {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(Uuid::now_v7().to_string());
+        Self::at(folder, env)
+    }
+
+    fn at(folder: PathBuf, env: &[(&'static str, &'static str)]) -> Self {
         Self {
+            cluster: Cluster::new(&folder),
             folder,
             env: env.to_vec(),
         }
@@ -74,7 +87,7 @@ impl Site {
     /// Starts a server on a new data folder; returns the key that it prints.
     async fn first(&self) -> (Server, String) {
         let mut server = self.serve().await;
-        let mut stdout = BufReader::new(server.child.stdout.take().unwrap()).lines();
+        let mut stdout = lines(server.child.stdout.take());
         let key = line_with(&mut stdout, "  key ").await;
         (
             server,
@@ -85,10 +98,8 @@ impl Site {
     /// Starts a server.
     async fn serve(&self) -> Server {
         let mut child = self.command().arg("serve").spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = line_with(&mut stderr, "listening on ").await;
-        let url = line.split("listening on ").nth(1).unwrap();
-        let url = url.split(['"', ' ']).next().unwrap().to_owned();
+        let mut stderr = lines(child.stderr.take());
+        let url = listening(&mut stderr).await;
         let client = reqwest::Client::new();
         Server {
             child,
@@ -108,26 +119,11 @@ impl Site {
             .unwrap();
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
     }
-
-    fn postmaster(&self) -> String {
-        let pid_file = self.folder.join("postgres/cluster/postmaster.pid");
-        let text = std::fs::read_to_string(pid_file).unwrap();
-        text.lines().next().unwrap().to_owned()
-    }
 }
 
-impl Drop for Site {
-    fn drop(&mut self) {
-        // What a failed test leaves running; after a successful one there is nothing to stop.
-        if let Ok(text) =
-            std::fs::read_to_string(self.folder.join("postgres/cluster/postmaster.pid"))
-            && let Some(pid) = text.lines().next()
-        {
-            let _ = std::process::Command::new("kill")
-                .args(["-QUIT", pid])
-                .status();
-        }
-    }
+/// The lines of a piped output.
+fn lines<R: AsyncRead>(output: Option<R>) -> Lines<BufReader<R>> {
+    BufReader::new(output.unwrap()).lines()
 }
 
 /// The next line that contains this; any, if it is empty.
@@ -145,6 +141,13 @@ async fn line_with<R: AsyncRead + Unpin>(lines: &mut Lines<BufReader<R>>, wanted
     })
     .await
     .unwrap_or_else(|_| panic!("no {wanted:?} in time"))
+}
+
+/// The URL of a server, once it logs that it listens.
+async fn listening(log: &mut Log) -> String {
+    let line = line_with(log, "listening on ").await;
+    let (_, url) = line.split_once("listening on ").unwrap();
+    url.split(['"', ' ']).next().unwrap().to_owned()
 }
 
 impl Server {
@@ -185,11 +188,7 @@ impl Server {
 
     /// SIGTERM.
     fn terminate(&self) {
-        let pid = self.child.id().unwrap().to_string();
-        let sent = std::process::Command::new("kill")
-            .args(["-TERM", &pid])
-            .status();
-        assert!(sent.unwrap().success());
+        signal(self.child.id().unwrap(), Signal::SIGTERM);
     }
 
     /// Its exit without a signal, successful.
@@ -217,7 +216,7 @@ async fn kill_9_of_the_server_in_the_middle_of_100_generations_leaves_no_hold() 
     drop(running);
 
     let mut server = site.serve().await;
-    let mut stdout = BufReader::new(server.child.stdout.take().unwrap()).lines();
+    let mut stdout = lines(server.child.stdout.take());
     let after = server.get(&key, "/v1/credits/balance").await;
     assert_eq!(
         after,
@@ -249,10 +248,7 @@ async fn kill_9_of_postgres_in_the_middle_of_100_generations_loses_nothing() {
     let (mut server, key) = site.first().await;
     // They end while the database is unavailable: their results are settled when it is back.
     let running = server.streams(&key, "[[slow:0.3]]", 100).await;
-    let status = std::process::Command::new("kill")
-        .args(["-9", &site.postmaster()])
-        .status();
-    assert!(status.unwrap().success());
+    signal(site.cluster.pid().unwrap(), Signal::SIGKILL);
     line_with(&mut server.stderr, "had died and was started again").await;
     let texts = tokio::time::timeout(
         PATIENCE,
@@ -328,7 +324,7 @@ async fn a_later_start_tells_how_to_make_a_key_for_the_demo_account() {
     let (server, _) = site.first().await;
     server.stop().await;
     let mut child = site.command().spawn().unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut stderr = lines(child.stderr.take());
     let told = line_with(&mut stderr, "a new key of the demo account: ").await;
     let (_, command) = told.split_once("demo account: ").unwrap();
     let mut words = command.split_whitespace();
@@ -337,9 +333,7 @@ async fn a_later_start_tells_how_to_make_a_key_for_the_demo_account() {
     assert_eq!(words.next(), Some(env!("CARGO_BIN_EXE_gensvc")));
     let made = site.command().args(words).output().await.unwrap();
     let key = String::from_utf8(made.stdout).unwrap();
-    let line = line_with(&mut stderr, "listening on ").await;
-    let (_, url) = line.split_once("listening on ").unwrap();
-    let url = url.split_whitespace().next().unwrap();
+    let url = listening(&mut stderr).await;
     let me = reqwest::Client::new()
         .get(format!("{url}/v1/auth/me"))
         .bearer_auth(key.trim_end())
@@ -347,10 +341,7 @@ async fn a_later_start_tells_how_to_make_a_key_for_the_demo_account() {
         .await
         .unwrap();
     assert_eq!(me.status(), 200);
-    let status = std::process::Command::new("kill")
-        .arg(child.id().unwrap().to_string())
-        .status();
-    assert!(status.unwrap().success());
+    signal(child.id().unwrap(), Signal::SIGTERM);
     assert!(child.wait().await.unwrap().success());
 }
 

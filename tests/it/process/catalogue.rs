@@ -1,12 +1,10 @@
 //! `gensvc catalogue`, and SIGHUP.
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{PATIENCE, Site, line_with};
+use crate::signal::signal;
 
 fn model(price: &str) -> String {
     format!(
@@ -41,9 +39,9 @@ async fn catalogue_is_reloaded_by_command_and_by_signal() {
     line_with(&mut server.stderr, "the catalogue was reloaded").await;
     assert_eq!(price(&server).await, "2");
 
-    let pid = Pid::from_raw(i32::try_from(server.child.id().unwrap()).unwrap());
+    let pid = server.child.id().unwrap();
     std::fs::write(file, model("-3")).unwrap();
-    kill(pid, Signal::SIGHUP).unwrap();
+    signal(pid, Signal::SIGHUP);
     let line = line_with(&mut server.stderr, "the catalogue was not reloaded").await;
     let why =
         "providers.sandbox.models[0].prices.input_per_million is \"-3\": must not be negative";
@@ -59,7 +57,7 @@ async fn catalogue_is_reloaded_by_command_and_by_signal() {
     );
 
     std::fs::write(file, model("4") + "[server]\nmax_requests = 99\n").unwrap();
-    kill(pid, Signal::SIGHUP).unwrap();
+    signal(pid, Signal::SIGHUP);
     line_with(
         &mut server.stderr,
         "restart the server to apply the changes to server.max_requests",
@@ -77,8 +75,7 @@ async fn sighup_during_the_start_does_not_end_it() {
     let site = Site::new(&[("DATABASE_URL", url.leak())]);
     let mut server = site.command().arg("serve").spawn().unwrap();
     let connection = database.accept().await.unwrap();
-    let pid = Pid::from_raw(i32::try_from(server.id().unwrap()).unwrap());
-    kill(pid, Signal::SIGHUP).unwrap();
+    signal(server.id().unwrap(), Signal::SIGHUP);
     drop((connection, database));
     let ended = tokio::time::timeout(PATIENCE, server.wait()).await;
     let ended = ended.unwrap().unwrap();

@@ -2,10 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Output};
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -14,6 +11,7 @@ use tokio::{
 };
 
 use super::{Server, Site};
+use crate::signal::signal;
 
 /// Commands of one user, with the key in the environment.
 struct Client<'a> {
@@ -209,8 +207,7 @@ async fn ctrl_c_says_that_a_text_goes_on_and_how_to_cancel_it() {
     let mut child = client.command(&["generate", "text", "x"]).spawn().unwrap();
     // The uuid comes before the first words.
     child.stdout.as_mut().unwrap().read_u8().await.unwrap();
-    let id = Pid::from_raw(child.id().unwrap().cast_signed());
-    kill(id, Signal::SIGINT).unwrap();
+    signal(child.id().unwrap(), Signal::SIGINT);
     let output = child.wait_with_output().await.unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();

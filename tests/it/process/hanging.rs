@@ -1,43 +1,35 @@
 //! A Postgres that is alive but does not respond, like one on an unreachable host.
 
 use futures_util::future::join_all;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{PATIENCE, Site};
+use crate::{children::children, signal::signal};
 
 /// All processes of a Postgres, suspended until this is dropped.
-struct Paused(Vec<String>);
+struct Paused(Vec<u32>);
 
 impl Paused {
-    fn new(postmaster: &str) -> Self {
-        let mut pids = vec![postmaster.to_owned()];
-        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-            // PID (NAME) STATE PARENT ...
-            let parent = stat
-                .rsplit(')')
-                .next()
-                .and_then(|s| s.split_whitespace().nth(1));
-            if parent == Some(postmaster) {
-                pids.push(entry.file_name().into_string().unwrap());
-            }
+    fn new(postmaster: u32) -> Self {
+        let mut pids = vec![postmaster];
+        pids.extend(children(postmaster));
+        let paused = Self(pids);
+        paused.send(Signal::SIGSTOP);
+        paused
+    }
+
+    fn send(&self, name: Signal) {
+        for pid in &self.0 {
+            signal(*pid, name);
         }
-        signal("-STOP", &pids);
-        Self(pids)
     }
 }
 
 impl Drop for Paused {
     fn drop(&mut self) {
-        signal("-CONT", &self.0);
+        self.send(Signal::SIGCONT);
     }
-}
-
-fn signal(name: &str, pids: &[String]) {
-    let _ = std::process::Command::new("kill")
-        .arg(name)
-        .args(pids)
-        .status();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,7 +38,7 @@ async fn a_postgres_that_hangs_makes_503_and_loses_nothing() {
     let (server, key) = site.first().await;
     // They end while the database hangs: their results are settled when it resumes.
     let running = server.streams(&key, "[[slow:0.3]]", 20).await;
-    let paused = Paused::new(&site.postmaster());
+    let paused = Paused::new(site.cluster.pid().unwrap());
     let client = &server.client;
     let at = |path: &str| format!("{}{path}", server.url);
     let text = json!({"prompt": "x", "parameters": {"max_tokens": 8}});

@@ -3,21 +3,16 @@
 use std::net::TcpListener;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader, Lines},
-    process::{Child, ChildStderr},
-};
+use tokio::process::Child;
 
-use super::{Site, line_with, operator::database_url};
-
-type Log = Lines<BufReader<ChildStderr>>;
+use super::{Log, Site, line_with, lines, operator::database_url};
 
 /// A start: the line of its log that tells of the metrics, and what follows.
 async fn started(site: &Site, port: u16) -> (Child, String, Log) {
     let mut command = site.command();
     command.env("GENSVC__METRICS__PORT", port.to_string());
     let mut child = command.spawn().unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut stderr = lines(child.stderr.take());
     let wanted = if port == 0 {
         "listening on "
     } else {

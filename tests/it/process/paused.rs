@@ -41,10 +41,7 @@ async fn a_paused_server_shows_everything_and_changes_nothing() {
     server.child.kill().await.unwrap();
     drop(text);
 
-    let paused = Site {
-        folder: site.folder.clone(),
-        env: vec![("GENSVC__JOBS__PAUSED", "true")],
-    };
+    let paused = Site::at(site.folder.clone(), &[("GENSVC__JOBS__PAUSED", "true")]);
     let server = paused.serve().await;
     assert_eq!(server.get(&key, "/v1/credits/balance").await, before);
     assert_eq!(server.get(&key, &path).await["status"], "processing");

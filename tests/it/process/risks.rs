@@ -1,9 +1,8 @@
 //! A database that is configured to lose confirmed writes.
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::{Site, line_with, operator::database_url};
+use super::{Site, line_with, lines, listening, operator::database_url};
 use crate::database::set_default;
 
 #[sqlx::test]
@@ -14,8 +13,8 @@ async fn a_start_warns_that_answered_charges_can_be_lost(
     set_default(&options, "synchronous_commit = off").await;
     let site = Site::new(&[("DATABASE_URL", database_url(&options).leak())]);
     let mut server = site.command().spawn().unwrap();
-    let mut log = BufReader::new(server.stderr.take().unwrap()).lines();
+    let mut log = lines(server.stderr.take());
     let line = line_with(&mut log, "synchronous_commit is off").await;
     assert!(line.contains("WARN") && line.contains("charges"), "{line}");
-    line_with(&mut log, "listening on ").await;
+    listening(&mut log).await;
 }

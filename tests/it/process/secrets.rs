@@ -3,16 +3,19 @@
 use std::sync::{Arc, Mutex};
 
 use http::Method;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
     process::{Child, ChildStderr},
     sync::watch,
     task::JoinHandle,
 };
 
-use super::{PATIENCE, Site, line_with};
-use crate::common::{Reply, Upstream};
+use super::{PATIENCE, Site, line_with, lines};
+use crate::{
+    common::{Reply, Upstream},
+    signal::signal,
+};
 
 const PROVIDER_KEY: &str = "sk-own-key-of-the-operator-5f2d";
 const METRICS_TOKEN: &str = "metrics-token-81c7";
@@ -35,8 +38,8 @@ fn record(stderr: ChildStderr) -> Log {
     let (sender, address) = watch::channel(String::new());
     let keep = Arc::clone(&text);
     let written = tokio::spawn(async move {
-        let mut lines = BufReader::new(stderr).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
+        let mut log = lines(Some(stderr));
+        while let Ok(Some(line)) = log.next_line().await {
             if let Some((_, rest)) = line.split_once("listening on ") {
                 let url = rest.split(['"', ',', ' ']).next().unwrap_or_default();
                 sender.send_replace(url.to_owned());
@@ -121,7 +124,7 @@ async fn start(format: &'static str) -> Run {
     ]);
     let mut child = site.command().arg("serve").spawn().unwrap();
     let mut log = record(child.stderr.take().unwrap());
-    let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut stdout = lines(child.stdout.take());
     let first = line_with(&mut stdout, "  key ").await;
     let key = first.trim().trim_start_matches("key").trim().to_owned();
     let heard = log.address.wait_for(|url| !url.is_empty());
@@ -219,13 +222,10 @@ async fn a_run(format: &'static str) {
     ] {
         secrets.push((what, secret.to_owned()));
     }
-    let pid = run.child.id().unwrap().to_string();
+    let pid = run.child.id().unwrap();
     let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     output.push_str(&String::from_utf8_lossy(&arguments));
-    let kill = std::process::Command::new("kill")
-        .args(["-TERM", &pid])
-        .status();
-    assert!(kill.unwrap().success());
+    signal(pid, Signal::SIGTERM);
     let status = tokio::time::timeout(PATIENCE, run.child.wait()).await;
     assert!(status.unwrap().unwrap().success());
     for json in [&["config", "check"][..], &["config", "check", "--json"]] {

@@ -4,9 +4,8 @@ use std::{net::TcpListener, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::{Site, line_with, operator::database_url};
+use super::{Site, line_with, lines, listening, operator::database_url};
 use crate::database::set_default;
 
 /// A port at which nobody answers.
@@ -136,7 +135,7 @@ async fn a_reason_that_lies_in_the_database_is_not_put_down_to_its_url(
 async fn a_start_says_where_requests_go_and_a_second_one_who_is_there() {
     let site = Site::new(&[("OPENAI_API_KEY", "k")]);
     let mut child = site.command().spawn().unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut log = lines(child.stderr.take());
     let providers = line_with(&mut log, "providers: ").await;
     assert!(
         providers.ends_with("openai (key in OPENAI_API_KEY), sandbox (needs no key)"),
@@ -148,10 +147,8 @@ async fn a_start_says_where_requests_go_and_a_second_one_who_is_there() {
             && routes.contains("video -> sandbox/sandbox-video-1"),
         "{routes}"
     );
-    let line = line_with(&mut log, "listening on ").await;
-    let url = line.split("listening on ").nth(1).unwrap();
-    let url = url.split(' ').next().unwrap().to_owned();
-    let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+    let url = listening(&mut log).await;
+    let mut out = lines(child.stdout.take());
     for part in [
         &format!("console   {url}/") as &str,
         "openai/gpt-6-luna",
@@ -190,7 +187,7 @@ async fn an_empty_database_gets_a_hint_and_the_sandbox_a_warning(
     let mut command = site.command();
     command.env("DATABASE_URL", database_url(&options));
     let mut child = command.spawn().unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut log = lines(child.stderr.take());
     let warning = line_with(&mut log, "the sandbox is enabled").await;
     assert!(
         warning.contains("WARN") && warning.contains("GENSVC__PROVIDERS__SANDBOX__ENABLED=false"),
@@ -257,7 +254,7 @@ async fn a_bucket_that_does_not_answer_is_warned_of_and_degrades(
         .env("GENSVC__MEDIA__S3__ENDPOINT", &endpoint)
         .spawn()
         .unwrap();
-    let mut log = BufReader::new(server.stderr.take().unwrap()).lines();
+    let mut log = lines(server.stderr.take());
     let (mut url, mut warned) = (None, false);
     while url.is_none() || !warned {
         // The check is not waited for: either may come first.
@@ -288,7 +285,7 @@ async fn two_servers_with_local_files_warn_each_other(_: PgPoolOptions, options:
             .env("DATABASE_URL", database_url(&options))
             .env("GENSVC__JOBS__LEASE_SECONDS", "2");
         let mut server = command.spawn().unwrap();
-        let log = BufReader::new(server.stderr.take().unwrap()).lines();
+        let log = lines(server.stderr.take());
         (server, log)
     };
     let ((_one, mut ones), (_other, mut others)) = (start(&one), start(&other));

@@ -58,7 +58,7 @@ async fn blocking_work_that_never_ends_does_not_keep_the_process() {
     server.terminate();
     line_with(&mut server.stderr, "blocking work did not end in time").await;
     server.ended().await;
-    let postmaster = site.folder.join("postgres/cluster/postmaster.pid");
+    let postmaster = site.cluster.path.join("postmaster.pid");
     assert!(!postmaster.exists(), "all else was stopped");
 }
 
@@ -67,7 +67,7 @@ async fn blocking_work_that_never_ends_does_not_keep_the_process() {
 async fn a_worker_thread_that_hangs_does_not_keep_the_process() {
     let site = Site::new(&[NO_GRACE, ("GENSVC__SERVER__THREADS", "1")]);
     let (mut server, _) = site.first().await;
-    let blocked = Blocked::new(site.folder.join("postgres/cluster/postmaster.pid"));
+    let blocked = Blocked::new(site.cluster.path.join("postmaster.pid"));
     server.terminate();
     line_with(&mut server.stderr, "did not end in time").await;
     server.ended().await;

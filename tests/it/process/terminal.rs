@@ -9,14 +9,14 @@ use std::{
 use nix::{
     pty::openpty,
     sys::{
-        signal::{Signal, kill},
+        signal::Signal,
         termios::{LocalFlags, tcgetattr},
     },
-    unistd::Pid,
 };
 use tokio::process::{Child, Command};
 
 use super::{PATIENCE, Site};
+use crate::signal::signal;
 
 /// A terminal, and a program in front of it that asks for a secret.
 struct Asking {
@@ -60,8 +60,7 @@ async fn ctrl_c_at_a_hidden_question_gives_the_terminal_back() {
         let mut command = site.command();
         command.env("HOME", &site.folder).args(arguments);
         let mut asking = Asking::start(command).await;
-        let id = Pid::from_raw(asking.program.id().unwrap().cast_signed());
-        kill(id, Signal::SIGINT).unwrap();
+        signal(asking.program.id().unwrap(), Signal::SIGINT);
         let ended = asking.program.wait().await.unwrap();
         assert_eq!(ended.code(), Some(130), "{arguments:?}");
         assert!(asking.shows(), "{arguments:?}");
