@@ -28,6 +28,8 @@ mod interrupt;
 mod load;
 mod outcome;
 mod perf;
+#[path = "../support/picture.rs"]
+mod picture;
 mod postgres;
 #[path = "../support/process.rs"]
 mod process;

@@ -1,14 +1,14 @@
 //! The fake upstream, in a process of its own: Chat Completions and Messages, whole and as a stream,
 //! and Images, answered at once.
 
-use std::{io, io::Cursor, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use image::{ImageFormat, Rgb, RgbImage};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
-use crate::{role, wire};
+use crate::{picture::encoded, role, wire};
 
 /// The model whose streams stay open, a piece each second.
 pub const LONG_MODEL: &str = "bench-long";
@@ -179,7 +179,5 @@ fn picture() -> String {
         let grain = u8::try_from(((x * 31) ^ (y * 17)) % 5).unwrap_or(0);
         Rgb([shade(x).saturating_add(grain), shade(y), shade(x + y)])
     });
-    let mut bytes = Cursor::new(Vec::new());
-    picture.write_to(&mut bytes, ImageFormat::Png).unwrap();
-    BASE64_STANDARD.encode(bytes.into_inner())
+    BASE64_STANDARD.encode(encoded(picture, ImageFormat::Png))
 }

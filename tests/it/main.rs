@@ -19,6 +19,8 @@ mod documents;
 mod envelope;
 mod fuzz;
 mod health;
+#[path = "../support/hostile.rs"]
+mod hostile;
 mod jobs;
 mod ledger;
 mod load;
@@ -26,9 +28,13 @@ mod metrics;
 mod openapi;
 mod openapi_walk;
 mod peers;
+#[path = "../support/picture.rs"]
+mod picture;
 mod process;
 mod routes;
 mod s3;
+#[path = "../support/sandbox.rs"]
+mod sandbox;
 mod security;
 #[path = "../support/signal.rs"]
 mod signal;

@@ -1,12 +1,14 @@
 //! A request for a generation, of any modality.
 
-use std::io::Cursor;
-
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use image::{ImageFormat, Rgb, RgbImage};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use crate::http::{Http, json_body};
+use crate::{
+    http::{Http, json_body},
+    picture::encoded,
+};
 
 /// A generation that a client requests.
 #[derive(Clone)]
@@ -114,10 +116,7 @@ impl Call {
 
 /// An input of one random color, so that few inputs have the same bytes.
 fn picture(role: &str, rng: &mut fastrand::Rng) -> Value {
-    let color = image::Rgb([rng.u8(..), rng.u8(..), rng.u8(..)]);
-    let mut bytes = Cursor::new(Vec::new());
-    image::RgbImage::from_pixel(16, 9, color)
-        .write_to(&mut bytes, image::ImageFormat::Png)
-        .unwrap();
-    json!({"role": role, "data": BASE64_STANDARD.encode(bytes.into_inner())})
+    let color = Rgb([rng.u8(..), rng.u8(..), rng.u8(..)]);
+    let file = encoded(RgbImage::from_pixel(16, 9, color), ImageFormat::Png);
+    json!({"role": role, "data": BASE64_STANDARD.encode(file)})
 }

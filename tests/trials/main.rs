@@ -28,10 +28,14 @@ mod day;
 mod failover;
 #[path = "../support/folder.rs"]
 mod folder;
+#[path = "../support/hostile.rs"]
+mod hostile;
 mod http;
 #[path = "../support/interrupt.rs"]
 mod interrupt;
 mod load;
+#[path = "../support/picture.rs"]
+mod picture;
 mod postgres;
 #[path = "../support/process.rs"]
 mod process;
@@ -42,6 +46,8 @@ mod report;
 #[path = "../it/s3/server.rs"]
 mod s3;
 mod samples;
+#[path = "../support/sandbox.rs"]
+mod sandbox;
 mod seen;
 mod server;
 #[path = "../support/signal.rs"]

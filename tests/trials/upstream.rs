@@ -278,7 +278,7 @@ impl Shared {
         let bytes = match mood {
             Mood::WrongFile => b"{\"detail\": \"no sound\"}",
             Mood::CutFile => &sound.0[..40],
-            _ => sound.0.as_slice(),
+            _ => &sound.0[..],
         };
         let characters = call["text"].as_str().unwrap_or_default().chars().count();
         let due = i64::try_from(characters).unwrap() * 8_000;

@@ -1,66 +1,22 @@
 //! Responses of the image, speech and video vendors.
 
-use std::{
-    io::Cursor,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::body::Bytes;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use chrono::DateTime;
-use gensvc::{
-    domain::{clock::ManualClock, request::SpeechFormat},
-    providers::{
-        SpeechCall, SpeechProvider as _, VideoCall, VideoOutput, VideoProvider as _, VideoStatus,
-        sandbox::{SandboxSpeech, SandboxVideo},
-    },
-};
 use http::Method;
+use image::{ImageFormat, Rgb, RgbImage};
 use serde_json::{Value, json};
 
 use super::{Recorded, Reply, Upstream};
+use crate::picture::encoded;
+pub use crate::sandbox::{mp4, speech};
 
 pub fn png(width: u32, height: u32) -> Bytes {
-    let picture = image::RgbImage::from_fn(width, height, |x, y| {
-        image::Rgb([x.to_le_bytes()[0], y.to_le_bytes()[0], 128])
+    let picture = RgbImage::from_fn(width, height, |x, y| {
+        Rgb([x.to_le_bytes()[0], y.to_le_bytes()[0], 128])
     });
-    let mut bytes = Cursor::new(Vec::new());
-    picture
-        .write_to(&mut bytes, image::ImageFormat::Png)
-        .unwrap();
-    bytes.into_inner().into()
-}
-
-pub async fn speech(format: SpeechFormat, text: &str) -> Bytes {
-    let call = SpeechCall {
-        model: "sandbox-speech-1".to_owned(),
-        text: text.to_owned(),
-        voice: "aria".to_owned(),
-        speed: 1.0,
-        format,
-    };
-    SandboxSpeech.generate(&call).await.unwrap().parts[0].clone()
-}
-
-pub async fn mp4(seconds: u32) -> Bytes {
-    let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
-    let sandbox = SandboxVideo::new(Arc::new(ManualClock::new(now)), Duration::ZERO);
-    let call = VideoCall {
-        model: "sandbox-video-1".to_owned(),
-        prompt: "x".to_owned(),
-        duration: seconds,
-        ratio: (16, 9),
-        inputs: Vec::new(),
-    };
-    let task = sandbox.submit(&call).await.unwrap();
-    match sandbox.poll(&task, &call).await.unwrap() {
-        VideoStatus::Done(VideoOutput::Bytes(bytes)) => bytes,
-        other => panic!("{other:?}"),
-    }
+    encoded(picture, ImageFormat::Png).into()
 }
 
 /// Images from OpenAI.

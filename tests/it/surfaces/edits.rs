@@ -4,11 +4,15 @@
 use axum::body::Body;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::Request;
+use image::{ImageFormat, RgbaImage};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::record;
-use crate::common::{Account, Answer, TestApp, vendors::png};
+use crate::{
+    common::{Account, Answer, TestApp, vendors::png},
+    picture::encoded,
+};
 
 const EDITS: &str = "/openai/v1/images/edits";
 
@@ -96,11 +100,9 @@ async fn json_takes_data_urls(_: PgPoolOptions, options: PgConnectOptions) {
         json!({"image_url": format!("data:image/png;base64,{}",
         BASE64_STANDARD.encode(bytes))})
     };
-    let mut mask = std::io::Cursor::new(Vec::new());
-    let clear = image::RgbaImage::new(64, 64);
-    clear.write_to(&mut mask, image::ImageFormat::Png).unwrap();
+    let mask = encoded(RgbaImage::new(64, 64), ImageFormat::Png);
     let body = json!({"model": "sandbox/sandbox-image-1", "prompt": "At night",
-        "images": [url(&png(64, 64))], "mask": url(mask.get_ref()), "size": "256x256"});
+        "images": [url(&png(64, 64))], "mask": url(&mask), "size": "256x256"});
     let answer = app.post(&account.key, EDITS, &body).await;
     answer.expect(200);
     let made = record(&app, &account, &answer).await;

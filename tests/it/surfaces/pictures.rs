@@ -2,8 +2,6 @@
 
 mod refused;
 
-use std::io::Cursor;
-
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use gensvc::domain::credits::Credits;
 use image::{ImageFormat, RgbImage};
@@ -11,7 +9,10 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{CHAT, MESSAGES, MODELS, RESPONSES, events, parts, record, with};
-use crate::common::{Account, Reply, TestApp, Upstream};
+use crate::{
+    common::{Account, Reply, TestApp, Upstream},
+    picture,
+};
 
 const DIALECTS: [&str; 3] = [CHAT, RESPONSES, MESSAGES];
 const URL: &str = "https://example.com/a.png";
@@ -22,10 +23,7 @@ fn png() -> String {
 }
 
 fn encoded(format: ImageFormat) -> String {
-    let mut bytes = Cursor::new(Vec::new());
-    let image = RgbImage::new(1_000, 600);
-    image.write_to(&mut bytes, format).unwrap();
-    BASE64_STANDARD.encode(bytes.into_inner())
+    BASE64_STANDARD.encode(picture::encoded(RgbImage::new(1_000, 600), format))
 }
 
 fn data_url(data: &str) -> String {

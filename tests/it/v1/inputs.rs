@@ -8,13 +8,17 @@ mod videos;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use chrono::TimeDelta;
+use image::{ImageFormat, Rgb, RgbImage, RgbaImage};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::uploads::{post, upload};
-use crate::common::{
-    Account, Answer, Reply, TestApp, Upstream,
-    vendors::{mp4, png, runway},
+use crate::{
+    common::{
+        Account, Answer, Reply, TestApp, Upstream,
+        vendors::{mp4, png, runway},
+    },
+    picture,
 };
 
 const IMAGE: &str = "/v1/generate/image";
@@ -28,14 +32,10 @@ pub async fn edit(app: &TestApp, account: &Account, inputs: Value) -> Answer {
 /// Three bytes a pixel, which cannot be compressed.
 fn noise(seed: u64, (width, height): (u32, u32)) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let pixels = image::RgbImage::from_fn(width, height, |_, _| {
-        image::Rgb([random.u8(..), random.u8(..), random.u8(..)])
+    let pixels = RgbImage::from_fn(width, height, |_, _| {
+        Rgb([random.u8(..), random.u8(..), random.u8(..)])
     });
-    let mut bytes = std::io::Cursor::new(Vec::new());
-    pixels
-        .write_to(&mut bytes, image::ImageFormat::Png)
-        .unwrap();
-    bytes.into_inner()
+    picture::encoded(pixels, ImageFormat::Png)
 }
 
 fn encoded(role: &str, bytes: &[u8]) -> Value {
@@ -43,15 +43,13 @@ fn encoded(role: &str, bytes: &[u8]) -> Value {
 }
 
 fn data(role: &str, width: u32, height: u32) -> Value {
-    json!({"role": role, "data": BASE64_STANDARD.encode(png(width, height))})
+    encoded(role, &png(width, height))
 }
 
 /// A mask, transparent everywhere.
 fn mask(width: u32, height: u32) -> Value {
-    let mut bytes = std::io::Cursor::new(Vec::new());
-    let clear = image::RgbaImage::new(width, height);
-    clear.write_to(&mut bytes, image::ImageFormat::Png).unwrap();
-    json!({"role": "mask", "data": BASE64_STANDARD.encode(bytes.into_inner())})
+    let clear = picture::encoded(RgbaImage::new(width, height), ImageFormat::Png);
+    encoded("mask", &clear)
 }
 
 #[sqlx::test]
@@ -420,7 +418,7 @@ fn rotated_jpeg() -> Vec<u8> {
     let tag = [1, 18, 0, 3, 0, 0, 0, 1, 0, 6, 0, 0];
     let exif = [b"MM\0\x2a\0\0\0\x08\0\x01", &tag[..], &[0; 4]].concat();
     image::ImageEncoder::set_exif_metadata(&mut encoder, exif).unwrap();
-    encoder.encode_image(&image::RgbImage::new(64, 64)).unwrap();
+    encoder.encode_image(&RgbImage::new(64, 64)).unwrap();
     jpeg
 }
 

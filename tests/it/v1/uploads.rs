@@ -10,10 +10,14 @@ use gensvc::{
     store::uploads::{UploadLifetime, UploadRecord, UploadStored},
 };
 use http::{Method, Request};
+use image::{ImageFormat, Rgb, RgbImage};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::common::{Account, Answer, TestApp, link, vendors::png};
+use crate::{
+    common::{Account, Answer, TestApp, link, vendors::png},
+    picture::encoded,
+};
 
 pub async fn post(app: &TestApp, token: &str, media_type: &str, bytes: impl Into<Bytes>) -> Answer {
     post_at(app, token, "/v1/uploads", media_type, bytes).await
@@ -148,13 +152,11 @@ async fn uploads_are_counted_against_a_quota(_: PgPoolOptions, options: PgConnec
     let app = TestApp::with(options, &env).await;
     let account = app.account("0").await;
     let picture = |n: u8| {
-        let noise = image::RgbImage::from_fn(400, 500, |x, y| {
+        let noise = RgbImage::from_fn(400, 500, |x, y| {
             let at = (x.wrapping_mul(7919) ^ y.wrapping_mul(104_729)).wrapping_mul(2_654_435_761);
-            image::Rgb([at.to_le_bytes()[3], at.to_le_bytes()[2], n])
+            Rgb([at.to_le_bytes()[3], at.to_le_bytes()[2], n])
         });
-        let mut bytes = std::io::Cursor::new(Vec::new());
-        noise.write_to(&mut bytes, image::ImageFormat::Png).unwrap();
-        bytes.into_inner()
+        encoded(noise, ImageFormat::Png)
     };
     let mut made = Vec::new();
     let refused = loop {

@@ -8,13 +8,15 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use image::{ImageFormat, RgbImage};
+use image::{ImageFormat, Rgb, RgbImage};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     time::sleep,
 };
+
+use crate::picture::encoded;
 
 /// What a call is answered with.
 #[derive(Debug, Clone)]
@@ -88,12 +90,10 @@ async fn answer(mut stream: TcpStream, modes: &Modes) -> Option<()> {
         }
         Mode::Text(bytes) => completion("a".repeat(bytes)).to_string(),
         Mode::Images(count) => {
-            let mut file = std::io::Cursor::new(Vec::new());
-            let noise = RgbImage::from_fn(1024, 1024, |_, _| {
-                image::Rgb([0; 3].map(|_: u8| fastrand::u8(..)))
-            });
-            noise.write_to(&mut file, ImageFormat::Png).unwrap();
-            let image = json!({"b64_json": BASE64_STANDARD.encode(file.into_inner())});
+            let noise =
+                RgbImage::from_fn(1024, 1024, |_, _| Rgb([0; 3].map(|_: u8| fastrand::u8(..))));
+            let file = encoded(noise, ImageFormat::Png);
+            let image = json!({"b64_json": BASE64_STANDARD.encode(file)});
             json!({"created": 1, "data": vec![image; count]}).to_string()
         }
         Mode::Event(values) => {
