@@ -34,7 +34,6 @@ use crate::{
         credits::LedgerEntry,
         deliveries::DeliveryRecord,
         keys::ApiKeyRecord,
-        sessions::AdminTokenRecord,
     },
 };
 
