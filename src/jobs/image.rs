@@ -8,10 +8,10 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::{
-    ImageWork, Runner, RunningGuard,
+    ImageWork,
     cancel::cancelled,
     files::{convert, unusable},
-    step::Step,
+    step::{Run, Step},
     submit::Submission,
 };
 use crate::{
@@ -21,10 +21,7 @@ use crate::{
     },
     media::{MediaKind, fit_png},
     providers::{ImageAnswer, ImageCall},
-    store::{
-        generations::{Completion, Outcome},
-        jobs::Job,
-    },
+    store::generations::{Completion, Outcome},
 };
 
 /// Maximum size of an image that is downloaded.
@@ -35,30 +32,20 @@ const DOWNLOAD_PAUSE: Duration = Duration::from_millis(500);
 /// Maximum time of all attempts: the caller waits.
 const DOWNLOAD_TIME: Duration = Duration::from_mins(2);
 
-impl Runner {
-    pub(super) async fn image_step(
-        &self,
-        job: &Job,
-        guard: &RunningGuard,
-        work: &ImageWork,
-    ) -> Step {
-        match self.make_images(job, guard, work).await {
+impl Run<'_> {
+    pub(super) async fn image_step(&self, work: &ImageWork) -> Step {
+        match self.make_images(work).await {
             Err(Step::Cancelled) => {
-                self.discard_files(job.id).await;
+                self.discard_files(self.job.id).await;
                 Step::failed(cancelled())
             }
             Ok(step) | Err(step) => step,
         }
     }
 
-    async fn make_images(
-        &self,
-        job: &Job,
-        guard: &RunningGuard,
-        work: &ImageWork,
-    ) -> Result<Step, Step> {
-        let answer = self.call_provider(job, guard, work).await;
-        if let Some(memory) = &guard.input_memory
+    async fn make_images(&self, work: &ImageWork) -> Result<Step, Step> {
+        let answer = self.call_provider(work).await;
+        if let Some(memory) = &self.guard.input_memory
             // The next candidate needs it.
             && !matches!(answer, Err(Step::Left(_)))
         {
@@ -66,22 +53,18 @@ impl Runner {
         }
         let answer = answer?;
         let request_id = answer.request_id.clone();
-        let keeping = self.store_images(job, work, answer);
+        let keeping = self.store_images(work, answer);
         Ok(Step::Finished {
-            outcome: Box::new(self.unless_stopped(guard, keeping).await?),
+            outcome: Box::new(self.unless_stopped(keeping).await?),
             request_id,
         })
     }
 
-    async fn call_provider(
-        &self,
-        job: &Job,
-        guard: &RunningGuard,
-        work: &ImageWork,
-    ) -> Result<ImageAnswer, Step> {
+    async fn call_provider(&self, work: &ImageWork) -> Result<ImageAnswer, Step> {
+        let job = self.job;
         let provider = self.0.providers.image.get(&job.provider);
         let provider = provider.ok_or_else(|| Step::no_provider(job))?;
-        let loaded = self.load_inputs(job, guard, &work.inputs).await;
+        let loaded = self.load_inputs(&work.inputs).await;
         let loaded = loaded.map_err(|step| match step {
             // The caller waits, so the call is not retried later.
             Step::NotStored(failure) => Step::failed(failure),
@@ -91,7 +74,7 @@ impl Runner {
             inputs: loaded.pictures,
             ..work.call.clone()
         };
-        let submitting = self.submit(job, guard, Submission::Once, || provider.generate(&call));
+        let submitting = self.submit(Submission::Once, || provider.generate(&call));
         submitting.await
     }
 
@@ -119,8 +102,8 @@ impl Runner {
     /// Stores and bills the usable images; without any, the generation fails. It also fails if the
     /// storage fails for one image: only files of failed generations are deleted, so a file whose
     /// write was reported as failed could otherwise remain unreferenced.
-    async fn store_images(&self, job: &Job, work: &ImageWork, answer: ImageAnswer) -> Outcome {
-        let id = job.id;
+    async fn store_images(&self, work: &ImageWork, answer: ImageAnswer) -> Outcome {
+        let id = self.job.id;
         let mut outputs: Vec<Output> = Vec::new();
         let mut failed = None;
         let tokens = answer.input_image_tokens;
@@ -176,7 +159,7 @@ impl Runner {
         match price {
             Some(charged) if images > 0 => Outcome::Completed(Completion {
                 outputs,
-                list_cost: job.list_cost(&billed),
+                list_cost: self.job.list_cost(&billed),
                 usage,
                 charged,
                 ..Completion::default()

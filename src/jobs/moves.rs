@@ -9,7 +9,7 @@ use std::{future::pending, pin::pin, time::Duration};
 use super::{
     Call, Circuit, Ended, Fallbacks, Runner, RunningGuard, Work,
     cancel::cancelled,
-    step::{Advanced, LeftCandidate, Step, failure, interrupted},
+    step::{Advanced, LeftCandidate, Run, Step, failure, interrupted},
 };
 use crate::{
     domain::{
@@ -94,11 +94,19 @@ impl Runner {
                 // Boxed, because few requests have several candidates.
                 Box::pin(self.run_route(job, work, (call, permit), &route.next, guard)).await
             }
-            _ => self.advance(&job, call, guard).await,
+            _ => self.step(&job, guard).advance(call).await,
         };
         match advanced {
             Advanced::Ended(ended) => Some(ended),
             Advanced::Open | Advanced::Moved => None,
+        }
+    }
+
+    pub(super) fn step<'a>(&'a self, job: &'a Job, guard: &'a RunningGuard) -> Run<'a> {
+        Run {
+            runner: self,
+            job,
+            guard,
         }
     }
 
@@ -110,7 +118,7 @@ impl Runner {
         others: &[NextCandidate],
         guard: &RunningGuard,
     ) -> Advanced {
-        let mut advanced = self.advance_first(&job, work, call, guard).await;
+        let mut advanced = self.step(&job, guard).advance_first(work, call).await;
         drop(permit);
         for next in others {
             let Advanced::Moved = advanced else { break };
@@ -121,44 +129,37 @@ impl Runner {
             let Some(call) = next_call else { break };
             job = job.moved_to(next);
             guard.moved_to(next);
-            advanced = match self.job_permit(&job).await {
-                _ if guard.handle.cancel.is_cancelled() => {
-                    self.fail(&job, guard, cancelled()).await
-                }
-                Ok(_permit) => self.advance_first(&job, work, &call, guard).await,
-                Err(Step::Left(left)) => self.leave_candidate(&job, guard, *left).await,
-                Err(_) if self.0.interrupt.is_cancelled() => {
-                    self.fail(&job, guard, interrupted()).await
-                }
+            let run = self.step(&job, guard);
+            advanced = match run.job_permit().await {
+                _ if guard.handle.cancel.is_cancelled() => run.fail(cancelled()).await,
+                Ok(_permit) => run.advance_first(work, &call).await,
+                Err(Step::Left(left)) => run.leave_candidate(*left).await,
+                Err(_) if self.0.interrupt.is_cancelled() => run.fail(interrupted()).await,
                 Err(_) => {
                     let message = "the provider is at its concurrency limit on this server";
                     let failure = Failure::new(FailureCode::ProviderOverloaded, message);
-                    self.fail(&job, guard, failure).await
+                    run.fail(failure).await
                 }
             };
         }
         advanced
     }
+}
 
+impl Run<'_> {
     /// Advances a generation that may move on. The calls of the other candidates are dropped as soon
     /// as its provider has accepted it.
-    async fn advance_first(
-        &self,
-        job: &Job,
-        work: &Work,
-        call: &Call,
-        guard: &RunningGuard,
-    ) -> Advanced {
+    async fn advance_first(&self, work: &Work, call: &Call) -> Advanced {
         let accepted = async {
             match call {
                 // An answer may get lost at any time.
-                Call::Text(text) if !job.moves_on_unknown => {
+                Call::Text(text) if !self.job.moves_on_unknown => {
                     text.call.conversation.released().await;
                 }
                 _ => pending::<()>().await,
             }
         };
-        let mut advancing = pin!(self.advance(job, Some(call), guard));
+        let mut advancing = pin!(self.advance(Some(call)));
         tokio::select! {
             biased;
             advanced = &mut advancing => return advanced,
@@ -168,9 +169,10 @@ impl Runner {
     }
 
     /// A permit for the call of a job. `Err`: what to do without one.
-    pub(super) async fn job_permit(&self, job: &Job) -> Result<ProviderPermit, Step> {
+    pub(super) async fn job_permit(&self) -> Result<ProviderPermit, Step> {
+        let job = self.job;
         if !job.has_candidates() {
-            return self.provider_permit(job).await.ok_or_else(Step::retry);
+            return self.provider_permit().await.ok_or_else(Step::retry);
         }
         let permit = self.0.providers.try_acquire(&job.provider, job.account_id);
         permit.ok_or_else(|| Step::left(MoveReason::Busy, None))
@@ -178,7 +180,8 @@ impl Runner {
 
     /// Admits a call that follows at once. `Err`: what to do while the candidate's circuit is open, or if
     /// only another server has its model.
-    pub(super) fn admit(&self, job: &Job) -> Result<(), Step> {
+    pub(super) fn admit(&self) -> Result<(), Step> {
+        let job = self.job;
         let providers = &self.0.providers;
         let has_model = match job.modality {
             Modality::Video => (providers.video.get(&job.provider))
@@ -212,21 +215,17 @@ impl Runner {
 
     /// Moves a generation on to its next candidate. Fails it if the move is not known to be stored:
     /// the provider has not started, so nothing is lost and nothing is submitted twice.
-    pub(super) async fn leave_candidate(
-        &self,
-        job: &Job,
-        guard: &RunningGuard,
-        left: LeftCandidate,
-    ) -> Advanced {
+    pub(super) async fn leave_candidate(&self, left: LeftCandidate) -> Advanced {
+        let job = self.job;
         let reason = left.reason;
         let (submitted_at, error) = left.call.unzip();
         let failure = match &error {
-            _ if guard.handle.cancel.is_cancelled() => Some(cancelled()),
+            _ if self.guard.handle.cancel.is_cancelled() => Some(cancelled()),
             Some(error) if self.0.interrupt.is_cancelled() => Some(failure(error)),
             _ => None,
         };
         if let Some(failure) = failure {
-            return self.fail(job, guard, failure).await;
+            return self.fail(failure).await;
         }
         let left = Left {
             reason,
@@ -251,13 +250,13 @@ impl Runner {
                 tracing::warn!(generation = %job.id, %error, "could not store a move");
                 let message = "the database became unavailable while the provider was changed";
                 let failure = Failure::new(FailureCode::Interrupted, message);
-                self.fail(job, guard, failure).await
+                self.fail(failure).await
             }
         }
     }
 
-    async fn fail(&self, job: &Job, guard: &RunningGuard, failure: Failure) -> Advanced {
-        let ending = self.finish(job, guard, Outcome::Failed(failure), None);
+    async fn fail(&self, failure: Failure) -> Advanced {
+        let ending = self.finish(Outcome::Failed(failure), None);
         ending.await.map_or(Advanced::Open, Advanced::Ended)
     }
 }

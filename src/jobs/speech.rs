@@ -3,48 +3,43 @@
 use serde_json::json;
 
 use super::{
-    Runner, RunningGuard,
     files::{convert, unusable},
-    step::Step,
+    step::{Run, Step},
     submit::Submission,
 };
 use crate::{
     domain::request::SpeechFormat,
     media::{MediaKind, mp3_from_parts, wav_from_parts},
     providers::{SpeechAnswer, SpeechCall},
-    store::jobs::Job,
 };
 
-impl Runner {
+impl Run<'_> {
     /// A job with a stored intent belongs to a call that was interrupted: it is never submitted
     /// again.
-    pub(super) async fn speech_step(
-        &self,
-        job: &Job,
-        guard: &RunningGuard,
-        call: &SpeechCall,
-    ) -> Step {
+    pub(super) async fn speech_step(&self, call: &SpeechCall) -> Step {
+        let job = self.job;
         if job.submitted_at.is_some() {
             return Step::interrupted();
         }
         let Some(provider) = self.0.providers.speech.get(&job.provider) else {
             return Step::no_provider(job);
         };
-        let permit = match self.job_permit(job).await {
+        let permit = match self.job_permit().await {
             Ok(permit) => permit,
             Err(step) => return step,
         };
-        let submit = self.submit(job, guard, Submission::OfJob, || provider.generate(call));
+        let submit = self.submit(Submission::OfJob, || provider.generate(call));
         match submit.await {
             Ok(answer) => {
                 drop(permit);
-                self.store_speech(job, call, answer).await
+                self.store_speech(call, answer).await
             }
             Err(step) => step,
         }
     }
 
-    async fn store_speech(&self, job: &Job, call: &SpeechCall, answer: SpeechAnswer) -> Step {
+    async fn store_speech(&self, call: &SpeechCall, answer: SpeechAnswer) -> Step {
+        let job = self.job;
         let format = call.format;
         let kind = match format {
             SpeechFormat::Mp3 => MediaKind::Mp3,

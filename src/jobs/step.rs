@@ -1,6 +1,6 @@
 //! One step of a generation, and its outcome.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::{ops::Deref, panic::AssertUnwindSafe, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::FutureExt as _;
@@ -185,24 +185,45 @@ impl From<Stopped> for Step {
     }
 }
 
+/// A generation that takes a step in this process.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'a> {
+    pub runner: &'a Runner,
+    pub job: &'a Job,
+    pub guard: &'a RunningGuard,
+}
+
+impl Deref for Run<'_> {
+    type Target = Runner;
+
+    fn deref(&self) -> &Runner {
+        self.runner
+    }
+}
+
 impl Runner {
-    /// Takes a generation's next step and stores its outcome. `call`: the provider call; `None`
-    /// where the row does not describe one.
-    pub(super) async fn advance(
-        &self,
-        job: &Job,
-        call: Option<&Call>,
-        guard: &RunningGuard,
-    ) -> Advanced {
+    /// The maximum delay of a rescheduled job.
+    pub(super) fn longest_wait(&self) -> TimeDelta {
+        TimeDelta::from_std(self.after_failure().mul_f64(1.25)).unwrap_or_default()
+    }
+
+    fn after_failure(&self) -> Duration {
+        self.0.settings.poll_interval * 2
+    }
+}
+
+impl Run<'_> {
+    /// Takes the next step and stores its outcome. `call`: the provider call; `None` where the row does
+    /// not describe one.
+    pub(super) async fn advance(&self, call: Option<&Call>) -> Advanced {
+        let job = self.job;
         let late = job.deadline_at.is_some_and(|at| at <= self.0.clock.now());
-        let step = for_account(job.account_id, self.next(job, call, guard, late));
+        let step = for_account(job.account_id, self.next(call, late));
         let step = AssertUnwindSafe(step).catch_unwind();
         let step = step.await.unwrap_or_else(|_panic| Step::panicked(job));
         let step = match step {
             // Not where a shutdown cut the last poll short: the next worker takes it.
-            Step::Retry { .. } if late && !self.0.interrupt.is_cancelled() => {
-                self.expire(job).await
-            }
+            Step::Retry { .. } if late && !self.0.interrupt.is_cancelled() => self.expire().await,
             Step::NotStored(failure) if late => Step::failed(failure),
             Step::NotStored(_) => Step::retry_later(),
             step => step,
@@ -211,33 +232,34 @@ impl Runner {
             Step::Finished {
                 outcome,
                 request_id,
-            } => match self.finish(job, guard, *outcome, request_id).await {
+            } => match self.finish(*outcome, request_id).await {
                 Some(ended) => Advanced::Ended(ended),
                 None => Advanced::Open,
             },
             Step::Retry { progress, wait } => {
-                self.reschedule(job, progress, wait).await;
+                self.reschedule(progress, wait).await;
                 Advanced::Open
             }
-            Step::Left(left) => self.leave_candidate(job, guard, *left).await,
+            Step::Left(left) => self.leave_candidate(*left).await,
             // `NotStored` was replaced above.
             Step::Cancelled | Step::LeaseLost | Step::NotStored(_) => Advanced::Open,
         }
     }
 
-    async fn next(&self, job: &Job, call: Option<&Call>, guard: &RunningGuard, late: bool) -> Step {
+    async fn next(&self, call: Option<&Call>, late: bool) -> Step {
         match call {
             // One last poll of a task that may have completed while no server could poll it.
-            _ if late && job.remote_id.is_none() => Step::retry(),
-            None => self.unreadable(job).await,
-            Some(Call::Text(work)) => self.text_step(job, guard, work).await,
-            Some(Call::Image(work)) => self.image_step(job, guard, work).await,
-            Some(Call::Video(work)) => self.video_step(job, guard, work).await,
-            Some(Call::Speech(call)) => self.speech_step(job, guard, call).await,
+            _ if late && self.job.remote_id.is_none() => Step::retry(),
+            None => self.unreadable().await,
+            Some(Call::Text(work)) => self.text_step(work).await,
+            Some(Call::Image(work)) => self.image_step(work).await,
+            Some(Call::Video(work)) => self.video_step(work).await,
+            Some(Call::Speech(call)) => self.speech_step(call).await,
         }
     }
 
-    async fn unreadable(&self, job: &Job) -> Step {
+    async fn unreadable(&self) -> Step {
+        let job = self.job;
         tracing::error!(generation = %job.id, parameters = %job.parameters, "a job's row cannot be read");
         self.cancel_task(&job.provider, job.remote_id.as_deref())
             .await;
@@ -247,24 +269,26 @@ impl Runner {
 
     pub(super) async fn finish(
         &self,
-        job: &Job,
-        guard: &RunningGuard,
         outcome: Outcome,
         request_id: Option<String>,
     ) -> Option<Ended> {
         let stored_files = matches!(&outcome, Outcome::Completed(done) if !done.outputs.is_empty());
-        let of = (job.account_id, job.id);
-        let settlement = self.settlement(of, outcome, guard.handle.attempts(), request_id);
+        let (of, attempts) = (
+            (self.job.account_id, self.job.id),
+            self.guard.handle.attempts(),
+        );
+        let settlement = self.settlement(of, outcome, attempts, request_id);
         let settled = self.settle(settlement).await;
         if stored_files && settled.as_ref().is_some_and(Ended::failed) {
             // Ended elsewhere meanwhile: the files just stored have no owner. Where the end is
             // unknown the files stay; they may have been paid for.
-            self.discard_files(job.id).await;
+            self.discard_files(self.job.id).await;
         }
         settled
     }
 
-    async fn reschedule(&self, job: &Job, progress: Option<u8>, wait: Wait) {
+    async fn reschedule(&self, progress: Option<u8>, wait: Wait) {
+        let job = self.job;
         let video = self.0.providers.video.get(&job.provider);
         let wait = match wait {
             Wait::Poll => self.0.settings.poll_interval,
@@ -291,16 +315,8 @@ impl Runner {
         }
     }
 
-    /// The maximum delay of a rescheduled job.
-    pub(super) fn longest_wait(&self) -> TimeDelta {
-        TimeDelta::from_std(self.after_failure().mul_f64(1.25)).unwrap_or_default()
-    }
-
-    fn after_failure(&self) -> Duration {
-        self.0.settings.poll_interval * 2
-    }
-
-    async fn expire(&self, job: &Job) -> Step {
+    async fn expire(&self) -> Step {
+        let job = self.job;
         self.cancel_task(&job.provider, job.remote_id.as_deref())
             .await;
         let message = "the generation was not finished by its deadline";

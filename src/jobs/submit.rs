@@ -5,14 +5,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{
-    Runner, RunningGuard,
     moves::{is_about_input, is_lost, reason_to_move},
-    step::Step,
+    step::{Run, Step},
 };
 use crate::{
     domain::route::MoveReason,
     providers::{ProviderError, ProviderPermit},
-    store::jobs::Job,
 };
 
 /// Retry policy of submissions.
@@ -73,11 +71,12 @@ pub(super) enum Submission {
     OfTask,
 }
 
-impl Runner {
+impl Run<'_> {
     /// A permit for a call, once it is the account's turn; `None` after a poll interval or at a
     /// shutdown, so that other jobs find a worker. Work of this process has until the end of the
     /// grace period.
-    pub(super) async fn provider_permit(&self, job: &Job) -> Option<ProviderPermit> {
+    pub(super) async fn provider_permit(&self) -> Option<ProviderPermit> {
+        let job = self.job;
         let acquiring = self.0.providers.acquire(&job.provider, job.account_id);
         let acquiring = tokio::time::timeout(self.0.settings.poll_interval, acquiring);
         let stop = match job.deadline_at {
@@ -92,19 +91,18 @@ impl Runner {
     /// outcome of the step.
     pub(super) async fn submit<T, F>(
         &self,
-        job: &Job,
-        guard: &RunningGuard,
         kind: Submission,
         call: impl Fn() -> F + Send,
     ) -> Result<T, Step>
     where
         F: Future<Output = Result<T, ProviderError>> + Send,
     {
+        let (job, guard) = (self.job, self.guard);
         let mut submissions = Submissions::begin(self.0.settings.submit);
-        self.admit(job)?;
+        self.admit()?;
         loop {
             let is_job = matches!(kind, Submission::OfJob | Submission::OfTask);
-            if is_job && !self.store_intent(job, submissions.made).await {
+            if is_job && !self.store_intent(submissions.made).await {
                 return Err(Step::LeaseLost);
             }
             guard.submitted();
@@ -112,7 +110,7 @@ impl Runner {
             let submitted_at = job.has_candidates().then(|| self.0.clock.now());
             let answer = match kind {
                 Submission::OfText | Submission::OfTask => self.unless_interrupted(call()).await?,
-                Submission::Once | Submission::OfJob => self.unless_stopped(guard, call()).await?,
+                Submission::Once | Submission::OfJob => self.unless_stopped(call()).await?,
             };
             let error = match answer {
                 Ok(answer) => {
@@ -148,12 +146,13 @@ impl Runner {
                 return Err(Step::upstream(job, error));
             };
             tracing::info!(generation = %job.id, provider = %job.provider, %error, ?wait, "retrying a submission");
-            self.unless_stopped(guard, tokio::time::sleep(wait)).await?;
+            self.unless_stopped(tokio::time::sleep(wait)).await?;
         }
     }
 
     /// Stores the intent to submit, before the call. `false`: do not submit the job.
-    async fn store_intent(&self, job: &Job, made: u32) -> bool {
+    async fn store_intent(&self, made: u32) -> bool {
+        let job = self.job;
         if self.0.interrupt.is_cancelled() {
             return false;
         }

@@ -6,11 +6,10 @@ use std::{collections::HashMap, sync::atomic::Ordering, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::Runner;
+use super::{Runner, step::interrupted};
 use crate::{
     domain::{
         clock::ClockReading,
-        generation::{Failure, FailureCode},
         ids::{GenerationId, InstanceId},
         lock::lock,
     },
@@ -167,8 +166,7 @@ impl Runner {
 
     async fn end_interrupted(&self, left: &Abandoned) -> Result<u64, StoreError> {
         let id = left.id;
-        let message = "the server stopped during the call";
-        let failure = Failure::new(FailureCode::Interrupted, message);
+        let failure = interrupted();
         let settlement = Settlement {
             instance: Some(left.owner),
             ..self.settlement((left.account_id, id), Outcome::Failed(failure), None, None)

@@ -3,9 +3,9 @@
 use std::{pin::pin, time::Instant};
 
 use super::{
-    Runner, RunningGuard, TextWork,
+    RunningGuard, TextWork,
     cancel::cancelled,
-    step::{Step, storable},
+    step::{Run, Step, storable},
     submit::Submission,
 };
 use crate::{
@@ -19,14 +19,12 @@ use crate::{
     },
     memory,
     providers::{DeltaSink, ProviderError, TextAnswer, TextProvider},
-    store::{
-        generations::{Completion, Outcome},
-        jobs::Job,
-    },
+    store::generations::{Completion, Outcome},
 };
 
-impl Runner {
-    pub(super) async fn text_step(&self, job: &Job, guard: &RunningGuard, work: &TextWork) -> Step {
+impl Run<'_> {
+    pub(super) async fn text_step(&self, work: &TextWork) -> Step {
+        let (job, guard) = (self.job, self.guard);
         let Some(provider) = self.0.providers.text.get(&job.provider) else {
             return Step::no_provider(job);
         };
@@ -35,9 +33,7 @@ impl Runner {
             health.trying(&job.provider, &job.model, self.0.clock.monotonic());
         }
         let begun = Instant::now();
-        let submit = self.submit(job, guard, Submission::OfText, || {
-            call(provider.as_ref(), guard, work)
-        });
+        let submit = self.submit(Submission::OfText, || call(provider.as_ref(), guard, work));
         let sink = work.deltas.as_ref();
         let called = submit.await;
         if let Some(at) = sink.and_then(DeltaSink::first_at) {
@@ -50,7 +46,7 @@ impl Runner {
         let is_closed = sink.is_some_and(DeltaSink::is_closed);
         let counted = match called {
             Ok(Some(answer)) if is_closed => Some(answer),
-            Ok(Some(answer)) => return self.completed_text(job, work, answer, None),
+            Ok(Some(answer)) => return self.completed_text(work, answer, None),
             Ok(None) | Err(Step::Cancelled) => None,
             // The upstream broke down, or a shutdown came, after the cancel.
             Err(_) if is_closed => None,
@@ -75,16 +71,16 @@ impl Runner {
             },
             None => delivered,
         };
-        self.completed_text(job, work, answer, Some(FinishReason::Cancelled))
+        self.completed_text(work, answer, Some(FinishReason::Cancelled))
     }
 
     fn completed_text(
         &self,
-        job: &Job,
         work: &TextWork,
         answer: TextAnswer,
         cut: Option<FinishReason>,
     ) -> Step {
+        let job = self.job;
         // Until it is stored, the record's copies are kept too, and those of a stream.
         let copies = if work.deltas.is_some() { 4 } else { 2 };
         memory::keep(answer.bytes() * copies);

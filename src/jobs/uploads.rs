@@ -7,7 +7,10 @@ use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt as _;
 use uuid::Uuid;
 
-use super::{Runner, RunningGuard, step::Step};
+use super::{
+    Runner,
+    step::{Run, Step},
+};
 use crate::{
     domain::{
         generation::{Failure, FailureCode},
@@ -23,7 +26,6 @@ use crate::{
     providers::InputPicture,
     store::{
         StoreError,
-        jobs::Job,
         uploads::{UploadBytes, UploadLifetime, UploadRecord, UploadStored},
     },
 };
@@ -169,28 +171,41 @@ impl Runner {
         let acquired = self.stopping().run_until_cancelled(acquiring);
         acquired.await.flatten()
     }
+}
 
+/// Sides of a picture are below 40 million.
+fn side(pixels: Option<u32>) -> i32 {
+    pixels
+        .and_then(|pixels| i32::try_from(pixels).ok())
+        .unwrap_or_default()
+}
+
+/// Returns the key of an upload's file.
+pub fn upload_key(file_id: Uuid, content_type: &str) -> Option<MediaKey> {
+    // Videos are not uploaded, but kept as inputs.
+    let mut kinds = PICTURE_KINDS.into_iter().chain([MediaKind::Mp4]);
+    let kind = kinds.find(|kind| kind.content_type() == content_type)?;
+    Some(MediaKey::new(GenerationId(file_id), 0, kind))
+}
+
+impl Run<'_> {
     /// Reads the inputs of a generation once there is memory for them. `Err`: the step that
     /// replaces the submission.
-    pub(super) async fn load_inputs(
-        &self,
-        job: &Job,
-        guard: &RunningGuard,
-        inputs: &[StoredInput],
-    ) -> Result<Loaded, Step> {
+    pub(super) async fn load_inputs(&self, inputs: &[StoredInput]) -> Result<Loaded, Step> {
+        let (job, guard) = (self.job, self.guard);
         let permit = if inputs.is_empty() || guard.input_memory.is_some() {
             None
         } else {
             let bytes = inputs.iter().map(|input| input.bytes).sum();
             let acquiring = acquire(job.account_id, bytes);
-            let permit = self.unless_stopped(guard, acquiring).await?;
+            let permit = self.unless_stopped(acquiring).await?;
             Some(permit.ok_or_else(out_of_memory)?)
         };
         let mut pictures = Vec::with_capacity(inputs.len());
         for input in inputs {
             let key: Option<MediaKey> = input.key.parse().ok();
             let found = match &key {
-                Some(key) => self.unless_stopped(guard, self.stored_bytes(key)).await?,
+                Some(key) => self.unless_stopped(self.stored_bytes(key)).await?,
                 None => Ok(None),
             };
             let bytes = found.map_err(|error| {
@@ -213,21 +228,6 @@ impl Runner {
             _permit: permit,
         })
     }
-}
-
-/// Sides of a picture are below 40 million.
-fn side(pixels: Option<u32>) -> i32 {
-    pixels
-        .and_then(|pixels| i32::try_from(pixels).ok())
-        .unwrap_or_default()
-}
-
-/// Returns the key of an upload's file.
-pub fn upload_key(file_id: Uuid, content_type: &str) -> Option<MediaKey> {
-    // Videos are not uploaded, but kept as inputs.
-    let mut kinds = PICTURE_KINDS.into_iter().chain([MediaKind::Mp4]);
-    let kind = kinds.find(|kind| kind.content_type() == content_type)?;
-    Some(MediaKey::new(GenerationId(file_id), 0, kind))
 }
 
 /// Returns the step for a job without memory for its inputs. Nothing was submitted.

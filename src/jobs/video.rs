@@ -6,10 +6,10 @@ use chrono::TimeDelta;
 use serde_json::json;
 
 use super::{
-    Runner, RunningGuard, VideoWork,
+    VideoWork,
     files::{not_stored, output, unusable},
     running::Stopped,
-    step::{Step, storable},
+    step::{Run, Step, storable},
     submit::Submission,
 };
 use crate::{
@@ -30,14 +30,10 @@ const STORE_TRIES_AT_END: u32 = 5;
 /// Between attempts to store a task's id, which must not be lost.
 const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-impl Runner {
+impl Run<'_> {
     /// Submits once, then polls until the file is available.
-    pub(super) async fn video_step(
-        &self,
-        job: &Job,
-        guard: &RunningGuard,
-        work: &VideoWork,
-    ) -> Step {
+    pub(super) async fn video_step(&self, work: &VideoWork) -> Step {
+        let job = self.job;
         let Some(provider) = self.0.providers.video.get(&job.provider) else {
             return Step::no_provider(job);
         };
@@ -49,7 +45,7 @@ impl Runner {
         // for new work.
         let _permit = match job.remote_id {
             Some(_) => None,
-            None => match self.job_permit(job).await {
+            None => match self.job_permit().await {
                 Ok(permit) => Some(permit),
                 Err(step) => return step,
             },
@@ -57,7 +53,7 @@ impl Runner {
         let task = job.remote_id.as_deref();
         let is_loading = task.is_none_or(|task| provider.poll_needs_inputs(task));
         let inputs = if is_loading { &work.inputs[..] } else { &[] };
-        let loaded = match self.load_inputs(job, guard, inputs).await {
+        let loaded = match self.load_inputs(inputs).await {
             Ok(loaded) => loaded,
             // Nothing was submitted, or the task continues: the next worker starts over.
             Err(Step::Finished { .. }) if self.0.interrupt.is_cancelled() => return Step::retry(),
@@ -69,24 +65,22 @@ impl Runner {
         };
         if let Some(task) = &job.remote_id {
             let count = work.inputs.len();
-            let polling = self.poll_video(job, guard, provider.as_ref(), task, (call, count));
+            let polling = self.poll_video(provider.as_ref(), task, call, count);
             return match polling.await {
                 Ok(step) | Err(step) => step,
             };
         }
-        let submit = self.submit(job, guard, Submission::OfTask, || provider.submit(call));
+        let submit = self.submit(Submission::OfTask, || provider.submit(call));
         match submit.await {
-            Ok(task) => {
-                self.store_task(job, provider.as_ref(), &storable(&task))
-                    .await
-            }
+            Ok(task) => self.store_task(provider.as_ref(), &storable(&task)).await,
             Err(step) => step,
         }
     }
 
     /// Stores the task's id, however long the database is unavailable: without it the paid work
     /// cannot be found again.
-    async fn store_task(&self, job: &Job, provider: &dyn VideoProvider, task: &str) -> Step {
+    async fn store_task(&self, provider: &dyn VideoProvider, task: &str) -> Step {
+        let job = self.job;
         let mut tries_at_end = STORE_TRIES_AT_END;
         loop {
             let stored = self.0.store.store_task(job, self.0.instance, task).await;
@@ -114,18 +108,18 @@ impl Runner {
 
     async fn poll_video(
         &self,
-        job: &Job,
-        guard: &RunningGuard,
         provider: &dyn VideoProvider,
         task: &str,
-        (call, inputs): (&VideoCall, usize),
+        call: &VideoCall,
+        inputs: usize,
     ) -> Result<Step, Step> {
+        let job = self.job;
         let stopped = |stopped: Stopped| match stopped {
             Stopped::Cancelled => Step::Cancelled,
             // The task continues; the next worker polls it again.
             Stopped::Interrupted => Step::retry(),
         };
-        let polling = self.unless_stopped(guard, provider.poll(task, call));
+        let polling = self.unless_stopped(provider.poll(task, call));
         let file = match polling.await.map_err(stopped)? {
             Ok(VideoStatus::Done(file)) => file,
             Ok(VideoStatus::Running { progress }) => return Ok(Step::under_way(progress)),
@@ -143,7 +137,7 @@ impl Runner {
                 return Ok(Step::retry_later());
             }
         };
-        let fetching = self.unless_stopped(guard, self.fetch_video(job, call.duration, file));
+        let fetching = self.unless_stopped(self.fetch_video(call.duration, file));
         let output = fetching.await.map_err(stopped)??;
         let mut usage = json!({ "seconds": call.duration });
         if inputs > 0 {
@@ -152,12 +146,8 @@ impl Runner {
         Ok(Step::stored(job, output, usage, Some(task.to_owned())))
     }
 
-    async fn fetch_video(
-        &self,
-        job: &Job,
-        seconds: u32,
-        file: VideoOutput,
-    ) -> Result<Output, Step> {
+    async fn fetch_video(&self, seconds: u32, file: VideoOutput) -> Result<Output, Step> {
+        let job = self.job;
         let (url, header) = match file {
             VideoOutput::Bytes(bytes) => {
                 let stored = self.store_file(job.id, 0, MediaKind::Mp4, bytes).await;

@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt as _;
 
-use super::{Call, Runner, RunningGuard, running::Stopped, wakeups::RETRY_PAUSE};
+use super::{Call, Runner, running::Stopped, step::Run, wakeups::RETRY_PAUSE};
 use crate::store::{
     StoreError,
     jobs::{AccountQuota, Job},
@@ -87,7 +87,7 @@ impl Runner {
             // A panic leaves the row without a worker; the sweep finds it.
             let step = async {
                 let call = Call::of_job(&job);
-                runner.advance(&job, call.as_ref(), &guard).await
+                runner.step(&job, &guard).advance(call.as_ref()).await
             };
             let _ = std::panic::AssertUnwindSafe(step).catch_unwind().await;
             drop((guard, done, worker));
@@ -115,17 +115,18 @@ impl Runner {
         let answer = self.0.interrupt.run_until_cancelled(call).await;
         answer.ok_or(Stopped::Interrupted)
     }
+}
 
+impl Run<'_> {
     /// Runs a provider call unless the job is cancelled or the process must stop.
     pub(super) async fn unless_stopped<T>(
         &self,
-        guard: &RunningGuard,
         call: impl Future<Output = T>,
     ) -> Result<T, Stopped> {
         tokio::select! {
             biased;
             answer = call => Ok(answer),
-            () = guard.handle.cancel.cancelled() => Err(Stopped::Cancelled),
+            () = self.guard.handle.cancel.cancelled() => Err(Stopped::Cancelled),
             () = self.0.interrupt.cancelled() => Err(Stopped::Interrupted),
         }
     }
