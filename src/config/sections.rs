@@ -294,23 +294,21 @@ fn demo_credits<'de, D: Deserializer<'de>>(source: D) -> Result<Credits, D::Erro
     Ok(credits)
 }
 
-fn directory<'de, D: Deserializer<'de>>(source: D) -> Result<PathBuf, D::Error> {
+/// Text that is not empty, which is what `must` says.
+fn not_empty<'de, D: Deserializer<'de>>(source: D, must: &str) -> Result<String, D::Error> {
     let text = String::deserialize(source)?;
     if text.is_empty() {
-        return Err(D::Error::custom(
-            "is empty: must be a directory, such as \"data\"",
-        ));
+        return Err(D::Error::custom(format_args!("is empty: must be {must}")));
     }
-    Ok(PathBuf::from(text))
+    Ok(text)
+}
+
+fn directory<'de, D: Deserializer<'de>>(source: D) -> Result<PathBuf, D::Error> {
+    not_empty(source, "a directory, such as \"data\"").map(PathBuf::from)
 }
 
 fn filter<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
-    let text = String::deserialize(source)?;
-    if text.is_empty() {
-        return Err(D::Error::custom(
-            "is empty: must be a log filter, such as \"info\" or \"off\"",
-        ));
-    }
+    let text = not_empty(source, "a log filter, such as \"info\" or \"off\"")?;
     // A bare word would be a target; a misspelled level would log nothing.
     let bare = text.split(',').map(str::trim).find(|part| {
         !part.is_empty() && !part.contains('=') && part.parse::<LevelFilter>().is_err()
@@ -341,13 +339,7 @@ fn token<'de, D: Deserializer<'de>>(source: D) -> Result<Option<SecretString>, D
 }
 
 fn service_name<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
-    let text = String::deserialize(source)?;
-    if text.is_empty() {
-        return Err(D::Error::custom(
-            "is empty: must be a name, such as \"gensvc\"",
-        ));
-    }
-    Ok(text)
+    not_empty(source, "a name, such as \"gensvc\"")
 }
 
 fn ratio<'de, D: Deserializer<'de>>(source: D) -> Result<f64, D::Error> {
