@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     net::IpAddr,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -76,7 +76,7 @@ impl Places {
     pub(super) fn take(&self, peer: IpAddr, close: &CancellationToken) -> Option<Arc<Place>> {
         let address = Address::from(peer);
         let is_proxy = is_trusted(peer, &self.trusted_proxies);
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let permit = loop {
             let permit = self.try_acquire(&state, address, is_proxy);
             if permit.is_some() {
@@ -139,7 +139,7 @@ impl Places {
         if place.is_authenticated.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.unknown.remove(&place.id);
         if state.known.len() >= MAX_KNOWN {
             state.known.retain(|_, at| at.elapsed() < KNOWN_PERIOD);
@@ -151,12 +151,8 @@ impl Places {
 
     /// Gives the place of a connection back.
     pub(super) fn leave(&self, place: &Place) {
-        self.state().unknown.remove(&place.id);
+        lock(&self.state).unknown.remove(&place.id);
         place.permit.release();
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
     }
 }
 
