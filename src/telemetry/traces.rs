@@ -126,14 +126,8 @@ struct Client {
 #[async_trait]
 impl HttpClient for Client {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let http = self.http.clone();
-        let sent = self
-            .runtime
-            .spawn(async move { send(&http, request).await });
-        let result = match sent.await {
-            Ok(result) => result,
-            Err(error) => Err(error.into()),
-        };
+        let sent = self.runtime.spawn(send(self.http.clone(), request));
+        let result = sent.await.unwrap_or_else(|error| Err(error.into()));
         self.tell(&result);
         result
     }
@@ -157,7 +151,7 @@ impl Client {
 }
 
 async fn send(
-    http: &reqwest::Client,
+    http: reqwest::Client,
     request: Request<Bytes>,
 ) -> Result<Response<Bytes>, HttpError> {
     let request = reqwest::Request::try_from(request)?;

@@ -1,7 +1,7 @@
 //! Restricts stored files to the server's user.
 
 use std::{
-    fs::{self, DirBuilder, Permissions},
+    fs::{self, DirBuilder, Metadata, Permissions},
     io::{self, ErrorKind},
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::Path,
@@ -31,7 +31,7 @@ pub(super) async fn ensure(root: &Path, last: &'static str) -> io::Result<()> {
 fn close_all(root: &Path, last: &Path) -> io::Result<()> {
     // First, so that others lose access at once.
     close(root)?;
-    if !is_open(last)? {
+    if !is_open(&fs::metadata(last)?) {
         return Ok(());
     }
     tracing::info!(path = %root.display(), "making stored files private");
@@ -58,9 +58,9 @@ fn close_all(root: &Path, last: &Path) -> io::Result<()> {
 
 fn close(path: &Path) -> io::Result<()> {
     let closed = fs::metadata(path).and_then(|meta| {
-        let mode = meta.permissions().mode();
-        if mode & 0o077 != 0 {
-            fs::set_permissions(path, Permissions::from_mode(mode & 0o700))?;
+        if is_open(&meta) {
+            let mode = meta.permissions().mode() & 0o700;
+            fs::set_permissions(path, Permissions::from_mode(mode))?;
         }
         Ok(())
     });
@@ -70,6 +70,7 @@ fn close(path: &Path) -> io::Result<()> {
     }
 }
 
-fn is_open(path: &Path) -> io::Result<bool> {
-    Ok(fs::metadata(path)?.permissions().mode() & 0o077 != 0)
+/// Whether other users have access.
+fn is_open(meta: &Metadata) -> bool {
+    meta.permissions().mode() & 0o077 != 0
 }
