@@ -102,13 +102,8 @@ impl FromStr for Credits {
         if fraction.len() > 6 {
             return Err(CreditsError::TooPrecise);
         }
-        let mut micros: i64 = 0;
-        for byte in whole.bytes().chain(format!("{fraction:0<6}").bytes()) {
-            micros = micros
-                .checked_mul(10)
-                .and_then(|m| m.checked_add(i64::from(byte - b'0')))
-                .ok_or(CreditsError::TooLarge)?;
-        }
+        let micros = format!("{whole}{fraction:0<6}").parse::<i64>();
+        let micros = micros.map_err(|_| CreditsError::TooLarge)?;
         Ok(Self(if negative { -micros } else { micros }))
     }
 }

@@ -132,14 +132,9 @@ pub fn too_long(max: usize) -> String {
 
 /// Formats `10000` as `10,000`.
 pub fn group(digits: &str) -> String {
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    let groups = digits.as_bytes().rchunks(3).rev();
+    let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
+    groups.join(",")
 }
 
 #[cfg(test)]
