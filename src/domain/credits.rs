@@ -70,17 +70,20 @@ impl Credits {
 
 impl fmt::Display for Credits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let magnitude = self.0.unsigned_abs();
-        let (whole, fraction) = (magnitude / 1_000_000, magnitude % 1_000_000);
-        if self.0 < 0 {
-            f.write_str("-")?;
-        }
-        write!(f, "{whole}")?;
-        if fraction > 0 {
-            let digits = format!("{fraction:06}");
-            write!(f, ".{}", digits.trim_end_matches('0'))?;
-        }
-        Ok(())
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let amount = decimal(self.0.unsigned_abs().into(), 1);
+        write!(f, "{sign}{amount}")
+    }
+}
+
+/// Writes micro-credits divided by `units`, a power of ten.
+pub(super) fn decimal(micros: u128, units: u64) -> String {
+    let digits = 6 + units.ilog10() as usize;
+    let text = format!("{micros:0>width$}", width = digits + 1);
+    let (whole, fraction) = text.split_at(text.len() - digits);
+    match fraction.trim_end_matches('0') {
+        "" => whole.to_owned(),
+        fraction => format!("{whole}.{fraction}"),
     }
 }
 
@@ -88,11 +91,8 @@ impl FromStr for Credits {
     type Err = CreditsError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (negative, digits) = match text.as_bytes().first() {
-            Some(b'-') => (true, &text[1..]),
-            Some(b'+') => (false, &text[1..]),
-            _ => (false, text),
-        };
+        let negative = text.starts_with('-');
+        let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
         let all_digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
         if !all_digits(whole) || !all_digits(fraction) {

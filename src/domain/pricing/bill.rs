@@ -10,7 +10,11 @@ use super::{
     ImagePrices, SpeechPrices, TextPrices, VideoPrices, exact::PER_THOUSAND, text::PER_MILLION,
 };
 use crate::domain::{
-    credits::Credits, generation::Modality, request::Quality, usage::TextUsage, validate::group,
+    credits::{Credits, decimal},
+    generation::Modality,
+    request::Quality,
+    usage::TextUsage,
+    validate::group,
 };
 
 /// How the price of a completed generation was computed.
@@ -145,17 +149,6 @@ const TOKENS: (u64, &str) = (PER_MILLION, "1,000,000 tokens");
 
 fn pictures(price: Credits, count: u64) -> Part {
     Part("Input pictures", price, count, (1, "picture"))
-}
-
-/// Writes micro-credits divided by `units`, a power of ten.
-fn decimal(micros: u128, units: u64) -> String {
-    let digits = 6 + units.ilog10() as usize;
-    let text = format!("{micros:0>width$}", width = digits + 1);
-    let (whole, fraction) = text.split_at(text.len() - digits);
-    match fraction.trim_end_matches('0') {
-        "" => whole.to_owned(),
-        fraction => format!("{whole}.{fraction}"),
-    }
 }
 
 #[cfg(test)]
