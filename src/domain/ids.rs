@@ -97,10 +97,8 @@ impl GenerationId {
     /// Parses a UUID in either case.
     pub fn parse(text: &str) -> Option<Self> {
         // Only the hyphenated form is accepted, not braces or `urn:uuid:`.
-        (text.len() == 36)
-            .then(|| Uuid::try_parse(text).ok())
-            .flatten()
-            .map(Self)
+        let id = Uuid::try_parse(text).ok();
+        id.filter(|_| text.len() == 36).map(Self)
     }
 }
 
@@ -124,9 +122,7 @@ impl UploadId {
             .chain_update(account.0.to_be_bytes())
             .chain_update(sha256)
             .finalize();
-        let mut first = [0; 16];
-        first.copy_from_slice(&digest[..16]);
-        Self(Uuid::from_bytes(first))
+        Self(Uuid::from_slice(&digest[..16]).unwrap_or_default())
     }
 
     /// Parses `upl_` and 32 lower-case hexadecimal digits.

@@ -56,14 +56,8 @@ impl Span {
 
     /// The whole units within, and the remainders before and after them.
     fn whole(self, unit: TimeDelta) -> (Self, [Self; 2]) {
-        let floor = |time: DateTime<Utc>| time.duration_trunc(unit).unwrap_or(time);
-        let first = floor(self.from);
-        let first = if first < self.from {
-            first + unit
-        } else {
-            first
-        };
-        let last = floor(self.to);
+        let first = self.from.duration_round_up(unit).unwrap_or(self.from);
+        let last = self.to.duration_trunc(unit).unwrap_or(self.to);
         let span = |from, to| Self { from, to };
         if first > last {
             let empty = span(self.to, self.to);

@@ -64,11 +64,9 @@ impl Ratio {
     /// Reads `W:H`, numbers from 1 with 1 to 4 digits.
     pub fn parse(text: &str) -> Option<Self> {
         let number = |text: &str| {
-            let digits = (1..=4).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
-            digits
-                .then(|| text.parse().ok())
-                .flatten()
-                .filter(|&n: &u32| n > 0)
+            let number: u32 = text.parse().ok()?;
+            let is_plain = text.len() <= 4 && !text.starts_with('+');
+            (is_plain && number > 0).then_some(number)
         };
         let (width, height) = text.split_once(':')?;
         Some(Self {
