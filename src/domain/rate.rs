@@ -11,13 +11,13 @@ pub const DEFAULT_PER_MINUTE: u32 = 600;
 /// The largest limit of a key.
 pub const MAX_PER_MINUTE: u32 = 1_000_000;
 
-const MINUTE_NANOS: i64 = 60_000_000_000;
-const SECOND_NANOS: i64 = 1_000_000_000;
+const MINUTE_NANOS: u64 = 60_000_000_000;
+const SECOND_NANOS: u64 = 1_000_000_000;
 
 /// A limit of requests per minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gcra {
-    limit: i64,
+    limit: u32,
 }
 
 /// The state of a rate limit, for response headers.
@@ -41,18 +41,18 @@ impl Gcra {
     /// A limit; 0 counts as 1.
     pub fn per_minute(limit: u32) -> Self {
         Self {
-            limit: i64::from(limit.clamp(1, MAX_PER_MINUTE)),
+            limit: limit.clamp(1, MAX_PER_MINUTE),
         }
     }
 
     /// Nanoseconds per request, rounded up, so that never more than the limit get through.
-    fn emission_nanos(self) -> i64 {
-        MINUTE_NANOS / self.limit + i64::from(MINUTE_NANOS % self.limit != 0)
+    fn emission_nanos(self) -> u64 {
+        MINUTE_NANOS.div_ceil(self.limit.into())
     }
 
     /// How far `tat` may lie ahead of now: the whole burst.
-    fn burst_nanos(self) -> i64 {
-        self.emission_nanos() * self.limit
+    fn burst_nanos(self) -> u64 {
+        self.emission_nanos() * u64::from(self.limit)
     }
 
     /// Explains the decision on one of several requests that were counted together: `place` is
@@ -62,25 +62,21 @@ impl Gcra {
         let after = usize::try_from(admitted)
             .unwrap_or(0)
             .checked_sub(place + 1);
-        match after.and_then(|after| i64::try_from(after).ok()) {
-            Some(after) => self.state(now, tat - after * self.emission_nanos(), true),
+        let after = after.map(|after| after as u64 * self.emission_nanos());
+        match after.and_then(|nanos| i64::try_from(nanos).ok()) {
+            Some(nanos) => self.state(now, tat - nanos, true),
             None => self.state(now, tat, false),
         }
     }
 
     /// Explains a decision. `tat` is the stored value after it.
     pub fn state(self, now: DateTime<Utc>, tat: i64, admitted: bool) -> RateState {
-        let now = nanos(now);
-        let ahead = (tat - now).max(0);
-        let room = (self.burst_nanos() - ahead).max(0);
-        let seconds = |nanos: i64| {
-            u64::try_from(nanos.max(0))
-                .unwrap_or(0)
-                .div_ceil(SECOND_NANOS.unsigned_abs())
-        };
-        let next = ahead + self.emission_nanos() - self.burst_nanos();
+        let ahead = u64::try_from(tat - nanos(now)).unwrap_or(0);
+        let room = self.burst_nanos().saturating_sub(ahead);
+        let next = (ahead + self.emission_nanos()).saturating_sub(self.burst_nanos());
+        let seconds = |nanos: u64| nanos.div_ceil(SECOND_NANOS);
         RateState {
-            limit: u32::try_from(self.limit).unwrap_or(u32::MAX),
+            limit: self.limit,
             remaining: u32::try_from(room / self.emission_nanos()).unwrap_or(u32::MAX),
             reset_seconds: seconds(ahead),
             retry_after_seconds: (!admitted).then(|| seconds(next).max(1)),
