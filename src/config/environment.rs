@@ -205,11 +205,8 @@ fn no_section(defaults: &Table) -> String {
 
 /// The keys of the table at `path`, sorted; none when there is no table.
 fn keys(tree: &Table, path: &[&str]) -> Vec<String> {
-    match path.split_first() {
-        None => tree.keys().cloned().collect(),
-        Some((first, rest)) => match tree.get(*first) {
-            Some(Value::Table(table)) => keys(table, rest),
-            _ => Vec::new(),
-        },
-    }
+    let mut path = path.iter();
+    let table = path.try_fold(tree, |table, key| table.get(*key)?.as_table());
+    let keys = table.into_iter().flat_map(Table::keys);
+    keys.cloned().collect()
 }

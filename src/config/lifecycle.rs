@@ -33,17 +33,13 @@ pub(super) fn resolve(
     }
     for (_, model) in models(providers) {
         let own = model.name();
-        let mut next = replacements.get(&own);
+        let next = |name: &&String| replacements.get(*name);
         // A loop that does not contain this model is reported for the models in it.
-        for _ in 0..replacements.len() {
-            if next == Some(&own) {
-                let problem = "leads back to this model: name one that stays";
-                return Err(ConfigError::new(
-                    format!("{}.replacement", model.path),
-                    problem,
-                ));
-            }
-            next = next.and_then(|name| replacements.get(name));
+        let mut chain = std::iter::successors(next(&&own), next).take(replacements.len());
+        if chain.any(|name| *name == own) {
+            let problem = "leads back to this model: name one that stays";
+            let key = format!("{}.replacement", model.path);
+            return Err(ConfigError::new(key, problem));
         }
     }
     check_aliases(providers)?;

@@ -138,15 +138,11 @@ fn parse(name: &str, text: &str) -> Result<Table, ConfigError> {
 
 /// Sets one key. If its parent is not a table, reading that fails later.
 fn set(tree: &mut Table, key: &str, value: &str) {
-    match key.split_once('.') {
-        None => {
-            tree.insert(key.to_owned(), Value::from(value));
-        }
-        Some((table, key)) => {
-            if let Some(Value::Table(table)) = tree.get_mut(table) {
-                set(table, key, value);
-            }
-        }
+    let (path, key) = key.rsplit_once('.').unwrap_or_default();
+    let mut path = path.split('.');
+    let table = path.try_fold(tree, |table, key| table.get_mut(key)?.as_table_mut());
+    if let Some(table) = table {
+        table.insert(key.to_owned(), Value::from(value));
     }
 }
 
