@@ -63,6 +63,7 @@ fn replacement_of(
     model: &ModelConfig,
     wanted: &str,
 ) -> Result<String, String> {
+    let named = quoted(wanted);
     let of_another = wanted.split_once('/').and_then(|(provider, id)| {
         let is_it = |known: &&Provider| known.name == provider && known.has_model(id);
         Some((providers.iter().find(is_it)?, id))
@@ -70,9 +71,8 @@ fn replacement_of(
     let of_own = || Some((own, wanted)).filter(|_| own.has_model(wanted));
     let Some((provider, id)) = of_own().or(of_another) else {
         return Err(format!(
-            "is {}, which is no model of the configuration: use the id of a model of {}, or \
+            "is {named}, which is no model of the configuration: use the id of a model of {}, or \
              \"provider/id\"",
-            quoted(wanted),
             own.name
         ));
     };
@@ -82,8 +82,7 @@ fn replacement_of(
     };
     if found.modality() != model.modality() {
         return Err(format!(
-            "is {}, a model for {}: name one for {}",
-            quoted(wanted),
+            "is {named}, a model for {}: name one for {}",
             found.modality(),
             model.modality()
         ));
@@ -93,18 +92,16 @@ fn replacement_of(
         && found.path != model.path
     {
         return Err(format!(
-            "is {}, which is retired on {day} and must outlast this model, retired on {own}: name \
-             another",
-            quoted(wanted)
+            "is {named}, which is retired on {day} and must outlast this model, retired on {own}: \
+             name another"
         ));
     }
     if let (Some(day), Some(own)) = (found.valid_from, model.retiring)
         && day > own
     {
         return Err(format!(
-            "is {}, which is not served before {day}, after this model is retired on {own}: name \
-             another",
-            quoted(wanted)
+            "is {named}, which is not served before {day}, after this model is retired on {own}: \
+             name another"
         ));
     }
     Ok(found.name())

@@ -85,12 +85,9 @@ impl S3 {
             return Err(problem_at("bucket", problem));
         }
         let key = |setting: &str, name: &String| {
-            let names: Vec<String> = [name.clone()]
-                .into_iter()
-                .filter(|n| !n.is_empty())
-                .collect();
-            check_names(&names).map_err(|problem| problem_at(setting, problem))?;
-            value(&names, env)
+            let names = std::slice::from_ref(name);
+            check_names(names).map_err(|problem| problem_at(setting, problem))?;
+            value(names, env)
         };
         let (id_env, secret_env) = (&self.access_key_id_env, &self.secret_access_key_env);
         let id = key("access_key_id_env", id_env)?;
