@@ -166,10 +166,7 @@ fn provider(
         ("api_key_env", api_key_env.as_slice()),
         ("base_url_env", raw.base_url_env.as_slice()),
     ] {
-        check_names(names).map_err(|problem| {
-            let key = format!("{path}.{key}");
-            ConfigError::new(key, problem)
-        })?;
+        check_names(names).map_err(|problem| ConfigError::new(format!("{path}.{key}"), problem))?;
     }
     let base_url = if vendor.access == Access::BuiltIn {
         refuse_unused(&path, &raw)?;

@@ -124,11 +124,9 @@ impl Clock for DatabaseClock {
             self.micros_at(reading.received),
         );
         let within = |at: i64| Some(at.clamp(time - received, time - sent));
-        let moved = self
-            .at_origin
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within);
-        // `within` always returns a value.
-        let _ = moved;
+        // It cannot fail: `within` always returns a value.
+        let order = Ordering::Relaxed;
+        let _ = self.at_origin.fetch_update(order, order, within);
     }
 
     fn machine_ahead(&self) -> TimeDelta {

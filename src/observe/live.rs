@@ -84,30 +84,29 @@ pub(super) fn registry(gauges: Gauges<'_>, audit: Option<&AuditNumbers>) -> Regi
         "Connections to the database",
         connections,
     );
-    registry.register(
-        "waiting",
-        "Requests that wait for another generation, to end or to free its hold",
-        gauge(waiting),
-    );
-    registry.register(
-        "memory_used_bytes",
-        "Memory that is kept for requests",
-        gauge(memory.used),
-    );
-    registry.register(
-        "memory_budget_bytes",
-        "Memory that may be kept for requests",
-        gauge(memory.budget),
-    );
+    let waits = "Requests that wait for another generation, to end or to free its hold";
+    let is_up = usize::from(unfinished.is_some());
+    for (name, help, number) in [
+        ("waiting", waits, waiting),
+        (
+            "memory_used_bytes",
+            "Memory that is kept for requests",
+            memory.used,
+        ),
+        (
+            "memory_budget_bytes",
+            "Memory that may be kept for requests",
+            memory.budget,
+        ),
+        ("database_up", "Whether the database answered", is_up),
+    ] {
+        let number = i64::try_from(number).unwrap_or(i64::MAX);
+        registry.register(name, help, ConstGauge::new(number));
+    }
     registry.register(
         "memory_refusals",
         "Reservations of memory that were refused",
         ConstCounter::new(memory.refused),
-    );
-    registry.register(
-        "database_up",
-        "Whether the database answered",
-        gauge(usize::from(unfinished.is_some())),
     );
     let Some(unfinished) = unfinished else {
         return registry;
@@ -148,10 +147,6 @@ pub(super) fn registry(gauges: Gauges<'_>, audit: Option<&AuditNumbers>) -> Regi
 
 fn job_labels(modality: Modality, status: Status) -> Labels<2, &'static str> {
     [("type", modality.as_str()), ("status", status.as_str())]
-}
-
-fn gauge(number: usize) -> ConstGauge {
-    ConstGauge::new(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
 fn add_audit(registry: &mut Registry, audit: &AuditNumbers) {
