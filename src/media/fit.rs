@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use bytes::Bytes;
 use image::{
-    DynamicImage, ImageDecoder, ImageEncoder, ImageError, ImageReader, Limits,
+    DynamicImage, ImageDecoder, ImageEncoder, ImageError, ImageFormat, ImageReader, Limits,
     codecs::png::{CompressionType, FilterType as PngFilter, PngEncoder},
     imageops::FilterType,
 };
@@ -37,12 +37,11 @@ const SHAPE_TOLERANCE: u64 = 2;
 /// ratios, and images that are too large once decoded, truncated or damaged.
 pub fn fit_png(bytes: &Bytes, width: u32, height: u32) -> Result<Bytes, InvalidMedia> {
     let kind = sniff(bytes)?;
-    if !matches!(kind, MediaKind::Png | MediaKind::Jpeg | MediaKind::Webp) {
-        return Err(InvalidMedia::WrongType { found: kind });
-    }
+    let format = ImageFormat::from_mime_type(kind.content_type());
+    let format = format.ok_or(InvalidMedia::WrongType { found: kind })?;
     let claimed = picture::size(kind, bytes)?;
     check_size(claimed)?;
-    let (image, profile) = decode(kind, bytes)?;
+    let (image, profile) = decode(format, bytes)?;
     let has = (image.width(), image.height());
     if !same_shape(has, (width, height)) {
         let (width, height) = has;
@@ -63,12 +62,10 @@ fn check_size((width, height): (u32, u32)) -> Result<(), InvalidMedia> {
 }
 
 /// The decoded image, upright, and its color profile.
-fn decode(kind: MediaKind, bytes: &[u8]) -> Result<(DynamicImage, Option<Vec<u8>>), InvalidMedia> {
-    let format = match kind {
-        MediaKind::Jpeg => image::ImageFormat::Jpeg,
-        MediaKind::Webp => image::ImageFormat::WebP,
-        _ => image::ImageFormat::Png,
-    };
+fn decode(
+    format: ImageFormat,
+    bytes: &[u8],
+) -> Result<(DynamicImage, Option<Vec<u8>>), InvalidMedia> {
     let mut limits = Limits::default();
     limits.max_image_width = Some(LONGEST_SIDE);
     limits.max_image_height = Some(LONGEST_SIDE);

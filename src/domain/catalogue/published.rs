@@ -1,6 +1,8 @@
 //! A catalogue compared with the prices and limits that `LiteLLM` publishes in
 //! `model_prices_and_context_window.json`.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -142,17 +144,14 @@ const PRICES: [Price; 5] = [
 ];
 
 /// The input tokens above which other prices apply, here or in the list.
-fn thresholds(entry: &Value, prices: &TextPrices) -> Vec<u64> {
+fn thresholds(entry: &Value, prices: &TextPrices) -> BTreeSet<u64> {
     let published = entry.as_object().into_iter().flat_map(Map::keys);
     let published = published.filter_map(|field| {
         let rest = field.strip_prefix("input_cost_per_token_above_")?;
         Some(rest.strip_suffix("k_tokens")?.parse::<u64>().ok()? * 1_000)
     });
     let here = prices.tiers.iter().map(|tier| tier.above_input_tokens);
-    let mut all: Vec<u64> = here.chain(published).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
+    here.chain(published).collect()
 }
 
 fn shown(credits: Credits) -> String {
