@@ -39,4 +39,6 @@ mod security;
 #[path = "../support/signal.rs"]
 mod signal;
 mod surfaces;
+#[path = "../support/texts.rs"]
+mod texts;
 mod v1;

@@ -54,6 +54,8 @@ mod server;
 mod signal;
 mod stage;
 mod tally;
+#[path = "../support/texts.rs"]
+mod texts;
 mod upstream;
 mod wire;
 

@@ -6,7 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::mood::Mood;
-use crate::wire::{Piece, Reply};
+use crate::{
+    texts::{chat, chat_events, halves, message, message_events},
+    wire::{Piece, Reply},
+};
 
 const DEAR: &str = "claude-haiku-4-5";
 /// Between two events of a stream.
@@ -62,11 +65,11 @@ pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Optio
     }
     if call["stream"] == true {
         let mut events = if anthropic {
-            anthropic_events(&content, &usage)
+            message_events(&content, &usage, &usage)
         } else if responses {
             response_events(&text, &usage)
         } else {
-            openai_events(&text, &usage)
+            chat_events(&text, &usage)
         };
         if twice {
             events.extend_from_within(events.len() - 2..);
@@ -80,41 +83,15 @@ pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Optio
         }
         return (reply, due.filter(|_| complete));
     }
+    let model = call["model"].as_str().unwrap_or_default();
     let whole = if anthropic {
-        json!({"id": "msg_1", "type": "message", "role": "assistant", "model": call["model"],
-            "content": content, "stop_reason": "end_turn", "usage": usage})
+        message(model, &content, &usage)
     } else if responses {
         response(&text, &usage)
     } else {
-        json!({"id": "c-1", "object": "chat.completion", "model": call["model"],
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": text},
-                "finish_reason": "stop"}],
-            "usage": usage})
+        chat(model, &text, &usage)
     };
     (Reply::json(200, &whole), due)
-}
-
-fn halves(text: &str) -> (&str, &str) {
-    text.split_at(text.len() / 2)
-}
-
-fn openai_events(text: &str, usage: &Value) -> Vec<String> {
-    let chunk = |delta: Value, finish: Value| {
-        let chunk = json!({"id": "c-1", "object": "chat.completion.chunk", "model": "m",
-            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": null});
-        format!("data: {chunk}\n\n")
-    };
-    let (first, second) = halves(text);
-    vec![
-        chunk(json!({"role": "assistant", "content": first}), Value::Null),
-        chunk(json!({"content": second}), Value::Null),
-        chunk(json!({}), json!("stop")),
-        format!(
-            "data: {}\n\n",
-            json!({"id": "c-1", "choices": [], "usage": usage})
-        ),
-        "data: [DONE]\n\n".to_owned(),
-    ]
 }
 
 fn response(text: &str, usage: &Value) -> Value {
@@ -159,38 +136,4 @@ fn search() -> [Value; 2] {
             "input": {"query": "it"}}),
         json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": results}),
     ]
-}
-
-fn anthropic_events(content: &[Value], usage: &Value) -> Vec<String> {
-    let event = |value: Value| {
-        let name = value["type"].as_str().unwrap_or_default();
-        format!("event: {name}\ndata: {value}\n\n")
-    };
-    let mut events = vec![event(
-        json!({"type": "message_start", "message": {"id": "msg_1", "type": "message",
-            "role": "assistant", "model": "m", "content": [], "usage": usage}}),
-    )];
-    for (index, block) in content.iter().enumerate() {
-        let (mut start, mut pieces) = (block.clone(), Vec::new());
-        if let Some(text) = block["text"].as_str() {
-            start["text"] = json!("");
-            let (first, second) = halves(text);
-            pieces.extend([first, second]);
-        }
-        events.push(event(
-            json!({"type": "content_block_start", "index": index, "content_block": start}),
-        ));
-        events.extend(pieces.iter().map(|text| {
-            event(json!({"type": "content_block_delta", "index": index,
-                "delta": {"type": "text_delta", "text": text}}))
-        }));
-        events.push(event(json!({"type": "content_block_stop", "index": index})));
-    }
-    events.extend([
-        event(
-            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}),
-        ),
-        event(json!({"type": "message_stop"})),
-    ]);
-    events
 }

@@ -3,6 +3,8 @@
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
+use crate::texts::{chat, chat_events, halves, message, message_events};
+
 /// The body of a valid text response in the format of the path.
 pub fn body(path: &str, streamed: bool, text: &str, input: i64, output: i64) -> String {
     if path.starts_with("/anthropic") {
@@ -31,75 +33,29 @@ pub fn good(path: &str, streamed: bool, text: &str, input: i64, output: i64) -> 
         .into_response()
 }
 
-/// The text in two pieces.
-fn halves(text: &str) -> (String, String) {
-    let at = text.chars().count() / 2;
-    (
-        text.chars().take(at).collect(),
-        text.chars().skip(at).collect(),
-    )
-}
-
 fn data(value: &Value) -> String {
     format!("data: {value}\n\n")
 }
 
 fn openai(streamed: bool, text: &str, input: i64, output: i64) -> String {
-    let usage = json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output});
-    if !streamed {
-        return json!({"id": "c-1", "object": "chat.completion", "model": "m",
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-            "usage": usage})
-        .to_string();
+    let total = input + output;
+    let usage = json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": total});
+    if streamed {
+        chat_events(text, &usage).concat()
+    } else {
+        chat("m", text, &usage).to_string()
     }
-    let chunk = |delta: Value, finish: Value| {
-        data(
-            &json!({"id": "c-1", "object": "chat.completion.chunk", "model": "m",
-            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": null}),
-        )
-    };
-    let (first, second) = halves(text);
-    [
-        chunk(json!({"role": "assistant", "content": first}), Value::Null),
-        chunk(json!({"content": second}), Value::Null),
-        chunk(json!({}), json!("stop")),
-        data(&json!({"id": "c-1", "choices": [], "usage": usage})),
-        "data: [DONE]\n\n".to_owned(),
-    ]
-    .concat()
 }
 
 fn anthropic(streamed: bool, text: &str, input: i64, output: i64) -> String {
+    let content = [json!({"type": "text", "text": text})];
     let usage = json!({"input_tokens": input, "output_tokens": output});
-    if !streamed {
-        return json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
-            "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "usage": usage})
-        .to_string();
+    if streamed {
+        let begun = json!({"input_tokens": input, "output_tokens": 1});
+        message_events(&content, &begun, &usage).concat()
+    } else {
+        message("m", &content, &usage).to_string()
     }
-    let event = |value: Value| {
-        format!(
-            "event: {}\n{}",
-            value["type"].as_str().unwrap(),
-            data(&value)
-        )
-    };
-    let (first, second) = halves(text);
-    let delta = |text: String| {
-        event(
-            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}),
-        )
-    };
-    [
-        event(json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
-            "model": "m", "content": [], "usage": {"input_tokens": input, "output_tokens": 1}}})),
-        event(json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})),
-        delta(first),
-        delta(second),
-        event(json!({"type": "content_block_stop", "index": 0})),
-        event(json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage})),
-        event(json!({"type": "message_stop"})),
-    ]
-    .concat()
 }
 
 fn gemini(streamed: bool, text: &str, input: i64, output: i64) -> String {
@@ -114,7 +70,7 @@ fn gemini(streamed: bool, text: &str, input: i64, output: i64) -> String {
         return answer(text, json!("STOP")).to_string();
     }
     let (first, second) = halves(text);
-    data(&answer(&first, Value::Null)) + &data(&answer(&second, json!("STOP")))
+    data(&answer(first, Value::Null)) + &data(&answer(second, json!("STOP")))
 }
 
 fn responses(streamed: bool, text: &str, input: i64, output: i64) -> String {
@@ -142,7 +98,7 @@ fn responses(streamed: bool, text: &str, input: i64, output: i64) -> String {
             .extend(more.as_object().unwrap().clone());
         event
     };
-    let delta = |delta: String| within(json!({"delta": delta, "logprobs": []}));
+    let delta = |delta: &str| within(json!({"delta": delta, "logprobs": []}));
     response_events(&[
         ("created", json!({ "response": begun })),
         ("in_progress", json!({ "response": begun })),
