@@ -2,6 +2,7 @@
 
 pub mod bucket;
 mod clocks;
+mod tasks;
 pub mod upstream;
 pub mod vendors;
 mod work;

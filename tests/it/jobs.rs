@@ -220,19 +220,9 @@ async fn wait_answers_as_soon_as_it_is_finished(_: PgPoolOptions, options: PgCon
     assert_eq!(short.expect(202)["status"], "processing");
     assert_eq!(short.header("preference-applied"), "wait=1");
     let uuid = short.json()["uuid"].as_str().unwrap().to_owned();
-    let call = |method: Method, path: String, body: Option<String>| {
-        let (app, key) = (Arc::clone(&app), account.key.clone());
-        tokio::spawn(async move {
-            let headers = [("prefer", "wait=99"), ("content-type", "application/json")];
-            app.call(method, &key, &path, &headers, body).await
-        })
-    };
-    let lookup = call(Method::GET, format!("/v1/generate/{uuid}"), None);
-    let post = call(
-        Method::POST,
-        "/v1/generate/video".to_owned(),
-        Some(body().to_string()),
-    );
+    let lookup = app.spawn_get(&account.key, &format!("/v1/generate/{uuid}"), "wait=99");
+    let wait = [("prefer", "wait=99")];
+    let post = app.spawn_post(&account.key, "/v1/generate/video", &wait, body());
     for _ in 0..10_000 {
         if lookup.is_finished() && post.is_finished() {
             break;

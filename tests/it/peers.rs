@@ -27,10 +27,7 @@ fn text() -> Value {
 
 /// `n` concurrent posts of a text, spread over the servers.
 fn posted(servers: &[&Arc<TestApp>], key: &str, n: usize) -> Vec<tokio::task::JoinHandle<Answer>> {
-    let post = |i: usize| {
-        let (app, key) = (Arc::clone(servers[i % servers.len()]), key.to_owned());
-        tokio::spawn(async move { app.text(&key, text()).await })
-    };
+    let post = |i: usize| servers[i % servers.len()].spawn_text(key, text());
     (0..n).map(post).collect()
 }
 

@@ -94,14 +94,8 @@ async fn a_wait_ends_with_a_job_of_another_server(_: PgPoolOptions, options: PgC
     for round in 0..5 {
         let uuid = app.queue(&account, "audio", &json!({"prompt": "x"})).await;
         let path = format!("/v1/generate/{uuid}");
-        let (waiting, key) = (Arc::clone(&app), account.key.clone());
-        let (lookup, cancel) = (path.clone(), format!("{path}/cancel"));
-        let answer = tokio::spawn(async move {
-            let headers = [("prefer", "wait=60")];
-            waiting
-                .call(Method::GET, &key, &lookup, &headers, None)
-                .await
-        });
+        let cancel = format!("{path}/cancel");
+        let answer = app.spawn_get(&account.key, &path, "wait=60");
         let ended = if round % 2 == 0 {
             other.until_finished(&account, &uuid).await
         } else {

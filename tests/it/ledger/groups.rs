@@ -18,10 +18,7 @@ use crate::common::{Account, Answer, TestApp, Upstream};
 
 /// Texts of an account, under way.
 fn texts(app: &Arc<TestApp>, account: &Account, n: usize) -> Vec<tokio::task::JoinHandle<Answer>> {
-    let one = |_| {
-        let (app, key) = (Arc::clone(app), account.key.clone());
-        tokio::spawn(async move { app.text(&key, json!({"prompt": "x"})).await })
-    };
+    let one = |_| app.spawn_text(&account.key, json!({"prompt": "x"}));
     (0..n).map(one).collect()
 }
 

@@ -39,10 +39,7 @@ async fn one_request_too_many_is_refused_and_health_is_not(
         .execute(&mut *busy)
         .await
         .unwrap();
-    let first = {
-        let (app, key) = (Arc::clone(&app), account.key.clone());
-        tokio::spawn(async move { app.text(&key, text()).await })
-    };
+    let first = app.spawn_text(&account.key, text());
     let waits = "select count(*) from pg_stat_activity
                  where datname = current_database() and wait_event_type = 'Lock'";
     let waiting = async || -> i64 {
@@ -74,14 +71,8 @@ async fn who_waits_for_a_generation_takes_nobodys_place(
     let env = [("GENSVC__SERVER__MAX_REQUESTS", "4")];
     let app = Arc::new(TestApp::vendors(options, &upstream, &env).await);
     let account = app.account("10").await;
-    let first = {
-        let (app, key) = (Arc::clone(&app), account.key.clone());
-        let keyed = [("idempotency-key", "a")];
-        tokio::spawn(async move {
-            app.post_with(&key, "/v1/generate/text", &keyed, &text())
-                .await
-        })
-    };
+    let keyed = [("idempotency-key", "a")];
+    let first = app.spawn_post(&account.key, "/v1/generate/text", &keyed, text());
     upstream.arrived(1).await;
     app.get("", "/v1/models").await.expect(200);
     let history = app.get(&account.key, "/v1/generate/history").await;
@@ -109,19 +100,12 @@ async fn who_waits_for_a_generation_takes_nobodys_place(
     assert_eq!(one.expect(200)["status"], "processing");
     assert_eq!(one.header("preference-applied"), "");
     // A replay gets Retry-After, and a stream continues to the end without a wait.
-    let keyed = [("idempotency-key", "a")];
     app.post_with(&account.key, "/v1/generate/text", &keyed, &text())
         .await
         .error(409, "idempotency_in_progress");
-    let stream = {
-        let (app, key) = (Arc::clone(&app), account.key.clone());
-        let mut body = text();
-        body["stream"] = json!(true);
-        tokio::spawn(async move {
-            app.post_with(&key, "/v1/generate/text", &keyed, &body)
-                .await
-        })
-    };
+    let mut body = text();
+    body["stream"] = json!(true);
+    let stream = app.spawn_post(&account.key, "/v1/generate/text", &keyed, body);
     upstream.release(usize::MAX >> 4);
     assert_eq!(stream.await.unwrap().events()[1].0, "completed");
     first.await.unwrap().expect(200);
@@ -174,10 +158,7 @@ async fn a_provider_with_enough_calls_is_refused_before_anything_is_held(
     let env = [("GENSVC__PROVIDERS__OPENAI__MAX_CONCURRENT", "1")];
     let app = Arc::new(TestApp::vendors(options, &upstream, &env).await);
     let account = app.account("1000").await;
-    let first = {
-        let (app, key) = (Arc::clone(&app), account.key.clone());
-        tokio::spawn(async move { app.text(&key, text()).await })
-    };
+    let first = app.spawn_text(&account.key, text());
     upstream.arrived(1).await;
     let before = app.balance(&account).await;
     let keyed = [("idempotency-key", "a")];

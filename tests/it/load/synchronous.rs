@@ -5,7 +5,6 @@ use std::sync::Arc;
 use futures_util::future::{join_all, select_all};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::task::JoinHandle;
 
 use crate::common::{
     Account, Answer, Reply, TestApp, Upstream,
@@ -26,17 +25,6 @@ fn streamed() -> Value {
 
 fn image() -> Value {
     json!({"prompt": "x", "provider": "openai"})
-}
-
-/// A request whose answer is not waited for.
-fn begin(
-    app: &Arc<TestApp>,
-    account: &Account,
-    path: &'static str,
-    body: Value,
-) -> JoinHandle<Answer> {
-    let (app, key) = (Arc::clone(app), account.key.clone());
-    tokio::spawn(async move { app.post(&key, path, &body).await })
 }
 
 /// Where `OpenAI` takes so many calls, half of them of one account.
@@ -69,8 +57,8 @@ async fn an_account_at_its_share_is_refused_and_others_are_served(
     upstream.hold();
     let app = bounded(options, &upstream, "4").await;
     let (busy, quiet) = (app.account("100").await, app.account("100").await);
-    let plain = begin(&app, &busy, TEXT, text("openai"));
-    let stream = begin(&app, &busy, TEXT, streamed());
+    let plain = app.spawn_text(&busy.key, text("openai"));
+    let stream = app.spawn_text(&busy.key, streamed());
     upstream.arrived(2).await;
     let before = app.balance(&busy).await;
     let keyed = [("idempotency-key", "a")];
@@ -100,7 +88,7 @@ async fn an_account_at_its_share_is_refused_and_others_are_served(
     app.text(&busy.key, text("sandbox")).await.expect(200);
     // The other half is there for others, and the provider is full after that.
     let others: Vec<_> = (0..2)
-        .map(|_| begin(&app, &quiet, TEXT, text("openai")))
+        .map(|_| app.spawn_text(&quiet.key, text("openai")))
         .collect();
     upstream.arrived(4).await;
     let late = app.account("100").await;
@@ -142,7 +130,7 @@ async fn another_account_is_served_in_the_meantime_and_an_end_makes_room(
     let (busy, quiet) = (app.account("100").await, app.account("100").await);
     for body in [text("openai"), streamed()] {
         let arrived = upstream.count() + 1;
-        let first = begin(&app, &busy, TEXT, body);
+        let first = app.spawn_text(&busy.key, body);
         upstream.arrived(arrived).await;
         refused(&app.text(&busy.key, text("openai")).await);
         let answer = app.post(&quiet.key, "/v1/generate/image", &image()).await;
@@ -163,7 +151,7 @@ async fn of_a_burst_exactly_the_share_is_taken(_: PgPoolOptions, options: PgConn
     let app = bounded(options, &upstream, "9").await;
     let account = app.account("100").await;
     let mut burst: Vec<_> = (0..40)
-        .map(|_| begin(&app, &account, TEXT, text("openai")))
+        .map(|_| app.spawn_text(&account.key, text("openai")))
         .collect();
     while burst.len() > 4 {
         let (answer, _, others) = select_all(burst).await;
@@ -190,7 +178,7 @@ async fn a_caller_who_hangs_up_keeps_its_place_until_the_work_ends(
     let app = bounded(options, &upstream, "2").await;
     let account = app.account("100").await;
     for (n, body) in [(1, text("openai")), (2, streamed())] {
-        let gone = begin(&app, &account, TEXT, body);
+        let gone = app.spawn_text(&account.key, body);
         upstream.arrived(n).await;
         gone.abort();
         assert!(gone.await.unwrap_err().is_cancelled());
@@ -226,7 +214,7 @@ async fn jobs_count_toward_the_share_of_a_provider(_: PgPoolOptions, options: Pg
     assert_eq!(app.balance(&busy).await, before);
     background(TEXT, text("sandbox")).await.expect(202);
     let others: Vec<_> = (0..4)
-        .map(|_| begin(&app, &quiet, TEXT, text("openai")))
+        .map(|_| app.spawn_text(&quiet.key, text("openai")))
         .collect();
     upstream.arrived(8).await;
     upstream.release(usize::MAX >> 4);
@@ -249,8 +237,8 @@ async fn the_share_of_the_server_counts_all_providers(_: PgPoolOptions, options:
     let app = Arc::new(TestApp::vendors(options, &upstream, &env).await);
     let (busy, quiet) = (app.account("100").await, app.account("100").await);
     let running = [
-        begin(&app, &busy, TEXT, text("openai")),
-        begin(&app, &busy, TEXT, text("gemini")),
+        app.spawn_text(&busy.key, text("openai")),
+        app.spawn_text(&busy.key, text("gemini")),
     ];
     upstream.arrived(2).await;
     let error = refused(&app.text(&busy.key, text("sandbox")).await);

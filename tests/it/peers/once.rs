@@ -112,10 +112,10 @@ async fn a_double_refund_that_mints_credits(_: PgPoolOptions, options: PgConnect
     let listed = app.get(&account.key, "/v1/generate/history").await;
     let listed = listed.expect(200)["data"].as_array().unwrap().clone();
     let cancels = (0..100).map(|n| {
-        let server = Arc::clone(if n % 3 == 0 { &app } else { &other });
+        let server = if n % 3 == 0 { &app } else { &other };
         let uuid = listed[n % 10]["uuid"].as_str().unwrap();
-        let (key, path) = (account.key.clone(), format!("/v1/generate/{uuid}/cancel"));
-        tokio::spawn(async move { server.post(&key, &path, &json!({})).await })
+        let path = format!("/v1/generate/{uuid}/cancel");
+        server.spawn_post(&account.key, &path, &[], json!({}))
     });
     let cancels: Vec<_> = cancels.collect();
     upstream.release(10);

@@ -37,10 +37,7 @@ async fn hold_by_a_job(app: &TestApp, account: &Account, max_tokens: u32) {
 
 /// Sends a chat that must wait for credits on hold, and returns when it waits.
 async fn waiting(app: &Arc<TestApp>, account: &Account, body: &Value) -> JoinHandle<Answer> {
-    let asking = {
-        let (app, account, body) = (Arc::clone(app), account.clone(), body.clone());
-        tokio::spawn(async move { app.post(&account.key, CHAT, &body).await })
-    };
+    let asking = app.spawn_post(&account.key, CHAT, &[], body.clone());
     loop {
         let metrics = app.metrics(&[("host", "localhost")]).await.text;
         if metrics.contains("\ngensvc_waiting 1\n") {

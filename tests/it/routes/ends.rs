@@ -26,10 +26,7 @@ async fn a_generation_moves_on_during_a_shutdown(_: PgPoolOptions, options: PgCo
     upstream.hold_only("/openai/");
     let body = json!({"prompt": "Say hello.", "provider": "openai", "model": "gpt-4.1-mini",
         "fallbacks": [{"provider": "anthropic", "model": "claude-haiku-4-5"}]});
-    let sent = {
-        let (app, account) = (Arc::clone(&app), account.clone());
-        tokio::spawn(async move { app.text(&account.key, body).await })
-    };
+    let sent = app.spawn_text(&account.key, body);
     upstream.arrived(1).await;
     let stop = {
         let app = Arc::clone(&app);

@@ -253,10 +253,7 @@ async fn a_template_is_rendered_after_its_request_is_counted(
             .execute(&mut *locked)
             .await
             .unwrap();
-        let request = {
-            let (app, token, named) = (app.clone(), token.clone(), named.clone());
-            tokio::spawn(async move { app.text(&token, named).await })
-        };
+        let request = app.spawn_text(&token, named.clone());
         hang_up(&app, request).await;
         locked.rollback().await.unwrap();
     }
@@ -282,10 +279,7 @@ async fn stored_items_are_read_after_their_request_is_counted(
         .execute(&mut *locked)
         .await
         .unwrap();
-    let request = {
-        let (app, token) = (app.clone(), token.clone());
-        tokio::spawn(async move { app.post(&token, "/openai/v1/responses", &body).await })
-    };
+    let request = app.spawn_post(&token, "/openai/v1/responses", &[], body);
     hang_up(&app, request).await;
     locked.rollback().await.unwrap();
     assert_eq!(remaining(&app.text(&token, text()).await), "1");
@@ -327,10 +321,7 @@ async fn a_request_whose_sender_hangs_up_is_counted_once(
         .execute(&mut *locked)
         .await
         .unwrap();
-    let request = {
-        let (app, token) = (app.clone(), token.clone());
-        tokio::spawn(async move { app.text(&token, text()).await })
-    };
+    let request = app.spawn_text(&token, text());
     hang_up(&app, request).await;
     locked.rollback().await.unwrap();
     app.idle().await;

@@ -232,9 +232,8 @@ async fn parallel_holds_on_two_servers_stay_within_the_limit(
     let body = json!({"prompt": "x", "provider": "openai", "parameters": {"max_tokens": 64}});
     let all: Vec<_> = (0..40)
         .map(|n| {
-            let server = Arc::clone(if n % 2 == 0 { &app } else { &replica });
-            let (key, body) = (key.clone(), body.clone());
-            tokio::spawn(async move { server.text(&key, body).await })
+            let server = if n % 2 == 0 { &app } else { &replica };
+            server.spawn_text(&key, body.clone())
         })
         .collect();
     upstream.arrived(7).await;

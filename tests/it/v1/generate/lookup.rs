@@ -73,10 +73,7 @@ async fn a_wait_ends_with_the_generation(_: PgPoolOptions, options: PgConnectOpt
     upstream.arrived(1).await;
     let waiting: Vec<_> = [&app, &app, &replica]
         .into_iter()
-        .map(|server| {
-            let (server, account, path) = (Arc::clone(server), account.clone(), path.clone());
-            tokio::spawn(async move { look(&server, &account, &path, "wait=61").await })
-        })
+        .map(|server| server.spawn_get(&account.key, &path, "wait=61"))
         .collect();
     upstream.release(1);
     let mut seen = Vec::new();
@@ -93,10 +90,7 @@ async fn a_wait_ends_with_the_generation(_: PgPoolOptions, options: PgConnectOpt
     upstream.hold();
     let begun = begin(&app, &account).await;
     let path = begun.header("location").to_owned();
-    let waiting = {
-        let (app, account, path) = (Arc::clone(&app), account.clone(), path.clone());
-        tokio::spawn(async move { look(&app, &account, &path, "wait=60").await })
-    };
+    let waiting = app.spawn_get(&account.key, &path, "wait=60");
     app.post(&account.key, &format!("{path}/cancel"), &json!({}))
         .await
         .expect(200);

@@ -12,19 +12,6 @@ use crate::common::{Account, Answer, TestApp, Upstream};
 const TEXT: &str = "/v1/generate/text";
 const KEYED: [(&str, &str); 1] = [("idempotency-key", "k")];
 
-/// A running request.
-fn posted(
-    app: &Arc<TestApp>,
-    account: &Account,
-    path: &str,
-    headers: &'static [(&str, &str)],
-    body: &Value,
-) -> JoinHandle<Answer> {
-    let (app, account, path) = (Arc::clone(app), account.clone(), path.to_owned());
-    let body = body.clone();
-    tokio::spawn(async move { app.post_with(&account.key, &path, headers, &body).await })
-}
-
 /// A shutdown whose grace period lasts until the token is cancelled.
 async fn stopping(app: &Arc<TestApp>) -> (JoinHandle<()>, CancellationToken) {
     let hurry = CancellationToken::new();
@@ -64,27 +51,15 @@ async fn a_stop_ends_waits_for_jobs_with_their_records(
     // No worker claims them.
     let video = json!({"prompt": "x", "parameters": {"duration": 1}});
     let speech = json!({"prompt": "x"});
+    let path = "/v1/generate/video";
     let mut posts = vec![
-        posted(&app, &account, "/v1/generate/video", WAIT_KEYED, &video),
-        posted(&app, &account, "/v1/generate/audio", WAIT, &speech),
+        app.spawn_post(&account.key, path, WAIT_KEYED, video.clone()),
+        app.spawn_post(&account.key, "/v1/generate/audio", WAIT, speech.clone()),
     ];
     while generations(&app, &account).await < 2 {}
-    posts.push(posted(
-        &app,
-        &account,
-        "/v1/generate/video",
-        WAIT_KEYED,
-        &video,
-    ));
+    posts.push(app.spawn_post(&account.key, path, WAIT_KEYED, video));
     let uuid = app.queue(&account, "audio", &speech).await;
-    let lookup = {
-        let (app, account) = (Arc::clone(&app), account.clone());
-        let path = format!("/v1/generate/{uuid}");
-        tokio::spawn(async move {
-            app.call(http::Method::GET, &account.key, &path, WAIT, None)
-                .await
-        })
-    };
+    let lookup = app.spawn_get(&account.key, &format!("/v1/generate/{uuid}"), "wait=60");
     let (stop, _) = stopping(&app).await;
     for post in posts {
         assert_accepted(&post.await.unwrap());
@@ -113,12 +88,12 @@ async fn a_stop_ends_waits_of_replays_but_not_of_the_request_that_runs(
     let body = json!({"prompt": "x", "provider": "openai"});
     let mut streamed = body.clone();
     streamed["stream"] = json!(true);
-    let first = posted(&app, &account, TEXT, &KEYED, &body);
+    let first = app.spawn_post(&account.key, TEXT, &KEYED, body.clone());
     upstream.arrived(1).await;
-    let replay = posted(&app, &account, TEXT, &KEYED, &body);
-    let stream = posted(&app, &account, TEXT, &KEYED, &streamed);
-    let elsewhere = posted(&other, &account, TEXT, &KEYED, &body);
-    let stream_elsewhere = posted(&other, &account, TEXT, &KEYED, &streamed);
+    let replay = app.spawn_post(&account.key, TEXT, &KEYED, body.clone());
+    let stream = app.spawn_post(&account.key, TEXT, &KEYED, streamed.clone());
+    let elsewhere = other.spawn_post(&account.key, TEXT, &KEYED, body);
+    let stream_elsewhere = other.spawn_post(&account.key, TEXT, &KEYED, streamed);
 
     // On a server that runs none of it, all waits end.
     let (stop, _) = stopping(&other).await;
@@ -163,7 +138,7 @@ async fn work_is_taken_while_a_stop_is_only_announced(_: PgPoolOptions, options:
     // Waits continue to their end.
     let body = json!({"prompt": "x"});
     let headers = &[("prefer", "wait=1")];
-    let answer = posted(&app, &account, "/v1/generate/audio", headers, &body);
+    let answer = app.spawn_post(&account.key, "/v1/generate/audio", headers, body);
     let answer = answer.await.unwrap();
     answer.expect(202);
     assert_eq!(answer.header("preference-applied"), "wait=1");

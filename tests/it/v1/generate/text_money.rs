@@ -30,11 +30,9 @@ async fn of_200_parallel_requests_a_balance_for_10_lets_10_through(
     let env = [("GENSVC__SERVER__ACCOUNT_SHARE_PERCENT", "100")];
     let app = Arc::new(TestApp::vendors(options, &upstream, &env).await);
     let account = app.account("0.0385").await;
-    let all = (0..200).map(|_| {
-        let (app, key) = (Arc::clone(&app), account.key.clone());
-        tokio::spawn(async move { app.text(&key, body()).await })
-    });
-    let all: Vec<_> = all.collect();
+    let all: Vec<_> = (0..200)
+        .map(|_| app.spawn_text(&account.key, body()))
+        .collect();
     upstream.arrived(10).await;
     upstream.release(10);
     let mut completed = 0;
@@ -69,19 +67,9 @@ async fn of_50_parallel_posts_with_one_key_one_is_made(
     upstream.hold();
     let app = Arc::new(TestApp::upstream(options, &upstream).await);
     let account = app.account("1").await;
+    let keyed = [("idempotency-key", "one")];
     let all: Vec<_> = (0..50)
-        .map(|_| {
-            let (app, key) = (Arc::clone(&app), account.key.clone());
-            tokio::spawn(async move {
-                app.post_with(
-                    &key,
-                    "/v1/generate/text",
-                    &[("idempotency-key", "one")],
-                    &body(),
-                )
-                .await
-            })
-        })
+        .map(|_| app.spawn_post(&account.key, "/v1/generate/text", &keyed, body()))
         .collect();
     upstream.arrived(1).await;
     upstream.release(50);
@@ -220,10 +208,7 @@ async fn holds_of_running_work_are_told_apart_from_an_empty_account(
     upstream.hold();
     let app = Arc::new(TestApp::upstream(options, &upstream).await);
     let account = app.account("0.005").await;
-    let running = {
-        let (app, key) = (Arc::clone(&app), account.key.clone());
-        tokio::spawn(async move { app.text(&key, body()).await })
-    };
+    let running = app.spawn_text(&account.key, body());
     upstream.arrived(1).await;
     let refused = app.text(&account.key, body()).await;
     let error = refused.error(429, "credits_on_hold");
@@ -299,10 +284,7 @@ async fn a_revoked_key_is_refused_at_once_while_its_running_request_finishes(
         .await
         .expect(201);
     let key = made["key"].as_str().unwrap().to_owned();
-    let running = {
-        let (app, key) = (Arc::clone(&app), key.clone());
-        tokio::spawn(async move { app.text(&key, body()).await })
-    };
+    let running = app.spawn_text(&key, body());
     upstream.arrived(1).await;
     app.delete(&session, &format!("/v1/api-keys/{}", made["id"]))
         .await
@@ -323,10 +305,7 @@ async fn a_caller_that_hangs_up_does_not_stop_its_generation(
     upstream.hold();
     let app = Arc::new(TestApp::upstream(options, &upstream).await);
     let account = app.account("1").await;
-    let running = {
-        let (app, key) = (Arc::clone(&app), account.key.clone());
-        tokio::spawn(async move { app.text(&key, body()).await })
-    };
+    let running = app.spawn_text(&account.key, body());
     upstream.arrived(1).await;
     // What hyper does with a handler whose connection is closed.
     running.abort();
@@ -361,19 +340,9 @@ async fn what_a_dead_server_left_is_ended_and_released(
     upstream.hold();
     let app = Arc::new(TestApp::upstream(options, &upstream).await);
     let account = app.account("1").await;
+    let prefer = [("prefer", "respond-async")];
     let running: Vec<_> = (0..5)
-        .map(|_| {
-            let (app, key) = (Arc::clone(&app), account.key.clone());
-            tokio::spawn(async move {
-                app.post_with(
-                    &key,
-                    "/v1/generate/text",
-                    &[("prefer", "respond-async")],
-                    &body(),
-                )
-                .await
-            })
-        })
+        .map(|_| app.spawn_post(&account.key, "/v1/generate/text", &prefer, body()))
         .collect();
     upstream.arrived(5).await;
     let uuids: Vec<String> = join_all(running)
@@ -423,10 +392,7 @@ async fn a_stop_interrupts_what_outlives_the_grace_period(
     upstream.hold();
     let app = Arc::new(TestApp::upstream(options, &upstream).await);
     let account = app.account("1").await;
-    let running = {
-        let (app, key) = (Arc::clone(&app), account.key.clone());
-        tokio::spawn(async move { app.text(&key, body()).await })
-    };
+    let running = app.spawn_text(&account.key, body());
     upstream.arrived(1).await;
     app.app
         .runner
@@ -454,10 +420,7 @@ async fn a_cancel_releases_the_hold_and_tells_the_waiting_caller(
     upstream.hold();
     let app = Arc::new(TestApp::upstream(options, &upstream).await);
     let account = app.account("1").await;
-    let running = {
-        let (app, key) = (Arc::clone(&app), account.key.clone());
-        tokio::spawn(async move { app.text(&key, body()).await })
-    };
+    let running = app.spawn_text(&account.key, body());
     upstream.arrived(1).await;
     let listed = app
         .get(&account.key, "/v1/generate/history")

@@ -224,15 +224,10 @@ async fn of_20_parallel_posts_with_one_key_one_is_submitted(
     let upstream = playing().await;
     let app = Arc::new(TestApp::vendors(options, &upstream, &[]).await);
     let account = app.account("1000").await;
-    let all = (0..20).map(|_| {
-        let (app, key) = (Arc::clone(&app), account.key.clone());
-        tokio::spawn(async move {
-            let headers = [("idempotency-key", "one")];
-            app.post_with(&key, "/v1/generate/video", &headers, &body())
-                .await
-        })
-    });
-    let all: Vec<_> = all.collect();
+    let keyed = [("idempotency-key", "one")];
+    let all: Vec<_> = (0..20)
+        .map(|_| app.spawn_post(&account.key, "/v1/generate/video", &keyed, body()))
+        .collect();
     let mut uuids = Vec::new();
     let mut replayed = 0;
     for answer in join_all(all).await {

@@ -15,10 +15,7 @@ async fn fill_memory(app: &Arc<TestApp>, account: &Account) -> JoinHandle<Answer
     let picture = picture.expect(201)["id"].clone();
     let body = json!({"prompt": "[[timeout]] x", "provider": "sandbox", "inputs": [
         {"role": "source", "upload": picture}, {"role": "reference", "upload": picture}]});
-    let running = {
-        let (app, key) = (Arc::clone(app), account.key.clone());
-        tokio::spawn(async move { app.post(&key, IMAGE, &body).await })
-    };
+    let running = app.spawn_post(&account.key, IMAGE, &[], body);
     while app.balance(account).await.1 == "0" {
         tokio::task::yield_now().await;
     }
@@ -30,11 +27,8 @@ async fn fill_memory(app: &Arc<TestApp>, account: &Account) -> JoinHandle<Answer
 async fn begin(app: &Arc<TestApp>, account: &Account, waiting: u32) -> JoinHandle<Answer> {
     let body = json!({"prompt": "At night", "provider": "sandbox",
         "inputs": [data("source", 9, 9)], "parameters": {"size": "256x256"}});
-    let begun = {
-        let (app, key) = (Arc::clone(app), account.key.clone());
-        let headers = [("idempotency-key", "one")];
-        tokio::spawn(async move { app.post_with(&key, IMAGE, &headers, &body).await })
-    };
+    let keyed = [("idempotency-key", "one")];
+    let begun = app.spawn_post(&account.key, IMAGE, &keyed, body);
     let metric = format!("\ngensvc_waiting {waiting}\n");
     while !app
         .metrics(&[("host", "localhost")])

@@ -130,10 +130,7 @@ async fn an_unconfirmed_request_names_its_generation(_: PgPoolOptions, options: 
     ] {
         let account = direct.account("1000").await;
         gate.close().await;
-        let request = {
-            let (app, key, body) = (Arc::clone(&app), account.key.clone(), body.clone());
-            tokio::spawn(async move { app.post_with(&key, path, headers, &body).await })
-        };
+        let request = app.spawn_post(&account.key, path, headers, body);
         let failed = cut(&app, &proxy, &mut gate, request).await;
         failed.error(503, "database_unavailable");
         let uuid = failed.json()["generation"]["uuid"].clone();

@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::task::{JoinHandle, yield_now};
+use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
 use super::super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, record, with};
-use crate::common::{Answer, TestApp, Upstream};
+use crate::common::{TestApp, Upstream};
 
 /// More than one of [`ask`] holds, (1 + 8 + 64) x 12.5 + 64 x 50 micro-credits, and what those
 /// before it cost: (10 x 10 + 3 x 50) each.
@@ -28,16 +28,6 @@ pub(super) async fn server(
     ];
     env.extend_from_slice(more);
     Arc::new(TestApp::vendors(options, upstream, &env).await)
-}
-
-pub(super) fn asking(
-    app: &Arc<TestApp>,
-    key: &str,
-    path: &'static str,
-    body: Value,
-) -> JoinHandle<Answer> {
-    let (app, key) = (Arc::clone(app), key.to_owned());
-    tokio::spawn(async move { app.post(&key, path, &body).await })
 }
 
 /// Until so many wait.
@@ -66,11 +56,11 @@ async fn they_are_waited_for_in_the_order_of_arrival(_: PgPoolOptions, options: 
     let env = [("GENSVC__SERVER__MAX_REQUESTS", "3")];
     let app = server(options, &upstream, &env).await;
     let account = app.account(ONE_AT_A_TIME).await;
-    let mut all = vec![asking(&app, &account.key, CHAT, ask(MODELS[1], "0"))];
+    let mut all = vec![app.spawn_post(&account.key, CHAT, &[], ask(MODELS[1], "0"))];
     upstream.arrived(1).await;
     for (n, path) in [(1, CHAT), (2, MESSAGES), (3, MESSAGES), (4, CHAT)] {
         let body = ask(MODELS[1], &n.to_string());
-        all.push(asking(&app, &account.key, path, body));
+        all.push(app.spawn_post(&account.key, path, &[], body));
         waiting(&app, n).await;
     }
     let metrics = app.metrics(&[("host", "localhost")]).await.text;
@@ -104,12 +94,12 @@ async fn who_goes_away_lets_the_next_one_go_first(_: PgPoolOptions, options: PgC
     upstream.hold();
     let app = server(options, &upstream, &[]).await;
     let account = app.account(ONE_AT_A_TIME).await;
-    let first = asking(&app, &account.key, CHAT, ask(MODELS[1], "0"));
+    let first = app.spawn_post(&account.key, CHAT, &[], ask(MODELS[1], "0"));
     upstream.arrived(1).await;
     let mut others = Vec::new();
     for n in 1..=3 {
         let body = ask(MODELS[1], &n.to_string());
-        others.push(asking(&app, &account.key, MESSAGES, body));
+        others.push(app.spawn_post(&account.key, MESSAGES, &[], body));
         waiting(&app, n).await;
     }
     others[0].abort();
@@ -132,11 +122,11 @@ async fn a_wait_ends_with_its_time_and_with_the_server(
     upstream.hold();
     let app = server(options, &upstream, &[]).await;
     let account = app.account(ONE_AT_A_TIME).await;
-    let first = asking(&app, &account.key, CHAT, ask(MODELS[1], "0"));
+    let first = app.spawn_post(&account.key, CHAT, &[], ask(MODELS[1], "0"));
     upstream.arrived(1).await;
     let hasty = [("GENSVC__CREDITS__HOLD_WAIT_SECONDS", "1")];
     let hasty = Arc::new(app.replica_with(&hasty).await);
-    let waits = ROUTES.map(|path| asking(&hasty, &account.key, path, ask(MODELS[1], "x")));
+    let waits = ROUTES.map(|path| hasty.spawn_post(&account.key, path, &[], ask(MODELS[1], "x")));
     for (path, answer) in ROUTES.into_iter().zip(waits) {
         let answer = answer.await.unwrap();
         let short = error(path, &answer, 429, "credits_on_hold");
@@ -145,7 +135,7 @@ async fn a_wait_ends_with_its_time_and_with_the_server(
         assert_eq!(answer.header("retry-after-ms"), "1000");
     }
     waiting(&hasty, 0).await;
-    let waits = ROUTES.map(|path| asking(&app, &account.key, path, ask(MODELS[1], "x")));
+    let waits = ROUTES.map(|path| app.spawn_post(&account.key, path, &[], ask(MODELS[1], "x")));
     waiting(&app, 2).await;
     let (runner, now) = (app.app.runner.clone(), CancellationToken::new());
     let stopping = tokio::spawn(async move { runner.drain(Duration::from_mins(1), &now).await });
@@ -166,9 +156,9 @@ async fn what_another_server_settles_is_seen(_: PgPoolOptions, options: PgConnec
     let app = server(options, &upstream, &[]).await;
     let other = Arc::new(app.replica().await);
     let account = app.account(ONE_AT_A_TIME).await;
-    let first = asking(&app, &account.key, CHAT, ask(MODELS[1], "0"));
+    let first = app.spawn_post(&account.key, CHAT, &[], ask(MODELS[1], "0"));
     upstream.arrived(1).await;
-    let later = asking(&other, &account.key, CHAT, ask(MODELS[1], "1"));
+    let later = other.spawn_post(&account.key, CHAT, &[], ask(MODELS[1], "1"));
     waiting(&other, 1).await;
     upstream.release(2);
     first.await.unwrap().expect(200);
@@ -187,9 +177,9 @@ async fn holds_below_the_cap_of_a_key_are_waited_for_too(
     let account = app.account("1").await;
     let capped = |limit: &str| json!({"name": "capped", "spend_limit": limit});
     let key = app.key(account.id, capped(ONE_AT_A_TIME)).await;
-    let first = asking(&app, &key, CHAT, ask(MODELS[1], "0"));
+    let first = app.spawn_post(&key, CHAT, &[], ask(MODELS[1], "0"));
     upstream.arrived(1).await;
-    let second = asking(&app, &key, MESSAGES, ask(MODELS[1], "1"));
+    let second = app.spawn_post(&key, MESSAGES, &[], ask(MODELS[1], "1"));
     waiting(&app, 1).await;
     // Neither do other keys wait behind it, nor /v1/generate.
     let answer = app.post(&account.key, CHAT, &ask(MODELS[0], "x")).await;
@@ -213,7 +203,7 @@ async fn holds_below_the_cap_of_a_key_are_waited_for_too(
     let hasty = [("GENSVC__CREDITS__HOLD_WAIT_SECONDS", "0")];
     let hasty = app.replica_with(&hasty).await;
     upstream.hold();
-    let last = asking(&app, &key, CHAT, ask(MODELS[1], "2"));
+    let last = app.spawn_post(&key, CHAT, &[], ask(MODELS[1], "2"));
     upstream.arrived(before + 1).await;
     for path in ROUTES {
         let answer = hasty.post(&key, path, &ask(MODELS[1], "x")).await;
@@ -239,7 +229,7 @@ async fn who_waits_for_a_key_lets_other_keys_go_first(_: PgPoolOptions, options:
     let account = app.account("0.018").await;
     let capped = json!({"name": "capped", "spend_limit": ONE_AT_A_TIME});
     let (key, other) = (app.key(account.id, capped).await, &account.key);
-    let ask = |key: &str, text: &str| asking(&app, key, CHAT, ask(MODELS[1], text));
+    let ask = |key: &str, text: &str| app.spawn_post(key, CHAT, &[], ask(MODELS[1], text));
     let mut all = Vec::new();
     for (n, (key, text)) in [(other, "0"), (other, "1"), (&key, "k")]
         .into_iter()
@@ -282,9 +272,9 @@ async fn without_a_limit_it_may_write_what_is_free_after_the_wait(
     // Input of 73 tokens, then 1,000 of output.
     let account = app.account("0.050913").await;
     let body = json!({"model": MODELS[1], "messages": [{"role": "user", "content": "x"}]});
-    let first = asking(&app, &account.key, CHAT, body.clone());
+    let first = app.spawn_post(&account.key, CHAT, &[], body.clone());
     upstream.arrived(1).await;
-    let second = asking(&app, &account.key, CHAT, body);
+    let second = app.spawn_post(&account.key, CHAT, &[], body);
     waiting(&app, 1).await;
     upstream.release(2);
     first.await.unwrap().expect(200);

@@ -6,7 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{
     super::{CHAT, MESSAGES, MODELS, ask, with},
-    holds::{asked, asking, server, waiting},
+    holds::{asked, server, waiting},
 };
 use crate::common::Upstream;
 
@@ -25,10 +25,10 @@ async fn a_large_hold_does_not_delay_other_keys(_: PgPoolOptions, options: PgCon
     let limited = json!({"name": "limited", "spend_limit": "0.0095"});
     let key = app.key(account.id, limited).await;
     let session = app.login(&account).await;
-    let mut all = vec![asking(&app, &key, CHAT, ask(MODELS[1], "0"))];
+    let mut all = vec![app.spawn_post(&key, CHAT, &[], ask(MODELS[1], "0"))];
     upstream.arrived(1).await;
     for n in 1..=3 {
-        all.push(asking(&app, &key, CHAT, large(&format!("large {n}"))));
+        all.push(app.spawn_post(&key, CHAT, &[], large(&format!("large {n}"))));
         waiting(&app, n).await;
     }
     let small = with(ask(MODELS[1], "small"), &json!({"max_tokens": 10}));
@@ -36,7 +36,7 @@ async fn a_large_hold_does_not_delay_other_keys(_: PgPoolOptions, options: PgCon
         .into_iter()
         .enumerate()
     {
-        all.push(asking(&app, token, path, small.clone()));
+        all.push(app.spawn_post(token, path, &[], small.clone()));
         // The first one still runs.
         upstream.arrived(n + 2).await;
     }
@@ -57,7 +57,7 @@ async fn the_queues_of_keys_are_served_in_turn(_: PgPoolOptions, options: PgConn
     let account = app.account("0.007").await;
     let other = app.key(account.id, json!({"name": "other"})).await;
     let session = app.login(&account).await;
-    let mut all = vec![asking(&app, &account.key, CHAT, ask(MODELS[1], "0"))];
+    let mut all = vec![app.spawn_post(&account.key, CHAT, &[], ask(MODELS[1], "0"))];
     upstream.arrived(1).await;
     for (n, (token, text)) in [
         (&account.key, "a1"),
@@ -70,7 +70,7 @@ async fn the_queues_of_keys_are_served_in_turn(_: PgPoolOptions, options: PgConn
     .into_iter()
     .enumerate()
     {
-        all.push(asking(&app, token, CHAT, ask(MODELS[1], text)));
+        all.push(app.spawn_post(token, CHAT, &[], ask(MODELS[1], text)));
         waiting(&app, n + 1).await;
     }
     for n in 2..=7 {
@@ -107,11 +107,11 @@ async fn a_large_hold_of_its_own_key_delays_a_small_one_briefly(
     upstream.hold();
     let app = server(options, &upstream, &[]).await;
     let account = app.account("0.0095").await;
-    let first = asking(&app, &account.key, CHAT, ask(MODELS[1], "0"));
+    let first = app.spawn_post(&account.key, CHAT, &[], ask(MODELS[1], "0"));
     upstream.arrived(1).await;
-    let large = asking(&app, &account.key, CHAT, large("large"));
+    let large = app.spawn_post(&account.key, CHAT, &[], large("large"));
     waiting(&app, 1).await;
-    let small = asking(&app, &account.key, MESSAGES, ask(MODELS[1], "small"));
+    let small = app.spawn_post(&account.key, MESSAGES, &[], ask(MODELS[1], "small"));
     waiting(&app, 2).await;
     // The first one still runs when it is sent.
     upstream.arrived(2).await;

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::task::{JoinHandle, yield_now};
+use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
 use super::super::{CHAT, MESSAGES, MODELS, ask, error};
@@ -19,17 +19,6 @@ use crate::{
 const PLACES: usize = 500;
 const RETRY: [(&str, &str); 1] = [("x-stainless-retry-count", "1")];
 const FIRST: [(&str, &str); 1] = [("x-stainless-retry-count", "0")];
-
-fn posting(
-    app: &Arc<TestApp>,
-    account: &Account,
-    path: &'static str,
-    headers: &'static [(&'static str, &'static str)],
-    body: &Value,
-) -> JoinHandle<Answer> {
-    let (app, key, body) = (Arc::clone(app), account.key.clone(), body.clone());
-    tokio::spawn(async move { app.post_with(&key, path, headers, &body).await })
-}
 
 async fn waiting(app: &TestApp, n: usize) {
     while app.app.service.waiting() != n {
@@ -65,20 +54,11 @@ async fn speech_needs_a_place_to_wait_before_its_hold(_: PgPoolOptions, options:
     let app = Arc::new(TestApp::vendors(options, &upstream, &env).await);
     let account = app.account("100").await;
     let body = ask(MODELS[1], "x");
-    let first = posting(&app, &account, CHAT, &FIRST, &body);
+    let first = app.spawn_post(&account.key, CHAT, &FIRST, body.clone());
     upstream.arrived(1).await;
     let uuid = made(&app, &account).await[0].clone();
-    let waits = (0..PLACES).map(|_| {
-        let (app, key, path) = (
-            Arc::clone(&app),
-            account.key.clone(),
-            format!("/v1/generate/{uuid}"),
-        );
-        tokio::spawn(async move {
-            let wait = [("prefer", "wait=60")];
-            app.call(Method::GET, &key, &path, &wait, None).await
-        })
-    });
+    let waits = (0..PLACES)
+        .map(|_| app.spawn_get(&account.key, &format!("/v1/generate/{uuid}"), "wait=60"));
     let waits: Vec<_> = waits.collect();
     waiting(&app, PLACES).await;
     for more in [json!({}), json!({"response_format": "wav"})] {
@@ -115,7 +95,7 @@ async fn a_stop_names_what_goes_on(_: PgPoolOptions, options: PgConnectOptions) 
     let account = app.account("100").await;
     let mut requests = vec![(
         SPEECH,
-        posting(&app, &account, SPEECH, &FIRST, &speech(&json!({}))),
+        app.spawn_post(&account.key, SPEECH, &FIRST, speech(&json!({}))),
     )];
     waiting(&app, 1).await;
     // The place to wait is taken before the hold.
@@ -125,7 +105,7 @@ async fn a_stop_names_what_goes_on(_: PgPoolOptions, options: PgConnectOptions) 
     let spoken = made(&app, &account).await[0].clone();
     let mut named = vec![spoken.clone()];
     // Its retry on this server, and a retry of a text that another one runs.
-    let retry = posting(&app, &account, SPEECH, &RETRY, &speech(&json!({})));
+    let retry = app.spawn_post(&account.key, SPEECH, &RETRY, speech(&json!({})));
     waiting(&app, 2).await;
     requests.push((SPEECH, retry));
     named.push(spoken.clone());
@@ -133,10 +113,11 @@ async fn a_stop_names_what_goes_on(_: PgPoolOptions, options: PgConnectOptions) 
     for (n, path) in [CHAT, MESSAGES].into_iter().enumerate() {
         app.advance(chrono::TimeDelta::seconds(1));
         let body = ask(MODELS[1], "x");
-        running.push(posting(&other, &account, path, &FIRST, &body));
+        running.push(other.spawn_post(&account.key, path, &FIRST, body.clone()));
         upstream.arrived(n + 1).await;
         named.push(made(&app, &account).await[0].clone());
-        requests.push((path, posting(&app, &account, path, &RETRY, &body)));
+        let retry = app.spawn_post(&account.key, path, &RETRY, body);
+        requests.push((path, retry));
         waiting(&app, n + 3).await;
     }
     let (runner, now) = (app.app.runner.clone(), CancellationToken::new());
@@ -181,7 +162,7 @@ async fn a_caller_whose_generation_was_deleted_gets_409(
     .enumerate()
     {
         app.advance(chrono::TimeDelta::seconds(1));
-        let request = posting(&app, &account, path, &FIRST, &body);
+        let request = app.spawn_post(&account.key, path, &FIRST, body);
         upstream.arrived(n + 1).await;
         let uuid = made(&app, &account).await[0].clone();
         let generation = format!("/v1/generate/{uuid}");
@@ -202,16 +183,9 @@ async fn a_caller_whose_generation_was_deleted_gets_409(
         assert_eq!(answer.header("x-gensvc-generation"), uuid);
     }
     // A job whose creation is waited for.
-    let key = account.key.clone();
-    let video = {
-        let app = Arc::clone(&app);
-        let body = json!({"prompt": "x", "provider": "sandbox"});
-        tokio::spawn(async move {
-            let wait = [("prefer", "wait=60")];
-            app.post_with(&key, "/v1/generate/video", &wait, &body)
-                .await
-        })
-    };
+    let body = json!({"prompt": "x", "provider": "sandbox"});
+    let wait = [("prefer", "wait=60")];
+    let video = app.spawn_post(&account.key, "/v1/generate/video", &wait, body);
     waiting(&app, 1).await;
     while made(&app, &account).await.is_empty() {
         yield_now().await;

@@ -3,15 +3,9 @@
 use std::sync::Arc;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::task::JoinHandle;
 
 use super::*;
 use crate::common::listening;
-
-fn asked(server: &Arc<TestApp>, account: &Account, uuid: &str) -> JoinHandle<Answer> {
-    let (server, account, uuid) = (Arc::clone(server), account.clone(), uuid.to_owned());
-    tokio::spawn(async move { cancel(&server, &account, &uuid).await })
-}
 
 #[sqlx::test]
 async fn the_server_that_streams_ends_it(_: PgPoolOptions, options: PgConnectOptions) {
@@ -113,8 +107,11 @@ async fn a_cancel_and_the_end_race_and_one_of_them_settles(
             2 => &[&app, &other],
             _ => &[&app, &app],
         };
-        let cancels = servers.iter().map(|server| asked(server, &account, &uuid));
-        let cancels: Vec<_> = cancels.collect();
+        let path = format!("/v1/generate/{uuid}/cancel");
+        let cancels: Vec<_> = servers
+            .iter()
+            .map(|server| server.spawn_post(&account.key, &path, &[], json!({})))
+            .collect();
         for _ in 0..round % 3 {
             tokio::task::yield_now().await;
         }
