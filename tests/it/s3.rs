@@ -76,11 +76,7 @@ async fn files_lie_in_the_bucket_until_they_are_deleted(
     assert_eq!(audit.files, 3);
     assert_clean(&app).await;
 
-    let history = app
-        .get(&account.key, "/v1/generate/history")
-        .await
-        .expect(200);
-    for record in history["data"].as_array().unwrap() {
+    for record in app.history(&account).await {
         let path = format!("/v1/generate/{}", record["uuid"].as_str().unwrap());
         let deleted = app
             .call(Method::DELETE, &account.key, &path, &[], None)

@@ -96,6 +96,12 @@ impl TestApp {
         panic!("{} generations still run", self.app.runner.running());
     }
 
+    /// The generations of an account, newest first.
+    pub async fn history(&self, account: &Account) -> Vec<Value> {
+        let page = self.get(&account.key, "/v1/generate/history").await;
+        page.expect(200)["data"].as_array().unwrap().clone()
+    }
+
     pub async fn record(&self, account: &Account, uuid: &str) -> Value {
         let path = format!("/v1/generate/{uuid}");
         self.get(&account.key, &path).await.expect(200)

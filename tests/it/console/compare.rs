@@ -1,12 +1,12 @@
 //! One prompt on several models, side by side.
 
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, generate, uuid_after, words};
 use crate::{
-    common::{Account, Reply, TestApp, Upstream},
+    common::{Reply, TestApp, Upstream},
     v1::retired::with_file,
 };
 
@@ -16,11 +16,6 @@ const TEXTS: &str = "/playground/text/compare";
 fn runs(page: &str) -> Vec<String> {
     let parts = page.split("id=\"run-").skip(1);
     parts.map(|part| part[..36].to_owned()).collect()
-}
-
-async fn history(app: &TestApp, account: &Account) -> Vec<Value> {
-    let found = app.get(&account.key, "/v1/generate/history").await;
-    found.expect(200)["data"].as_array().unwrap().clone()
 }
 
 #[sqlx::test]
@@ -50,7 +45,7 @@ async fn a_prompt_runs_on_three_models_each_with_its_cost(
             "{name} in {page}"
         );
     }
-    assert!(history(&app, &account).await.is_empty());
+    assert!(app.history(&account).await.is_empty());
 
     let answer = browser.post(TEXTS, &fields).await;
     let page = browser.follow(&answer).await.text;
@@ -66,7 +61,7 @@ async fn a_prompt_runs_on_three_models_each_with_its_cost(
         assert_eq!(served.replace('"', ""), model);
         costs.push(record["credits"]["charged"].as_str().unwrap().to_owned());
     }
-    assert_eq!(history(&app, &account).await.len(), 3);
+    assert_eq!(app.history(&account).await.len(), 3);
     let page = browser.page(answer.header("location")).await;
     let shown = words(&page);
     for cost in &costs {
@@ -131,7 +126,7 @@ async fn refused_column_does_not_stop_the_others(_: PgPoolOptions, options: PgCo
     assert_eq!(page.status, StatusCode::PAYMENT_REQUIRED, "{}", page.text);
     assert_eq!(words(&page.text).matches("Refused").count(), 2);
     assert!(page.text.contains("Waves</textarea>"), "{}", page.text);
-    assert_eq!(history(&app, &account).await.len(), 1);
+    assert_eq!(app.history(&account).await.len(), 1);
     app.assert_verified().await;
 }
 
@@ -195,7 +190,7 @@ async fn comparison_sent_twice_is_charged_once(_: PgPoolOptions, options: PgConn
     }
     let page = browser.page(first.header("location")).await;
     assert_eq!(page.matches("<img src=\"http://test/v1/media/").count(), 2);
-    assert_eq!(history(&app, &account).await.len(), 2);
+    assert_eq!(app.history(&account).await.len(), 2);
     app.assert_verified().await;
 }
 
@@ -235,7 +230,7 @@ async fn repeated_run_does_not_charge_the_others_again(
         assert_eq!(uuid_after(&page, "name=\"ticket\" value=\""), ticket);
     }
     assert_eq!(started[0], started[1]);
-    assert_eq!(history(&app, &account).await.len(), 1);
+    assert_eq!(app.history(&account).await.len(), 1);
 }
 
 /// Under one ticket a request is known by its content: another column is no other run.
@@ -260,7 +255,7 @@ async fn run_is_known_in_another_column(_: PgPoolOptions, options: PgConnectOpti
     let answer = browser.post(VIDEOS, &fields[1..]).await;
     let page = browser.follow(&answer).await.text;
     assert_eq!(runs(&page), started);
-    assert_eq!(history(&app, &account).await.len(), 1);
+    assert_eq!(app.history(&account).await.len(), 1);
 }
 
 #[sqlx::test]

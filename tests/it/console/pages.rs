@@ -75,8 +75,8 @@ async fn a_prompt_is_used_again_where_the_form_has_all_of_it(
     app.post(&account.key, "/openai/v1/chat/completions", &chat)
         .await
         .expect(200);
-    let history = app.get(&account.key, "/v1/generate/history").await.json();
-    for (record, offered) in [(&plain, true), (&history["data"][0], false)] {
+    let history = app.history(&account).await;
+    for (record, offered) in [(&plain, true), (&history[0], false)] {
         let uuid = record["uuid"].as_str().unwrap();
         let page = browser.page(&format!("/generations/{uuid}")).await;
         assert_eq!(page.contains("Use this prompt"), offered, "{page}");

@@ -73,11 +73,8 @@ async fn round(app: &TestApp, account: &Account, plans: &Plans) -> BTreeMap<Stri
         let video = json!({"prompt": "x", "provider": "sandbox", "parameters": {"duration": 1}});
         app.queue(account, "video", &video).await;
         app.work().await;
-        let list = app
-            .get(&account.key, "/v1/generate/history")
-            .await
-            .expect(200);
-        let id = list["data"][0]["uuid"].as_str().unwrap();
+        let list = app.history(account).await;
+        let id = list[0]["uuid"].as_str().unwrap();
         app.get(&account.key, &format!("/v1/generate/{id}"))
             .await
             .expect(200);

@@ -75,8 +75,7 @@ async fn who_waits_for_a_generation_takes_nobodys_place(
     let first = app.spawn_post(&account.key, "/v1/generate/text", &keyed, text());
     upstream.arrived(1).await;
     app.get("", "/v1/models").await.expect(200);
-    let history = app.get(&account.key, "/v1/generate/history").await;
-    let uuid = history.expect(200)["data"][0]["uuid"].clone();
+    let uuid = app.history(&account).await[0]["uuid"].clone();
     let path = format!("/v1/generate/{}", uuid.as_str().unwrap());
     let waits: Vec<_> = (0..501)
         .map(|_| {
@@ -170,8 +169,7 @@ async fn a_provider_with_enough_calls_is_refused_before_anything_is_held(
     let answer = app.post(&account.key, "/v1/generate/image", &image).await;
     refused(&answer, "provider_overloaded");
     assert_eq!(app.balance(&account).await, before);
-    let history = app.get(&account.key, "/v1/generate/history").await;
-    assert_eq!(history.expect(200)["data"].as_array().unwrap().len(), 1);
+    assert_eq!(app.history(&account).await.len(), 1);
     // Callers who cannot pay are told that: retrying later would not help.
     let poor = app.account("0.0001").await;
     app.text(&poor.key, text())

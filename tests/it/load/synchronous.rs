@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::common::{
-    Account, Answer, Reply, TestApp, Upstream,
+    Answer, Reply, TestApp, Upstream,
     vendors::{openai_images, png},
 };
 
@@ -43,11 +43,6 @@ fn refused(answer: &Answer) -> Value {
     error
 }
 
-async fn made(app: &TestApp, account: &Account) -> usize {
-    let history = app.get(&account.key, "/v1/generate/history").await;
-    history.expect(200)["data"].as_array().unwrap().len()
-}
-
 #[sqlx::test]
 async fn an_account_at_its_share_is_refused_and_others_are_served(
     _: PgPoolOptions,
@@ -81,7 +76,7 @@ async fn an_account_at_its_share_is_refused_and_others_are_served(
         .await
         .error(422, "validation_failed");
     assert_eq!(
-        (app.balance(&busy).await, made(&app, &busy).await),
+        (app.balance(&busy).await, app.history(&busy).await.len()),
         (before, 2)
     );
     // Its share of another provider is untouched.
@@ -159,7 +154,7 @@ async fn of_a_burst_exactly_the_share_is_taken(_: PgPoolOptions, options: PgConn
         burst = others;
     }
     upstream.arrived(4).await;
-    assert_eq!(made(&app, &account).await, 4);
+    assert_eq!(app.history(&account).await.len(), 4);
     upstream.release(usize::MAX >> 4);
     for answer in join_all(burst).await {
         answer.unwrap().expect(200);

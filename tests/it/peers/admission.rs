@@ -25,11 +25,7 @@ async fn a_hold_shrunk_to_what_is_left_and_admitted(_: PgPoolOptions, options: P
         (&json!(HOLD), &json!("0.000001"))
     );
     assert_eq!(upstream.count(), 0);
-    let history = app
-        .get(&account.key, "/v1/generate/history")
-        .await
-        .expect(200);
-    assert_eq!(history["data"], json!([]));
+    assert!(app.history(&account).await.is_empty());
     assert_eq!(movements(&app, &account).await, []);
     assert_eq!(app.balance(&account).await, pair("0.003849", "0"));
 }

@@ -99,8 +99,7 @@ async fn a_key_revoked_between_the_check_and_the_hold(_: PgPoolOptions, options:
         .unwrap();
 
     assert_eq!(upstream.count(), 0);
-    let history = app.get(&account.key, "/v1/generate/history").await;
-    assert_eq!(history.expect(200)["data"], json!([]));
+    assert!(app.history(&account).await.is_empty());
     assert_eq!(app.balance(&account).await, super::pair("1", "0"));
     app.assert_settled().await;
 }

@@ -109,8 +109,7 @@ async fn a_double_refund_that_mints_credits(_: PgPoolOptions, options: PgConnect
     // Ten generations, each cancelled ten times on two servers while its response arrives.
     let running = posted(&[&app, &other], &account.key, 10);
     upstream.arrived(10).await;
-    let listed = app.get(&account.key, "/v1/generate/history").await;
-    let listed = listed.expect(200)["data"].as_array().unwrap().clone();
+    let listed = app.history(&account).await;
     let cancels = (0..100).map(|n| {
         let server = if n % 3 == 0 { &app } else { &other };
         let uuid = listed[n % 10]["uuid"].as_str().unwrap();

@@ -484,11 +484,8 @@ async fn an_answer_of_thinking_only_is_completed_and_charged(
             let answer = app.post(&account.key, path, &body).await;
             assert_eq!(answer.status, 200, "{path} {model} {}", answer.text);
             let newest = async || {
-                let history = app
-                    .get(&account.key, "/v1/generate/history")
-                    .await
-                    .expect(200);
-                app.record(&account, history["data"][0]["uuid"].as_str().unwrap())
+                let history = app.history(&account).await;
+                app.record(&account, history[0]["uuid"].as_str().unwrap())
                     .await
             };
             assert_charged(&newest().await, None, (100, 700));
@@ -670,11 +667,8 @@ async fn our_own_limits_end_a_text_with_length(_: PgPoolOptions, options: PgConn
                     .post(&account.key, path, &streamed(path, model, &json!({})))
                     .await;
                 assert_eq!(answer.status, 200, "{path} {model}");
-                let history = app
-                    .get(&account.key, "/v1/generate/history")
-                    .await
-                    .expect(200);
-                let uuid = history["data"][0]["uuid"].as_str().unwrap();
+                let history = app.history(&account).await;
+                let uuid = history[0]["uuid"].as_str().unwrap();
                 let record = app.record(&account, uuid).await;
                 let input = if model == HAIKU { 100 } else { 1 };
                 assert_charged(&record, Some("length"), (input, (bytes + 3) / 4));

@@ -57,11 +57,8 @@ async fn a_link_opens_without_a_token_until_it_expires(
     let fresh = app.record(&account, uuid).await;
     assert_ne!(&fresh["result"], url);
     assert_eq!(app.file(&fresh["result"], &[]).await.status, 200);
-    let history = app
-        .get(&account.key, "/v1/generate/history")
-        .await
-        .expect(200);
-    assert_eq!(history["data"][0]["result"], fresh["result"]);
+    let history = app.history(&account).await;
+    assert_eq!(history[0]["result"], fresh["result"]);
 }
 
 #[sqlx::test]

@@ -35,11 +35,10 @@ fn trying(
 }
 
 /// The uuids of the account's generations, the newest first.
-async fn made(app: &TestApp, account: &Account) -> Vec<String> {
-    let history = app.get(&account.key, "/v1/generate/history").await;
-    let history = history.expect(200);
-    let uuids = history["data"].as_array().unwrap().iter();
-    uuids
+pub(super) async fn made(app: &TestApp, account: &Account) -> Vec<String> {
+    let history = app.history(account).await;
+    history
+        .iter()
         .map(|one| one["uuid"].as_str().unwrap().to_owned())
         .collect()
 }

@@ -67,8 +67,7 @@ async fn every_refusal_says_whether_to_try_again(_: PgPoolOptions, options: PgCo
         let answering = app.send(request);
         let cancelling = async {
             upstream.arrived(before + 1).await;
-            let history = app.get(&account.key, "/v1/generate/history").await;
-            let uuid = history.expect(200)["data"][0]["uuid"].clone();
+            let uuid = app.history(&account).await[0]["uuid"].clone();
             let cancel = format!("/v1/generate/{}/cancel", uuid.as_str().unwrap());
             let cancel = app.call(Method::POST, &account.key, &cancel, &[], None);
             cancel.await.expect(200);

@@ -59,8 +59,7 @@ async fn a_wait_is_ignored_where_the_answer_waits_anyway(
         .await;
     answer.expect(200);
     assert_eq!(answer.header("preference-applied"), "");
-    let listed = app.get(&account.key, "/v1/generate/history").await;
-    let listed = listed.expect(200)["data"][0].clone();
+    let listed = app.history(&account).await[0].clone();
     for absent in ["outputs", "parameters", "metadata"] {
         assert!(listed.get(absent).is_none(), "{listed}");
     }

@@ -16,9 +16,8 @@ async fn post(app: &TestApp, account: &Account, path: &str, id: &str, body: &Val
 
 /// The record of the only generation of an account.
 async fn only(app: &TestApp, account: &Account) -> Value {
-    let listed = app.get(&account.key, "/v1/generate/history").await;
-    let listed = listed.expect(200)["data"].clone();
-    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    let listed = app.history(account).await;
+    assert_eq!(listed.len(), 1, "{listed:?}");
     app.record(account, listed[0]["uuid"].as_str().unwrap())
         .await
 }

@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::common::{Account, Answer, TestApp, Upstream};
+use crate::common::{Answer, TestApp, Upstream};
 
 const TEXT: &str = "/v1/generate/text";
 const KEYED: [(&str, &str); 1] = [("idempotency-key", "k")];
@@ -21,11 +21,6 @@ async fn stopping(app: &Arc<TestApp>) -> (JoinHandle<()>, CancellationToken) {
     };
     app.app.runner.stopping().cancelled().await;
     (stop, hurry)
-}
-
-async fn generations(app: &TestApp, account: &Account) -> usize {
-    let listed = app.get(&account.key, "/v1/generate/history").await;
-    listed.expect(200)["data"].as_array().unwrap().len()
 }
 
 #[track_caller]
@@ -56,7 +51,7 @@ async fn a_stop_ends_waits_for_jobs_with_their_records(
         app.spawn_post(&account.key, path, WAIT_KEYED, video.clone()),
         app.spawn_post(&account.key, "/v1/generate/audio", WAIT, speech.clone()),
     ];
-    while generations(&app, &account).await < 2 {}
+    while app.history(&account).await.len() < 2 {}
     posts.push(app.spawn_post(&account.key, path, WAIT_KEYED, video));
     let uuid = app.queue(&account, "audio", &speech).await;
     let lookup = app.spawn_get(&account.key, &format!("/v1/generate/{uuid}"), "wait=60");

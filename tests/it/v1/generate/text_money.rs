@@ -422,14 +422,8 @@ async fn a_cancel_releases_the_hold_and_tells_the_waiting_caller(
     let account = app.account("1").await;
     let running = app.spawn_text(&account.key, body());
     upstream.arrived(1).await;
-    let listed = app
-        .get(&account.key, "/v1/generate/history")
-        .await
-        .expect(200);
-    let path = format!(
-        "/v1/generate/{}",
-        listed["data"][0]["uuid"].as_str().unwrap()
-    );
+    let listed = app.history(&account).await;
+    let path = format!("/v1/generate/{}", listed[0]["uuid"].as_str().unwrap());
     app.delete(&account.key, &path)
         .await
         .error(409, "not_finished");

@@ -54,11 +54,8 @@ async fn nothing_is_held_while_an_edit_waits_for_memory(
     app.app.runner.drain(Duration::ZERO, &stopped).await;
     waiting.await.unwrap().error(503, "shutting_down");
     running.await.unwrap().error(503, "shutting_down");
-    let listed = app
-        .get(&account.key, "/v1/generate/history")
-        .await
-        .expect(200);
-    assert_eq!(listed["data"].as_array().unwrap().len(), 1, "{listed}");
+    let listed = app.history(&account).await;
+    assert_eq!(listed.len(), 1, "{listed:?}");
     app.assert_settled().await;
 }
 
@@ -74,8 +71,7 @@ async fn an_edit_that_waits_for_memory_holds_no_permit(
     let app = Arc::new(TestApp::with(options, &env).await);
     let account = app.account("100").await;
     let running = fill_memory(&app, &account).await;
-    let listed = app.get(&account.key, "/v1/generate/history").await;
-    let uuid = listed.expect(200)["data"][0]["uuid"].clone();
+    let uuid = app.history(&account).await[0]["uuid"].clone();
     let first = begin(&app, &account, 1).await;
     let text = json!({"prompt": "x", "provider": "sandbox"});
     let second = begin(&app, &account, 2).await;

@@ -9,9 +9,9 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
-use super::super::{CHAT, MESSAGES, MODELS, ask, error};
+use super::super::{CHAT, MESSAGES, MODELS, ask, error, row_01_retries::made};
 use crate::{
-    common::{Account, Answer, TestApp, Upstream},
+    common::{Answer, TestApp, Upstream},
     surfaces::media::{IMAGES, SPEECH, image, speech},
 };
 
@@ -24,15 +24,6 @@ async fn waiting(app: &TestApp, n: usize) {
     while app.app.service.waiting() != n {
         yield_now().await;
     }
-}
-
-async fn made(app: &TestApp, account: &Account) -> Vec<String> {
-    let history = app.get(&account.key, "/v1/generate/history").await;
-    let history = history.expect(200);
-    let uuids = history["data"].as_array().unwrap().iter();
-    uuids
-        .map(|one| one["uuid"].as_str().unwrap().to_owned())
-        .collect()
 }
 
 fn is_named(path: &str, answer: &Answer, code: &str, uuid: &str) {
