@@ -57,9 +57,6 @@ pub async fn make(database: &str, accounts: usize) -> Vec<Account> {
                 .map(|(id, key)| Account { id, key }),
         );
     }
-    sqlx::raw_sql("vacuum analyze")
-        .execute(&mut connection)
-        .await
-        .unwrap();
+    postgres::analyze(database).await;
     made
 }

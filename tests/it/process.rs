@@ -172,6 +172,21 @@ impl Server {
         join_all((0..n).map(|_| self.stream(key, prompt))).await
     }
 
+    /// Sends a request, with a body unless that is null.
+    async fn ask(&self, key: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let method = method.parse().unwrap();
+        let mut request = self
+            .client
+            .request(method, format!("{}{path}", self.url))
+            .bearer_auth(key);
+        if !body.is_null() {
+            request = request.json(body);
+        }
+        let response = request.send().await.unwrap();
+        let status = response.status().as_u16();
+        (status, response.json().await.unwrap_or_default())
+    }
+
     async fn get(&self, key: &str, path: &str) -> Value {
         self.get_within(key, path, 0).await
     }
@@ -269,16 +284,8 @@ async fn kill_9_of_the_server_between_submission_and_end_of_a_video_loses_and_re
     let site = Site::new(&[("GENSVC__JOBS__POLL_INTERVAL_MS", "100")]);
     let (mut server, key) = site.first().await;
     let body = json!({"prompt": "[[slow:2]] waves", "parameters": {"duration": 1}});
-    let made = server
-        .client
-        .post(format!("{}/v1/generate/video", server.url))
-        .bearer_auth(&key)
-        .json(&body)
-        .send()
-        .await
-        .unwrap();
-    assert_eq!(made.status(), 202);
-    let made: Value = made.json().await.unwrap();
+    let (status, made) = server.ask(&key, "POST", "/v1/generate/video", &body).await;
+    assert_eq!(status, 202, "{made}");
     let path = format!("/v1/generate/{}", made["uuid"].as_str().unwrap());
     // Progress means that a task was submitted and polled.
     let watched = async { while server.get_within(&key, &path, 1).await["progress"].is_null() {} };

@@ -1,10 +1,12 @@
 //! Requests in tasks of their own, so that a test continues while they wait.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use http::Method;
+use axum::body::{Body, Bytes};
+use futures_util::{StreamExt as _, stream};
+use http::{Method, Request};
 use serde_json::Value;
-use tokio::task::JoinHandle;
+use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{Answer, TestApp};
 
@@ -37,5 +39,29 @@ impl TestApp {
         let (app, token, path) = (Arc::clone(self), token.to_owned(), path.to_owned());
         let headers = [("prefer", prefer)];
         tokio::spawn(async move { app.call(Method::GET, &token, &path, &headers, None).await })
+    }
+
+    /// A text whose body is sent later. Returns once the handler reads it, so its token is checked.
+    pub async fn spawn_slow_text(
+        self: &Arc<Self>,
+        token: &str,
+    ) -> (oneshot::Sender<Bytes>, JoinHandle<Answer>) {
+        let (reads, is_read) = oneshot::channel::<()>();
+        let (rest, arrives) = oneshot::channel::<Bytes>();
+        let reads = Mutex::new(Some(reads));
+        let body = stream::once(async move {
+            let reads = reads.lock().unwrap().take();
+            let _ = reads.unwrap().send(());
+            arrives.await.map_err(std::io::Error::other)
+        });
+        let request = Request::post("/v1/generate/text")
+            .header("authorization", format!("Bearer {token}"))
+            .header("content-type", "application/json")
+            .body(Body::from_stream(body.boxed()))
+            .unwrap();
+        let app = Arc::clone(self);
+        let answer = tokio::spawn(async move { app.send(request).await });
+        is_read.await.unwrap();
+        (rest, answer)
     }
 }

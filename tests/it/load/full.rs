@@ -1,13 +1,11 @@
 //! A process at its limits: requests, provider calls, logins.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
-use futures_util::{StreamExt as _, future::join_all, stream};
-use http::{Method, Request};
+use futures_util::future::join_all;
+use http::Method;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::sync::oneshot;
 
 use crate::common::{Answer, TestApp, Upstream};
 
@@ -120,27 +118,7 @@ async fn a_body_on_its_way_takes_nobodys_place(_: PgPoolOptions, options: PgConn
     let env = [("GENSVC__SERVER__MAX_REQUESTS", "1")];
     let app = Arc::new(TestApp::with(options, &env).await);
     let account = app.account("10").await;
-    let (asked, waiting) = oneshot::channel::<()>();
-    let (rest, arrives) = oneshot::channel::<Bytes>();
-    let asked = Mutex::new(Some(asked));
-    let body = stream::once(async move {
-        // The handler reads: the body is requested.
-        let asked = asked.lock().unwrap().take();
-        let _ = asked.unwrap().send(());
-        arrives.await.map_err(std::io::Error::other)
-    });
-    let request = Request::builder()
-        .method("POST")
-        .uri("/v1/generate/text")
-        .header("authorization", format!("Bearer {}", account.key))
-        .header("content-type", "application/json")
-        .body(Body::from_stream(body.boxed()))
-        .unwrap();
-    let slow = {
-        let app = Arc::clone(&app);
-        tokio::spawn(async move { app.send(request).await })
-    };
-    waiting.await.unwrap();
+    let (rest, slow) = app.spawn_slow_text(&account.key).await;
     app.get("", "/v1/models").await.expect(200);
     app.text(&account.key, text()).await.expect(200);
     rest.send(text().to_string().into()).unwrap();

@@ -1,16 +1,12 @@
 //! Mistakes with keys: what survives a revocation.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
-use futures_util::{StreamExt as _, stream};
-use http::Request;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::text;
-use crate::common::{Account, Answer, TestApp, Upstream};
+use crate::common::{Account, TestApp, Upstream};
 
 async fn made(app: &TestApp, account: &Account) -> Value {
     let body = json!({"name": "short-lived"});
@@ -46,27 +42,6 @@ async fn a_key_that_lives_on_after_its_revocation(_: PgPoolOptions, options: PgC
     app.assert_settled().await;
 }
 
-/// A text request whose body is pending, so that its token has been checked already.
-async fn begun(app: &Arc<TestApp>, token: &str) -> (oneshot::Sender<Bytes>, JoinHandle<Answer>) {
-    let (asked, waiting) = oneshot::channel::<()>();
-    let (rest, arrives) = oneshot::channel::<Bytes>();
-    let asked = Mutex::new(Some(asked));
-    let body = stream::once(async move {
-        let asked = asked.lock().unwrap().take();
-        let _ = asked.unwrap().send(());
-        arrives.await.map_err(std::io::Error::other)
-    });
-    let request = Request::post("/v1/generate/text")
-        .header("authorization", format!("Bearer {token}"))
-        .header("content-type", "application/json")
-        .body(Body::from_stream(body.boxed()))
-        .unwrap();
-    let app = Arc::clone(app);
-    let answer = tokio::spawn(async move { app.send(request).await });
-    waiting.await.unwrap();
-    (rest, answer)
-}
-
 /// All of them: what has passed the check continues, however long ago that was.
 #[sqlx::test]
 async fn a_key_revoked_between_the_check_and_the_hold(_: PgPoolOptions, options: PgConnectOptions) {
@@ -75,20 +50,20 @@ async fn a_key_revoked_between_the_check_and_the_hold(_: PgPoolOptions, options:
     let replica = app.replica().await;
     let account = app.account("1").await;
     let record = made(&app, &account).await;
-    let (body, answer) = begun(&app, record["key"].as_str().unwrap()).await;
+    let (body, answer) = app.spawn_slow_text(record["key"].as_str().unwrap()).await;
     let path = format!("/v1/api-keys/{}", record["id"]);
     replica.delete(&account.key, &path).await.expect(200);
     body.send(text().to_string().into()).unwrap();
     answer.await.unwrap().error(401, "revoked_key");
 
     let session = app.login(&account).await;
-    let (body, answer) = begun(&app, &session).await;
+    let (body, answer) = app.spawn_slow_text(&session).await;
     let out = replica.post(&session, "/v1/auth/logout", &json!({})).await;
     out.expect(204);
     body.send(text().to_string().into()).unwrap();
     answer.await.unwrap().error(401, "invalid_token");
 
-    let (body, answer) = begun(&app, &account.key).await;
+    let (body, answer) = app.spawn_slow_text(&account.key).await;
     let service = &replica.app.service;
     service.set_suspended(account.id, true, None).await.unwrap();
     body.send(text().to_string().into()).unwrap();

@@ -2,29 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Server, Site};
-
-impl Server {
-    pub(super) async fn ask(
-        &self,
-        key: &str,
-        method: &str,
-        path: &str,
-        body: &Value,
-    ) -> (u16, Value) {
-        let method = method.parse().unwrap();
-        let mut request = self
-            .client
-            .request(method, format!("{}{path}", self.url))
-            .bearer_auth(key);
-        if !body.is_null() {
-            request = request.json(body);
-        }
-        let response = request.send().await.unwrap();
-        let status = response.status().as_u16();
-        (status, response.json().await.unwrap_or_default())
-    }
-}
+use super::Site;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_server_shows_everything_and_changes_nothing() {

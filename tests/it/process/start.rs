@@ -300,15 +300,9 @@ async fn two_servers_with_local_files_warn_each_other(_: PgPoolOptions, options:
 async fn stored_files_are_closed_to_other_users() {
     let site = Site::new(&[]);
     let (server, key) = site.first().await;
-    let made = server
-        .client
-        .post(format!("{}/v1/generate/image", server.url))
-        .bearer_auth(&key)
-        .json(&json!({"prompt": "x", "parameters": {"size": "256x256"}}))
-        .send()
-        .await
-        .unwrap();
-    assert_eq!(made.status(), 200);
+    let body = json!({"prompt": "x", "parameters": {"size": "256x256"}});
+    let (status, made) = server.ask(&key, "POST", "/v1/generate/image", &body).await;
+    assert_eq!(status, 200, "{made}");
     let mut folders = vec![site.folder.join("media")];
     let mut seen: Vec<(PathBuf, u32)> = Vec::new();
     while let Some(folder) = folders.pop() {

@@ -50,14 +50,8 @@ fn attributes(list: &[KeyValue]) -> BTreeMap<String, String> {
 
 async fn generate(server: &Server, key: &str, prompt: &str) -> u16 {
     let body = json!({"prompt": prompt, "parameters": {"max_tokens": 8, "temperature": 0.5}});
-    let answer = reqwest::Client::new()
-        .post(format!("{}/v1/generate/text", server.url))
-        .bearer_auth(key)
-        .json(&body)
-        .send()
-        .await
-        .unwrap();
-    answer.status().as_u16()
+    let (status, _) = server.ask(key, "POST", "/v1/generate/text", &body).await;
+    status
 }
 
 /// The only span of a name in a trace, or in the first trace.

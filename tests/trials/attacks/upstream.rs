@@ -16,7 +16,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::picture::encoded;
+use crate::{picture::encoded, texts::chat};
 
 /// What a call is answered with.
 #[derive(Debug, Clone)]
@@ -79,16 +79,13 @@ async fn answer(mut stream: TcpStream, modes: &Modes) -> Option<()> {
     let called = read_model(&mut stream).await?;
     let mode = modes.lock().unwrap().get(&*called)?.clone();
     let usage = json!({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110});
-    let completion = |text: String| {
-        json!({"id": "c", "model": "gpt-5.2", "usage": usage, "choices": [{"index": 0,
-            "finish_reason": "stop", "message": {"role": "assistant", "content": text}}]})
-    };
+    let completion = |text: &str| chat("gpt-5.2", text, &usage).to_string();
     let body = match mode {
         Mode::Wait(wait) => {
             sleep(wait).await;
-            completion("done".to_owned()).to_string()
+            completion("done")
         }
-        Mode::Text(bytes) => completion("a".repeat(bytes)).to_string(),
+        Mode::Text(bytes) => completion(&"a".repeat(bytes)),
         Mode::Images(count) => {
             let noise =
                 RgbImage::from_fn(1024, 1024, |_, _| Rgb([0; 3].map(|_: u8| fastrand::u8(..))));
