@@ -5,8 +5,9 @@
 //!
 //! What they share: participants ([`stage`]: [`server`], [`databases`], [`upstream`], [`account`],
 //! [`proxy`], [`clocks`]), requests ([`http`], [`call`]), a steady load ([`load`]) and its
-//! measurements ([`samples`]), checks ([`audit`], [`seen`]), and output ([`report`], [`tally`]). Only
-//! loopback addresses are used, and everything that is started ends with this program.
+//! measurements ([`samples`]), checks ([`audit`], [`seen`]), and output ([`report`], [`tally`]).
+//! `tests/support` has what other test programs use too. Only loopback addresses are used, and
+//! everything that is started ends with this program.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
