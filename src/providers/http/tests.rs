@@ -151,22 +151,22 @@ async fn headers_of_an_answer() {
     ];
     let upstream = Upstream::start(Reply::status(429, &headers, "{}")).await;
     let answer = post(&upstream.base, TIMEOUT).await.unwrap();
-    let error = error("p", answer.head(), &ErrorInfo::default());
+    let limited = error("p", answer.head(), &ErrorInfo::default());
     assert_eq!(
-        (error.kind, error.not_started),
+        (limited.kind, limited.not_started),
         (ProviderErrorKind::Overloaded, false)
     );
-    assert_eq!(error.retry_after, Some(Duration::from_millis(250)));
-    assert_eq!(error.request_id.as_deref(), Some("req_9"));
+    assert_eq!(limited.retry_after, Some(Duration::from_millis(250)));
+    assert_eq!(limited.request_id.as_deref(), Some("req_9"));
     let headers = [("request-id", "with space"), ("x-should-retry", "true")];
     let upstream = Upstream::start(Reply::status(500, &headers, "{}")).await;
     let answer = post(&upstream.base, TIMEOUT).await.unwrap();
-    let error = error("p", answer.head(), &ErrorInfo::default());
+    let failed = error("p", answer.head(), &ErrorInfo::default());
     assert_eq!(
-        (error.kind, error.not_started),
+        (failed.kind, failed.not_started),
         (ProviderErrorKind::Failed, false)
     );
-    assert_eq!(error.request_id, None);
+    assert_eq!(failed.request_id, None);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use futures_util::future::join_all;
-use gensvc::{domain::ids::GenerationId, store::movements::Move};
+use gensvc::{domain::ids::GenerationId, store::credits::Move};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::mover::Mover;
