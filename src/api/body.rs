@@ -202,7 +202,7 @@ impl<T: RequestForm + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
             None if !T::HAS_PICTURES => settings.max_body_bytes,
             _ => settings.max_sdk_body_bytes,
         };
-        let (bytes, permit) = read_body(&parts, body, state, limit).await?;
+        let (bytes, permit) = read_body(&parts, body, state, limit, true).await?;
         let repeats = parts.headers.contains_key(RETRY_COUNT);
         let sdk = parts.extensions.get::<Sdk>();
         let keeps = sdk.is_some();
@@ -315,13 +315,17 @@ impl<T> FromRequest<ApiState> for OptionalBody<T> {
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let limit = state.settings.max_body_bytes;
-        let (bytes, permit) = read_body(&parts, body, state, limit).await?;
+        let (bytes, permit) = read_body(&parts, body, state, limit, true).await?;
         let (mut value, mut errors) = (Value::Object(Map::new()), Vec::new());
         if !bytes.is_empty() {
             check_media_type(&parts.headers)?;
             let reserved = memory::current();
-            let parsing = move || parse(&bytes, reserved.as_deref());
-            (value, _, errors) = if permit.is_some() {
+            let is_large = permit.is_some();
+            let parsing = move || {
+                let _permit = permit;
+                parse(&bytes, reserved.as_deref())
+            };
+            (value, _, errors) = if is_large {
                 apart(parsing).await?
             } else {
                 parsing()?
@@ -364,8 +368,7 @@ impl FromRequest<ApiState> for RawBody {
         let (parts, body) = request.into_parts();
         let media_type = media_type(&parts.headers).filter(|_| is_plain(&parts.headers));
         let media_type = media_type.unwrap_or_default().to_ascii_lowercase();
-        // Nothing is parsed, so the permit is dropped.
-        let (bytes, _) = read_body(&parts, body, state, MAX_INPUT_BYTES).await?;
+        let (bytes, _) = read_body(&parts, body, state, MAX_INPUT_BYTES, false).await?;
         Ok(Self { media_type, bytes })
     }
 }
@@ -423,13 +426,14 @@ fn is_plain(headers: &HeaderMap) -> bool {
     encoding.is_none_or(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// Reads a body, with the request's own permit released meanwhile, and gets the permit to parse a
-/// large one.
+/// Reads a body, with the request's own permit released meanwhile. Of one that `is_parsed`, also
+/// gets the permit if it is large.
 async fn read_body(
     parts: &Parts,
     body: Body,
     state: &ApiState,
     limit: usize,
+    is_parsed: bool,
 ) -> Result<(Bytes, Option<Permit<Party>>), ApiError> {
     let settings = &state.settings;
     let announced = parts
@@ -450,7 +454,7 @@ async fn read_body(
     }
     let bytes = collect(body, announced, limit, settings.body_timeout).await?;
     let mut permit = None;
-    if bytes.len() > LARGE_BYTES {
+    if is_parsed && bytes.len() > LARGE_BYTES {
         let address = || seat.map(|seat| Party::from(seat.key()));
         let sender = account.map(Party::from).or_else(address);
         let sender = sender.ok_or_else(ApiError::internal)?;
