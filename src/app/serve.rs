@@ -263,8 +263,7 @@ async fn run(
             listener::serve(listener, router, limits, close).await;
         });
     }
-    let version = env!("CARGO_PKG_VERSION");
-    let docs = format!("{url}/docs");
+    let (version, docs) = (env!("CARGO_PKG_VERSION"), format!("{url}/docs"));
     tracing::info!(version, docs, metrics, "listening on {url}");
     let server = listener::serve(listeners.api, app.router.clone(), limits, close.clone());
     let mut server = tokio::spawn(server);

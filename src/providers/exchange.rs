@@ -159,7 +159,7 @@ pub struct AnswerBuilder<'a> {
     call_ids: HashSet<String>,
 }
 
-impl<'a> AnswerBuilder<'a> {
+impl AnswerBuilder<'_> {
     pub fn json(&self, event: &Event) -> Result<Value, ProviderError> {
         surrogates::parse(&event.data).map_err(|_| self.head.failed("event is not JSON"))
     }

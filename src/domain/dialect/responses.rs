@@ -130,7 +130,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
         tools,
         format,
     };
-    let mut echo = Echo::of(fields, instructions);
+    let mut echo = Echo::of(fields, instructions.as_deref());
     echo.shown.tools = own;
     let dialogue = DialogueRequest {
         sampling: Sampling {

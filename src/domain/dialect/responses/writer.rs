@@ -24,7 +24,7 @@ pub struct Echo {
 }
 
 impl Echo {
-    pub(super) fn of(fields: &Fields<'_>, instructions: Option<String>) -> Self {
+    pub(super) fn of(fields: &Fields<'_>, instructions: Option<&str>) -> Self {
         let given = |name, default| (name, fields.value(name).cloned().unwrap_or(default));
         let is_parallel = fields.value("parallel_tool_calls") != Some(&json!(false));
         let members = vec![

@@ -149,8 +149,11 @@ fn two_of_one_name_are_refused() {
     // One can be chosen.
     let mut body = tools();
     body["tool_choice"] = json!({"type": "custom", "name": "patch"});
-    let choice = read(body).unwrap().dialogue.conversation.tools.choice.clone();
-    assert_eq!(choice, ToolChoice::Named("patch".to_owned()));
+    let conversation = read(body).unwrap().dialogue.conversation;
+    assert_eq!(
+        conversation.tools.choice,
+        ToolChoice::Named("patch".to_owned())
+    );
 }
 
 #[test]
