@@ -129,7 +129,7 @@ fn results(session: &Session, wanted: &str, keys: &[Value]) -> Markup {
         (shell::head("Search", &format!("Searches {searched}."), &html! {}))
         section.card {
             @if keys.is_empty() {
-                (parts::empty("Nothing found", &format!("Searched for “{wanted}”: {searched}."), &html! {
+                (parts::empty("Nothing found", &format!("Nothing matches “{wanted}”."), &html! {
                     a.button href=(parts::link("/generations", &[("prompt", wanted)])) { "Search in prompts" }
                 }))
             } @else {
