@@ -42,7 +42,7 @@ const SLOWEST: u32 = 64 << 10;
 pub const PARSING: (usize, usize) = (8, 256);
 /// Parsing a larger body may take milliseconds.
 const LARGE_BYTES: usize = 64 << 10;
-/// Memory for a body of this announced length is allocated at once.
+/// Memory that is allocated with the first piece of a body that announces as much.
 const MAX_ALLOCATED: usize = 256 << 10;
 
 /// A JSON body: an object without duplicates, in time and within the size limit.
