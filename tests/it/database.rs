@@ -253,6 +253,22 @@ async fn callers_who_hang_up_take_no_connection_with_them(
     every_place_serves(&app, &account, &options).await;
 }
 
+/// The first requests of a process need the same price at once.
+#[sqlx::test]
+async fn price_is_stored_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = TestApp::new(options).await;
+    let account = app.account("1000").await;
+    for answer in join_all((0..16).map(|_| app.text(&account.key, text()))).await {
+        answer.expect(200);
+    }
+    // A row moves with each update.
+    let places: Vec<String> = sqlx::query_scalar("select ctid::text from prices")
+        .fetch_all(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(places, ["(0,1)"]);
+}
+
 #[sqlx::test]
 async fn no_more_connections_than_configured_are_open(
     pool: PgPoolOptions,

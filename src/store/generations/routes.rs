@@ -1,12 +1,16 @@
 //! Generations with several candidates: what the hold stores of them, the move to the next one, and
 //! the attempts that were left. Models and prices are stored as numbers, which rows refer to.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use sqlx::types::Json;
+use tokio::{sync::Mutex, time::timeout};
 
 use super::{Result, Store};
 use crate::{
@@ -16,8 +20,11 @@ use crate::{
         ids::InstanceId,
         route::{Dropped, FallbackOn, MoveReason, Routed},
     },
-    store::{group_rows, jobs::Job},
+    store::{group_rows, jobs::Job, pool::timed_out},
 };
+
+/// Limit of the wait for another request that stores a price.
+const TURN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The candidates of a generation to be created. The first one is in its other fields.
 #[derive(Debug, Clone)]
@@ -88,7 +95,15 @@ impl NewRoute {
 
 /// The numbers that this process knows: those of its catalogue, once each was used. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Prices(Arc<RwLock<Vec<Known>>>);
+pub struct Prices(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    known: RwLock<Vec<Known>>,
+    /// Held while a price is stored. The first requests of a process need the same rows at once, and
+    /// would otherwise each write them.
+    turn: Mutex<()>,
+}
 
 #[derive(Debug)]
 struct Known {
@@ -109,8 +124,8 @@ pub struct PriceId {
 impl Prices {
     /// For a database that may have lost its last rows.
     pub fn forget(&self) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        known.clear();
+        let known = self.0.known.write();
+        known.unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     fn find(
@@ -120,7 +135,7 @@ impl Prices {
         model: &str,
         pricing: &Value,
     ) -> Option<PriceId> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.known.read().unwrap_or_else(PoisonError::into_inner);
         let same = |known: &&Known| {
             known.model == model
                 && known.provider == provider
@@ -220,7 +235,13 @@ impl Store {
         model: &str,
         pricing: &Value,
     ) -> Result<PriceId> {
-        if let Some(number) = self.prices.find(modality, provider, model, pricing) {
+        let find = || self.prices.find(modality, provider, model, pricing);
+        if let Some(number) = find() {
+            return Ok(number);
+        }
+        let turn = timeout(TURN_LIMIT, self.prices.0.turn.lock()).await;
+        let _turn = turn.map_err(|_elapsed| timed_out("store a price"))?;
+        if let Some(number) = find() {
             return Ok(number);
         }
         sqlx::query!(
@@ -248,7 +269,7 @@ impl Store {
         )
         .fetch_one(self.requests.named("store a price"))
         .await?;
-        let known = self.prices.0.write();
+        let known = self.prices.0.known.write();
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
         known.push(Known {
             modality,
