@@ -11,6 +11,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use http::header;
 use serde_json::json;
+use tokio::task::yield_now;
 
 use super::{Headers, SdkHeaders, SdkRequest, idempotent};
 use crate::{
@@ -180,6 +181,8 @@ fn base64(
             short @ ..3 => short,
             long => PIECE.min(long / 3 * 3),
         };
+        // What was read from the file is encoded in several turns of this thread.
+        yield_now().await;
         let encoded = BASE64_STANDARD.encode(rest.split_to(length));
         Ok(Some((Bytes::from(encoded), (file, rest, has_ended))))
     })

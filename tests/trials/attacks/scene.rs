@@ -83,6 +83,8 @@ impl Scene {
             programs: vec![server::current()],
             settings: &[
                 ("GENSVC__SERVER__MEMORY_MIB", &memory),
+                // The default; other trials have several servers on one Postgres.
+                ("GENSVC__DATABASE__MAX_CONNECTIONS", "24"),
                 ("GENSVC__PROVIDERS__OPENAI__TIMEOUT_SECONDS", "60"),
                 ("GENSVC__PROVIDERS__OPENAI__MAX_CONCURRENT", "1000"),
                 ("OPENAI_BASE_URL", &url),
