@@ -32,7 +32,7 @@ pub use encrypted::EncryptedReasoning;
 pub use json::{Json, WireObject, WireUrl, WireValue};
 pub use markers::{Choice, choices, ended};
 pub use picture::{Detail, Image, ImageSource, MAX_IMAGES};
-pub use schema::complete_schema;
+pub use schema::{Parameters, complete_schema};
 pub use searches::searches;
 pub use spelling::{ReplacedNames, Spelling};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::{
     conversation::{
-        Answered, Delta, DocumentSource, ImageSource, Json, Message, Part, Role, Stop, texts,
+        Answered, Delta, DocumentSource, ImageSource, Message, Part, Role, Stop, texts,
     },
     generation::{FinishReason, Generation, Surface},
     json::Members,
@@ -312,11 +312,6 @@ fn marked_within(value: &Value) -> CacheWrites {
             .unwrap_or(CacheWrites::None),
         _ => CacheWrites::None,
     }
-}
-
-/// A schema, as it came.
-fn schema_of(members: Map<String, Value>) -> Json {
-    Json::from(&Value::Object(members))
 }
 
 /// Marks a signature of Gemini's thinking in another vendor's dialect, so that it returns to Gemini.

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::TextModel;
 use crate::domain::{
     conversation::{
-        Conversation, Function, Json, Message, Part, ReplacedNames, Role, ToolCall, ToolChoice,
-        Tools, complete_schema,
+        Conversation, Function, Message, Part, ReplacedNames, Role, ToolCall, ToolChoice, Tools,
     },
     generation::Surface,
     request::DialogueRequest,
@@ -138,21 +137,16 @@ impl TextModel {
         let is_null = |function: &Function| function.parameters.is_none();
         let has_null = functions.iter().any(is_null);
         let completed = functions.iter().enumerate().filter_map(|(at, function)| {
-            match function.parameters.as_ref()?.value() {
-                Value::Object(mut schema) => {
-                    complete_schema(&mut schema, self.dialogue.combined_schemas)
-                        .then(|| (at, Json::from(&Value::Object(schema))))
-                }
-                _ => None,
-            }
+            let parameters = function.parameters.as_ref()?;
+            Some((at, parameters.completed(self.dialogue.combined_schemas)?))
         });
-        let completed: Vec<(usize, Json)> = completed.collect();
+        let completed: Vec<_> = completed.collect();
         if completed.is_empty() {
             return has_null;
         }
         let functions = &mut Arc::make_mut(conversation).tools.functions;
-        for (at, schema) in completed {
-            functions[at].parameters = Some(schema);
+        for (at, parameters) in completed {
+            functions[at].parameters = Some(parameters);
         }
         true
     }

@@ -6,9 +6,9 @@
 use std::borrow::Cow;
 
 use serde::{Serialize, Serializer, ser::Error as _};
-use serde_json::{Value, value::RawValue};
+use serde_json::{Map, Value, value::RawValue};
 
-use super::{DocumentData, ImageSource};
+use super::{DocumentData, ImageSource, Parameters};
 
 /// A JSON value as it was written, which a model sees, and answers, in the order of its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,11 @@ impl Json {
     pub fn parse(text: &str) -> Option<Self> {
         let value: &RawValue = serde_json::from_str(text).ok()?;
         Some(Self(value.get().to_owned()))
+    }
+
+    pub fn object(members: &Map<String, Value>) -> Self {
+        // Values of JSON: this cannot fail.
+        Self(serde_json::to_string(members).unwrap_or_default())
     }
 
     pub fn as_str(&self) -> &str {
@@ -99,6 +104,12 @@ impl From<Value> for WireValue<'_> {
 impl<'a> From<&'a Json> for WireValue<'a> {
     fn from(json: &'a Json) -> Self {
         Self::Json(Cow::Borrowed(json))
+    }
+}
+
+impl<'a> From<&'a Parameters> for WireValue<'a> {
+    fn from(parameters: &'a Parameters) -> Self {
+        (&parameters.schema).into()
     }
 }
 

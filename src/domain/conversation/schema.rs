@@ -4,6 +4,8 @@ use std::mem::take;
 
 use serde_json::{Map, Value, json};
 
+use super::Json;
+
 /// Members of a schema whose values are data, not schemas.
 const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 
@@ -24,6 +26,49 @@ const MAX_COPIES: usize = 4;
 const SPARE_BYTES: usize = 64 << 10;
 /// Memory of one value.
 const VALUE_BYTES: usize = 72;
+
+/// A schema of a function's arguments.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    pub schema: Json,
+    /// Whether every vendor takes it as it is, as far as its members show at once.
+    is_complete: bool,
+}
+
+impl Parameters {
+    pub fn of(members: &Map<String, Value>) -> Self {
+        Self {
+            schema: Json::object(members),
+            is_complete: is_complete(members),
+        }
+    }
+
+    /// The completed schema, see [`complete_schema`]; `None` if nothing is missing.
+    pub fn completed(&self, combined: bool) -> Option<Self> {
+        if self.is_complete {
+            return None;
+        }
+        match self.schema.value() {
+            Value::Object(mut schema) => {
+                complete_schema(&mut schema, combined).then(|| Self::of(&schema))
+            }
+            _ => None,
+        }
+    }
+
+    /// UTF-8 bytes.
+    pub fn bytes(&self) -> usize {
+        self.schema.as_str().len()
+    }
+}
+
+fn is_complete(schema: &Map<String, Value>) -> bool {
+    let is_combined = |name: &&str| schema.contains_key(*name);
+    schema.get("type").is_some_and(|kind| kind == "object")
+        && schema.get("properties").is_some_and(Value::is_object)
+        && !COMBINING.iter().chain(&REMOVED).any(is_combined)
+        && has_items(schema)
+}
 
 /// Adds the members that vendors require to a schema of arguments, and unless they accept `combined`
 /// schemas at its root, makes one of these. Returns whether it changed.
@@ -216,18 +261,33 @@ impl Flat {
     }
 }
 
-/// Adds `items` to the arrays that lack it. Returns whether any did.
-fn complete_arrays(schema: &mut Map<String, Value>) -> bool {
+/// Whether it is of arrays, and does not say of what.
+fn lacks_items(schema: &Map<String, Value>) -> bool {
     let is_array = match schema.get("type") {
         Some(Value::String(kind)) => kind == "array",
         Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "array"),
         _ => false,
     };
-    let mut changed = false;
-    let has_items = ["items", "prefixItems"].map(|name| schema.contains_key(name));
-    if is_array && has_items == [false; 2] {
+    let has = |name| schema.contains_key(name);
+    is_array && !has("items") && !has("prefixItems")
+}
+
+/// Whether no array in it lacks `items`.
+fn has_items(schema: &Map<String, Value>) -> bool {
+    let all = |(name, value): (&String, &Value)| match value {
+        _ if DATA.contains(&name.as_str()) => true,
+        Value::Object(schema) => has_items(schema),
+        Value::Array(items) => items.iter().filter_map(Value::as_object).all(has_items),
+        _ => true,
+    };
+    !lacks_items(schema) && schema.iter().all(all)
+}
+
+/// Adds `items` to the arrays that lack it. Returns whether any did.
+fn complete_arrays(schema: &mut Map<String, Value>) -> bool {
+    let mut changed = lacks_items(schema);
+    if changed {
         schema.insert("items".to_owned(), json!({}));
-        changed = true;
     }
     for (name, value) in schema.iter_mut() {
         if DATA.contains(&name.as_str()) {
@@ -285,11 +345,8 @@ mod tests {
                     {"type": "array", "items": {"type": "string"}}]}}})),
             ),
         ] {
-            let Value::Object(mut schema) = given.clone() else {
-                panic!("{given}");
-            };
-            let changed = complete_schema(&mut schema, true);
-            let found = changed.then_some(Value::Object(schema));
+            let parameters = Parameters::of(given.as_object().unwrap());
+            let found = parameters.completed(true).map(|found| found.schema.value());
             assert_eq!(found, expected, "{given}");
         }
     }

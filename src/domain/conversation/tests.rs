@@ -22,7 +22,7 @@ fn every_string_that_the_model_sees_is_counted() {
     conversation.tools.functions.push(Function {
         name: "get".to_owned(),
         description: Some("Gets it.".to_owned()),
-        parameters: Some(Json::from(&json!({"type": "object"}))),
+        parameters: json!({"type": "object"}).as_object().map(Parameters::of),
         strict: Some(true),
     });
     assert_eq!(conversation.bytes(), 19 + 3 + 8 + 17);

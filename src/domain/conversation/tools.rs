@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Json;
+use super::{Json, Parameters};
 use crate::domain::named::named_enum;
 
 /// The functions that a model may call.
@@ -18,8 +18,7 @@ pub struct Tools {
 pub struct Function {
     pub name: String,
     pub description: Option<String>,
-    /// A JSON schema of its arguments.
-    pub parameters: Option<Json>,
+    pub parameters: Option<Parameters>,
     /// Whether the arguments must follow the schema; absent: the vendor's choice.
     pub strict: Option<bool>,
 }
@@ -132,7 +131,7 @@ impl Tools {
 impl Function {
     fn bytes(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let schema = self.parameters.as_ref().map_or(0, |p| p.as_str().len());
+        let schema = self.parameters.as_ref().map_or(0, Parameters::bytes);
         self.name.len() + text(&self.description) + schema
     }
 }

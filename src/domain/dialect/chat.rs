@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use super::{
     MAX_LIMIT, NOT_EMPTY, REFUSED, STRING,
     functions::{self, Choice, ToolType},
-    instructions, json as text_of, needed, schema_of, sorted,
+    instructions, json as text_of, needed, sorted,
 };
 use crate::domain::{
-    conversation::{Conversation, Effort, Format, Reasoning, Sampling, Schema, Tools},
+    conversation::{Conversation, Effort, Format, Json, Reasoning, Sampling, Schema, Tools},
     generation::Surface,
     named::named_enum,
     request::{DialogueRequest, MODEL_NAME},
@@ -199,13 +199,13 @@ fn read_format(fields: &Fields<'_>) -> Format {
 fn json_schema(fields: &Fields<'_>) -> Option<Schema> {
     let name = fields.required("name", "Its name, for the model.", NOT_EMPTY);
     let description = fields.optional("description", "What it is for, for the model.", STRING);
-    let schema = fields.required("schema", "A JSON schema.", any_object());
+    let schema = fields.required("schema", "A JSON schema.", any_object(Json::object));
     let about = "Whether the answer must follow it. Default: the provider's.";
     Some(Schema {
         strict: fields.optional("strict", about, boolean()),
         name: Some(name?),
         description,
-        schema: schema_of(schema?),
+        schema: schema?,
     })
 }
 

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{MAX_TOOLS, NOT_EMPTY, STRING, schema_of};
+use super::{MAX_TOOLS, NOT_EMPTY, STRING};
 use crate::domain::{
-    conversation::{Function, ToolChoice, Tools},
+    conversation::{Function, Parameters, ToolChoice, Tools},
     named::named_enum,
     validate::{Field, FieldCode, Fields, Kind, Schemas, any_object, boolean, component},
 };
@@ -21,13 +21,13 @@ pub(super) fn function(fields: &Fields<'_>) -> Option<Function> {
     let name = fields.required("name", "Its name.", NOT_EMPTY);
     let description = fields.optional("description", "What it does, for the model.", STRING);
     let about = "A JSON schema of its arguments.";
-    let parameters = fields.optional("parameters", about, any_object());
+    let parameters = fields.optional("parameters", about, any_object(Parameters::of));
     let about = "Whether the arguments must follow the schema. Default: the provider's.";
     Some(Function {
         strict: fields.optional("strict", about, boolean()),
         name: name?,
         description,
-        parameters: parameters.map(schema_of),
+        parameters,
     })
 }
 

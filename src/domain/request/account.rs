@@ -309,7 +309,7 @@ impl Object for TemplatePreview {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let text = TemplateText::read_sources(fields);
         let about = "Values for the template's placeholders, by name; null counts as absent.";
-        let values = fields.optional("template_variables", about, any_object());
+        let values = fields.optional("template_variables", about, any_object(Map::clone));
         let about = "The prompt of the request that would use it: `{{ prompt }}`. Not blank.";
         let limit = validate::text(TEXT_PROMPT_CHARS).not_blank();
         let request_prompt = fields.required("request_prompt", about, limit);

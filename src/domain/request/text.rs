@@ -1,6 +1,6 @@
 //! POST /v1/generate/text
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     MAX_TOKENS, SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, Target, TemplateRequest, max_cost,
@@ -100,7 +100,7 @@ impl TemplateRequest {
             "template_variables",
             "Values for the template's placeholders, by name; null counts as absent. Needs \
              `template_id`. A name that the template does not have is refused.",
-            any_object(),
+            any_object(Map::clone),
         );
         fields.needs("template_variables", "template_id", "needs a template_id");
         Some(Self {

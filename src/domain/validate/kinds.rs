@@ -54,19 +54,19 @@ impl Kind for Boolean {
     }
 }
 
-/// An object of any members.
+/// An object of any members, and what is made of it.
 #[derive(Debug)]
-pub struct AnyObject;
+pub struct AnyObject<T>(fn(&Map<String, Value>) -> T);
 
-pub fn any_object() -> AnyObject {
-    AnyObject
+pub fn any_object<T>(make: fn(&Map<String, Value>) -> T) -> AnyObject<T> {
+    AnyObject(make)
 }
 
-impl Kind for AnyObject {
-    type Value = Map<String, Value>;
+impl<T> Kind for AnyObject<T> {
+    type Value = T;
 
-    fn read(&self, value: &Value, at: Field<'_>) -> Option<Map<String, Value>> {
-        typed(at, "an object", value.as_object()).cloned()
+    fn read(&self, value: &Value, at: Field<'_>) -> Option<T> {
+        typed(at, "an object", value.as_object()).map(self.0)
     }
 
     fn schema(&self, _: &mut Schemas) -> Value {

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use serde_json::{Map, Value, json};
 
 use super::seed::Seed;
-use crate::domain::conversation::{Conversation, Format, Function, Json, ToolCall, ToolChoice};
+use crate::domain::conversation::{Conversation, Format, Function, ToolCall, ToolChoice};
 
 /// Nesting of schemas. Deeper ones get no optional items.
 const MAX_DEPTH: usize = 16;
@@ -45,7 +45,7 @@ pub fn calls(conversation: &Conversation, markers: &[String], seed: &Seed) -> Ve
 }
 
 fn call(function: &Function, at: usize, seed: &Seed, left: &Cell<usize>) -> ToolCall {
-    let schema = function.parameters.as_ref().map(Json::value);
+    let schema = function.parameters.as_ref().map(|p| p.schema.value());
     ToolCall {
         id: format!("call_{:08x}{at}", seed.word(at)),
         name: function.name.clone(),

@@ -5,8 +5,8 @@ use serde_json::Map;
 use super::*;
 use crate::domain::{
     conversation::{
-        Delta, Format, Function, Json, Message, Part, Role, Schema, Stop, ToolCall, ToolChoice,
-        ToolResult, Tools,
+        Delta, Format, Function, Json, Message, Parameters, Part, Role, Schema, Stop, ToolCall,
+        ToolChoice, ToolResult, Tools,
     },
     dialect::{Answer, Head, Writer},
     usage::TextUsage,
@@ -212,7 +212,7 @@ fn tools_and_their_results_are_read() {
         functions: vec![Function {
             name: "weather".to_owned(),
             description: Some("Of a city.".to_owned()),
-            parameters: Some(Json::from(&schema)),
+            parameters: schema.as_object().map(Parameters::of),
             strict: Some(true),
         }],
         choice: ToolChoice::Named("weather".to_owned()),

@@ -5,8 +5,8 @@ use serde_json::Map;
 use super::*;
 use crate::domain::{
     conversation::{
-        Delta, Effort, Format, Function, Json, Message as Turn, Part, Reasoning, Role, Schema,
-        Stop, Thinking, ToolCall, ToolChoice, ToolResult, Tools,
+        Delta, Effort, Format, Function, Json, Message as Turn, Parameters, Part, Reasoning, Role,
+        Schema, Stop, Thinking, ToolCall, ToolChoice, ToolResult, Tools,
     },
     dialect::{Answer, Head, Writer},
     usage::TextUsage,
@@ -231,7 +231,7 @@ fn blocks_are_read_in_their_order() {
     let function = |name: &str, description: Option<&str>, schema: &Value, strict| Function {
         name: name.to_owned(),
         description: description.map(str::to_owned),
-        parameters: Some(Json::from(schema)),
+        parameters: schema.as_object().map(Parameters::of),
         strict,
     };
     let tools = Tools {

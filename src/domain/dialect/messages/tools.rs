@@ -1,13 +1,13 @@
 //! The tools of a dialogue, the form of its answer, and how much is thought before.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{MAX_LIMIT, Noted, note};
 use crate::domain::{
     conversation::{
-        Effort, Format, Function, Json, Reasoning, Schema, Thinking, ToolChoice, Tools,
+        Effort, Format, Function, Json, Parameters, Reasoning, Schema, Thinking, ToolChoice, Tools,
     },
-    dialect::{MAX_TOOLS, NOT_EMPTY, STRING, needed, schema_of},
+    dialect::{MAX_TOOLS, NOT_EMPTY, STRING, needed},
     named::named_enum,
     validate::{FieldCode, Fields, List, any_object, boolean, integer, words},
 };
@@ -145,7 +145,7 @@ fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Option<Function>> {
     let name = fields.required("name", "Its name.", NOT_EMPTY);
     let description = fields.optional("description", "What it does, for the model.", STRING);
     let about = "A JSON schema of its arguments.";
-    let schema = fields.required("input_schema", about, any_object());
+    let schema = fields.required("input_schema", about, any_object(Parameters::of));
     let about = "Whether the arguments must follow the schema. Default: the provider's.";
     let strict = fields.optional("strict", about, boolean());
     fields.neutral("defer_loading", vec![json!(false)]);
@@ -153,7 +153,7 @@ fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Option<Function>> {
     Some(Some(Function {
         name: name?,
         description,
-        parameters: Some(schema_of(schema?)),
+        parameters: Some(schema?),
         strict,
     }))
 }
@@ -192,7 +192,7 @@ fn format(fields: &Fields<'_>, name: &'static str) -> Option<Format> {
     let schema = ("OutputFormat", "The form of an answer.");
     fields.object(name, about, schema, |format| {
         format.required("type", "What it is.", words::<OutputFormatType>());
-        let schema = format.required("schema", "A JSON schema.", any_object());
+        let schema = format.required("schema", "A JSON schema.", any_object(Map::clone));
         let schema = Value::Object(schema?);
         // Here an answer always follows it. Where that is to be asked for, not every schema may be.
         let strict = is_closed(&schema).then_some(true);

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::referenced;
 use crate::domain::{
-    conversation::{EncryptedReasoning, Function, Part, ToolCall},
-    dialect::{GEMINI, give_signatures, json as text_of, schema_of},
+    conversation::{EncryptedReasoning, Function, Parameters, Part, ToolCall},
+    dialect::{GEMINI, give_signatures, json as text_of},
 };
 
 /// The default namespace: its functions keep their names.
@@ -86,7 +86,7 @@ pub(super) fn custom_tool(function: Function, grammar: Option<(&str, &str)>) -> 
     };
     Tool {
         function: Function {
-            parameters: schema.as_object().cloned().map(schema_of),
+            parameters: schema.as_object().map(Parameters::of),
             ..function
         },
         own: Some(own),

@@ -9,11 +9,11 @@ use super::{
     mapping::{OwnTools, Tool, custom_tool, with_namespace},
 };
 use crate::domain::{
-    conversation::{Format, Schema, Tools},
+    conversation::{Format, Json, Schema, Tools},
     dialect::{
         NOT_EMPTY, STRING,
         functions::{self, Choice},
-        needed, schema_of,
+        needed,
     },
     named::named_enum,
     request::Search,
@@ -229,7 +229,7 @@ pub(super) fn format(fields: &Fields<'_>) -> Format {
             let name = format.optional("name", "Of a schema: its name, for the model.", NOT_EMPTY);
             let about = "Of a schema: what it is for, for the model.";
             let description = format.optional("description", about, STRING);
-            let schema = format.optional("schema", "A JSON schema.", any_object());
+            let schema = format.optional("schema", "A JSON schema.", any_object(Json::object));
             let about = "Whether the answer must follow it. Default: the provider's.";
             let strict = format.optional("strict", about, boolean());
             match kind? {
@@ -238,7 +238,7 @@ pub(super) fn format(fields: &Fields<'_>) -> Format {
                 FormatType::JsonSchema => {
                     let name = needed(format, "name", name);
                     Some(Format::Schema(Schema {
-                        schema: schema_of(needed(format, "schema", schema)?),
+                        schema: needed(format, "schema", schema)?,
                         name: Some(name?),
                         description,
                         strict,

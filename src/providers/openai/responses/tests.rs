@@ -6,9 +6,9 @@ use super::super::{Api, OpenAi, OpenAiModel, SystemRole};
 use crate::{
     domain::{
         conversation::{
-            Conversation, Delta, Effort, EncryptedReasoning, Format, Function, Json, Message, Part,
-            Reasoning, Role, Sampling, Schema, Stop, Thinking, ToolCall, ToolChoice, ToolResult,
-            Tools, Visibility,
+            Conversation, Delta, Effort, EncryptedReasoning, Format, Function, Json, Message,
+            Parameters, Part, Reasoning, Role, Sampling, Schema, Stop, Thinking, ToolCall,
+            ToolChoice, ToolResult, Tools, Visibility,
         },
         generation::Surface,
         json::Members,
@@ -274,7 +274,7 @@ fn dialogue() -> Conversation {
         ],
         tools: Tools {
             functions: vec![
-                function("f", Some(Json::from(&schema)), None),
+                function("f", schema.as_object().map(Parameters::of), None),
                 function("g", None, Some(true)),
             ],
             choice: ToolChoice::Named("f".to_owned()),

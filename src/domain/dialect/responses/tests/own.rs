@@ -53,7 +53,7 @@ fn they_are_functions() {
         None,
     ];
     assert_eq!(about, expected);
-    let schema = |at: usize| functions[at].parameters.as_ref().unwrap().value();
+    let schema = |at: usize| functions[at].parameters.as_ref().unwrap().schema.value();
     let about = "A text of this lark grammar:\nstart: /.+/";
     let patched = json!({"type": "object", "required": ["input"], "additionalProperties": false,
         "properties": {"input": {"type": "string", "description": about}}});
