@@ -208,13 +208,15 @@ fn error_info(root: Option<&Value>) -> ErrorInfo {
     let code = classify::code(error.pointer("/details/error_code"));
     let kind_name = classify::code(error.get("type"));
     let vendor_message = VendorMessage::read(root);
-    // An account without funds is reported as a 400 without a code.
+    // Both are reported as a 400 without a code.
     let message = vendor_message.text.as_deref().unwrap_or_default();
     let has_no_funds = message.starts_with("Your credit balance is too low");
+    let is_blocked = message.contains("content filtering policy");
     ErrorInfo {
         kind: (code.and_then(kind))
             .or(kind_name.and_then(kind))
-            .or(has_no_funds.then_some(ProviderErrorKind::Account)),
+            .or(has_no_funds.then_some(ProviderErrorKind::Account))
+            .or(is_blocked.then_some(ProviderErrorKind::ContentPolicy)),
         hint: kind_name.and_then(hint),
         code: code.or(kind_name).map(str::to_owned),
         retry_after: None,

@@ -332,6 +332,23 @@ async fn a_vendor_says_itself_what_is_wrong_with_the_input(
     app.assert_settled().await;
 }
 
+/// Anthropic says it in words.
+#[sqlx::test]
+async fn a_vendor_blocks_an_answer_by_its_policy(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = start(options, &upstream).await;
+    let account = app.account("10").await;
+    let blocked = json!({"type": "error", "error": {"type": "invalid_request_error",
+        "message": "Output blocked by content filtering policy"}});
+    upstream.reply(Reply::Status(400, blocked));
+    for path in PATHS {
+        let answer = app.post(&account.key, path, &prompt(path, MODELS[2])).await;
+        error(path, &answer, 400, "content_policy");
+    }
+    assert_eq!(app.balance(&account).await.0, "10");
+    app.assert_settled().await;
+}
+
 #[sqlx::test]
 async fn a_vendor_says_when_to_come_again(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
