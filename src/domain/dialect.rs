@@ -21,7 +21,7 @@ use super::{
     json::Members,
     pricing::CacheWrites,
     request::Original,
-    usage::TextUsage,
+    usage::{TextUsage, TokenCounts},
     validate::{FieldCode, Fields, List, Parsed, Text, parsed, text},
 };
 
@@ -138,6 +138,8 @@ impl Answer {
 pub trait Writer: Send + 'static {
     /// The body of an answer that is not streamed.
     fn whole(&self, answer: &Answer) -> String;
+    /// What the vendor has counted by then, before [`Self::begin`].
+    fn counted(&mut self, _counts: TokenCounts) {}
     fn begin(&mut self) -> String;
     fn piece(&mut self, delta: &Delta) -> String;
     /// A keep-alive event that clients ignore.

@@ -65,6 +65,7 @@ impl DeltaSink {
     /// One for the same channel, which nothing has passed through.
     #[must_use]
     pub fn another(&self) -> Self {
+        *lock(&self.unread.counts) = None;
         Self {
             channel: self.channel.clone(),
             unread: Arc::clone(&self.unread),
@@ -119,6 +120,7 @@ impl DeltaSink {
             delivered.request_id = request_id.cloned();
         }
         let Some(usage) = usage else { return };
+        *lock(&self.unread.counts) = Some(usage);
         let before = delivered.usage;
         delivered.usage = match usage.output {
             // Some providers report 0 before the first piece, which is not a count.

@@ -29,7 +29,7 @@ pub async fn live<W: Writer>(
     request: RequestId,
     end: impl Future<Output = Result<Answer, ApiError>> + Send + 'static,
     mut pieces: Deltas,
-    writer: W,
+    mut writer: W,
     keep_alive: Duration,
 ) -> Result<
     (
@@ -47,6 +47,9 @@ pub async fn live<W: Writer>(
         () = sleep(keep_alive) => {}
     }
     let has_begun = first.is_some() || ended.is_some();
+    if let Some(counts) = pieces.counts() {
+        writer.counted(counts);
+    }
     let end = async move {
         match ended {
             Some(answer) => Ok(answer),

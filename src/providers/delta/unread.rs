@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
@@ -11,7 +11,11 @@ use std::{
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::{
-    domain::conversation::{Delta, Part, ReasoningField, Visibility, choices},
+    domain::{
+        conversation::{Delta, Part, ReasoningField, Visibility, choices},
+        lock::lock,
+        usage::TokenCounts,
+    },
     memory::{self, Reservation},
 };
 
@@ -26,6 +30,8 @@ pub struct Unread {
     bytes: AtomicUsize,
     /// A piece was not kept, and none after it.
     has_overflowed: AtomicBool,
+    /// The provider's last counts.
+    pub counts: Mutex<Option<TokenCounts>>,
     reserved: Option<Reservation>,
 }
 
@@ -34,6 +40,7 @@ impl Default for Unread {
         Self {
             bytes: AtomicUsize::new(0),
             has_overflowed: AtomicBool::new(false),
+            counts: Mutex::default(),
             reserved: memory::reservation(),
         }
     }
@@ -105,6 +112,11 @@ impl Deltas {
             ..Unread::default()
         };
         Self::new(receiver, Arc::new(unread), Visibility::TEXT)
+    }
+
+    /// The provider's last counts.
+    pub fn counts(&self) -> Option<TokenCounts> {
+        *lock(&self.unread.counts)
     }
 
     /// The next piece; `None` after the last one that was kept.

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tower::ServiceExt as _;
 
-use super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, events, record, text_of, with};
+use super::{
+    CHAT, MESSAGES, MODELS, ROUTES, ask, breakers::stream_of, error, events, record, text_of, with,
+};
 use crate::{
     common::{Reply, TestApp, Upstream},
     envelope::raw,
@@ -100,6 +102,34 @@ async fn every_vendor_is_streamed_in_the_callers_dialect(
         (&usage["prompt_tokens"], &usage["completion_tokens"]),
         (&json!(10), &json!(3))
     );
+    app.assert_settled().await;
+}
+
+/// A stream begins with the counts that the vendor had by then.
+#[sqlx::test]
+async fn a_stream_begins_with_the_vendors_counts(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let usage = json!({"input_tokens": 3, "cache_read_input_tokens": 40,
+        "cache_creation_input_tokens": 5, "output_tokens": 1});
+    let delta = json!({"type": "text_delta", "text": "a"});
+    upstream.reply(Reply::Raw(
+        200,
+        "text/event-stream",
+        stream_of(&[
+            json!({"type": "message_start", "message": {"usage": usage}}),
+            json!({"type": "content_block_start", "index": 0,
+                "content_block": {"type": "text", "text": ""}}),
+            json!({"type": "content_block_delta", "index": 0, "delta": delta}),
+            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"},
+                "usage": {"output_tokens": 2}}),
+            json!({"type": "message_stop"}),
+        ]),
+    ));
+    let answer = app.post(&account.key, MESSAGES, &streamed(MODELS[2])).await;
+    let events = events(MESSAGES, &answer.text);
+    assert_eq!(events[0]["message"]["usage"], usage);
     app.assert_settled().await;
 }
 

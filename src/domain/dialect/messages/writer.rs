@@ -7,12 +7,14 @@ use super::text_of;
 use crate::domain::{
     conversation::{Delta, Json, Part, Stop, ToolCall, WireObject, WireValue},
     dialect::{Answer, GEMINI, Head, Writer},
-    usage::TextUsage,
+    usage::{TextUsage, TokenCounts},
 };
 
 #[derive(Debug)]
 pub struct MessagesWriter {
     head: Head,
+    /// What the vendor has counted at the start.
+    counts: TokenCounts,
     /// The block that is open.
     open: Option<Open>,
     /// The signature that the open block of thinking ends with.
@@ -52,9 +54,10 @@ enum Piece<'a> {
 }
 
 impl MessagesWriter {
-    pub const fn new(head: Head) -> Self {
+    pub fn new(head: Head) -> Self {
         Self {
             head,
+            counts: TokenCounts::default(),
             open: None,
             signature: None,
             blocks: 0,
@@ -128,15 +131,20 @@ fn event(data: &Value) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }
 
-fn usage_of(usage: &TextUsage) -> Value {
-    let cached = usage.cached_input_tokens.unwrap_or(0);
-    let written = usage.cache_write_tokens.unwrap_or(0);
-    let mut value = json!({
-        "input_tokens": usage.input_tokens.saturating_sub(cached + written),
+/// `input`: with the cached and the written tokens.
+fn tokens(input: u64, cached: Option<u64>, written: Option<u64>, output: u64) -> Value {
+    let (cached, written) = (cached.unwrap_or(0), written.unwrap_or(0));
+    json!({
+        "input_tokens": input.saturating_sub(cached.saturating_add(written)),
         "cache_creation_input_tokens": written,
         "cache_read_input_tokens": cached,
-        "output_tokens": usage.output_tokens,
-    });
+        "output_tokens": output,
+    })
+}
+
+fn usage_of(usage: &TextUsage) -> Value {
+    let (cached, written) = (usage.cached_input_tokens, usage.cache_write_tokens);
+    let mut value = tokens(usage.input_tokens, cached, written, usage.output_tokens);
     if let Some(tokens) = usage.reasoning_tokens {
         value["output_tokens_details"] = json!({"thinking_tokens": tokens});
     }
@@ -212,13 +220,15 @@ impl Writer for MessagesWriter {
         text_of(&self.message(&answer.parts, Some(&answer.stop), usage_of(&answer.usage)))
     }
 
+    fn counted(&mut self, counts: TokenCounts) {
+        self.counts = counts;
+    }
+
     fn begin(&mut self) -> String {
-        let usage = json!({
-            "input_tokens": self.head.input_tokens,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
-            "output_tokens": 1,
-        });
+        let counts = &self.counts;
+        let input = counts.believed_input().filter(|&input| input > 0);
+        let input = input.unwrap_or(self.head.input_tokens);
+        let usage = tokens(input, counts.cached_input, counts.cache_write, 1);
         let message = self.message(&[], None, usage);
         event(&json!({"type": "message_start", "message": message}))
     }
