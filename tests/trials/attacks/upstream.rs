@@ -12,11 +12,15 @@ use image::{ImageFormat, Rgb, RgbImage};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     time::sleep,
 };
 
 use crate::{picture::encoded, texts::chat};
+
+/// The server opens a thousand connections at once. The kernel resets those that do not fit, and
+/// the calls of other accounts with them.
+const BACKLOG: u32 = 4_096;
 
 /// What a call is answered with.
 #[derive(Debug, Clone)]
@@ -43,8 +47,9 @@ type Modes = Arc<Mutex<BTreeMap<&'static str, Mode>>>;
 
 impl Provider {
     pub fn start() -> Self {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let listener = socket.listen(BACKLOG).unwrap().into_std().unwrap();
         let address = listener.local_addr().unwrap();
         let modes = Modes::default();
         let shared = Arc::clone(&modes);
