@@ -180,14 +180,14 @@ impl TextProvider for Anthropic {
         let settings = self.settings(&call.model);
         let client = self.client(call, &settings);
         let body = request::json(call, &settings, deltas.is_some())?;
-        let post = (client.url(&["messages"])?, body);
+        let post = (client.url(&["messages"]), body);
         exchange::<ResponseParser<'_>>(&client, post, call, deltas).await
     }
 
     async fn count_input(&self, call: &TextCall) -> Result<u64, ProviderError> {
         let settings = self.settings(&call.model);
         let client = self.client(call, &settings);
-        let url = client.url(&["messages", "count_tokens"])?;
+        let url = client.url(&["messages", "count_tokens"]);
         let body = request::count_json(call, &settings)?;
         count(&client, (url, body), "input_tokens").await
     }

@@ -120,7 +120,7 @@ impl SpeechProvider for ElevenLabs {
             SpeechFormat::Mp3 => &settings.mp3,
             SpeechFormat::Wav => &settings.wav,
         };
-        let mut url = self.client.url(&["text-to-speech", &call.voice])?;
+        let mut url = self.client.url(&["text-to-speech", &call.voice]);
         url.query_pairs_mut().append_pair("output_format", format);
         let answer = self.client.post(url, RequestJson::of(&body(call))?).await?;
         let request_id = answer.head().request_id.clone();

@@ -22,7 +22,7 @@ use super::{
     exchange::{count, exchange},
     http::{
         SetupError, VendorClient,
-        base_url::{BaseUrlError, VersionPath},
+        base_url::VersionPath,
         classify::{self, ErrorInfo, by_status},
         retry_after,
         vendor_message::VendorMessage,
@@ -153,7 +153,7 @@ fn bare_name(model: &str) -> &str {
 }
 
 /// The URL of a method of a model.
-fn method_url(client: &VendorClient, model: &str, method: &str) -> Result<Url, BaseUrlError> {
+fn method_url(client: &VendorClient, model: &str, method: &str) -> Url {
     client.url(&["models", &format!("{}:{method}", bare_name(model))])
 }
 
@@ -166,18 +166,18 @@ impl TextProvider for Gemini {
     ) -> Result<TextAnswer, ProviderError> {
         let body = request::json(call, &self.settings(&call.model))?;
         let url = if deltas.is_some() {
-            let mut url = method_url(&self.client, &call.model, "streamGenerateContent")?;
+            let mut url = method_url(&self.client, &call.model, "streamGenerateContent");
             url.set_query(Some("alt=sse"));
             url
         } else {
-            method_url(&self.client, &call.model, "generateContent")?
+            method_url(&self.client, &call.model, "generateContent")
         };
         exchange::<ResponseParser<'_>>(&self.client, (url, body), call, deltas).await
     }
 
     async fn count_input(&self, call: &TextCall) -> Result<u64, ProviderError> {
         let body = request::count_json(call, &self.settings(&call.model))?;
-        let url = method_url(&self.client, &call.model, "countTokens")?;
+        let url = method_url(&self.client, &call.model, "countTokens");
         count(&self.client, (url, body), "totalTokens").await
     }
 

@@ -260,12 +260,5 @@ fn chunks(response: Response) -> impl Stream<Item = Result<Bytes, ProviderError>
     })
 }
 
-/// Does not happen in a call: constructors check the base URL.
-impl From<BaseUrlError> for ProviderError {
-    fn from(error: BaseUrlError) -> Self {
-        Self::failed(&error.to_string())
-    }
-}
-
 #[cfg(test)]
 mod tests;

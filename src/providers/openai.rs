@@ -214,7 +214,7 @@ impl TextProvider for OpenAi {
             Api::Responses => &["responses"],
         };
         let body = request::json(call, &settings, deltas.is_some())?;
-        let post = (self.client.url(path)?, body);
+        let post = (self.client.url(path), body);
         match settings.api {
             Api::Chat => exchange::<ResponseParser<'_>>(&self.client, post, call, deltas).await,
             Api::Responses => {
@@ -231,7 +231,7 @@ impl TextProvider for OpenAi {
 
     async fn count_input(&self, call: &TextCall) -> Result<u64, ProviderError> {
         let body = responses::request::count_json(call, &self.settings(&call.model))?;
-        let url = self.client.url(&["responses", "input_tokens"])?;
+        let url = self.client.url(&["responses", "input_tokens"]);
         count(&self.client, (url, body), "input_tokens").await
     }
 

@@ -170,7 +170,7 @@ impl Runway {
 
     /// A call about a task: its response, or `None` if the task is unknown.
     async fn task(&self, method: Method, task: &str) -> Result<Option<Answer>, ProviderError> {
-        let url = self.client.url(&["tasks", task])?;
+        let url = self.client.url(&["tasks", task]);
         let answer = self.client.bare(method, url).await?;
         if answer.head().status == 404 {
             return Ok(None);
@@ -180,7 +180,7 @@ impl Runway {
 
     /// Creates a task and returns its id.
     async fn create(&self, path: &str, body: RequestJson) -> Result<String, ProviderError> {
-        let answer = self.client.post(self.client.url(&[path])?, body).await?;
+        let answer = self.client.post(self.client.url(&[path]), body).await?;
         let (head, root) = answer.json(TEXT_BODY_CAP).await?;
         task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
     }

@@ -22,7 +22,7 @@ use super::{
     ImageAnswer, ImageCall, ImageProvider, ProviderError, ProviderErrorKind, answer,
     http::{
         IMAGE_CAP, SetupError, VendorClient,
-        base_url::{BaseUrlError, VersionPath},
+        base_url::VersionPath,
         classify::{self, ErrorInfo, Head},
         form::Form,
         vendor_message::VendorMessage,
@@ -133,7 +133,7 @@ impl Stability {
         Ok(Self::with_client(client, setup))
     }
 
-    fn url(&self, target: StabilityEndpoint) -> Result<Url, BaseUrlError> {
+    fn url(&self, target: StabilityEndpoint) -> Url {
         let [kind, last] = match target {
             StabilityEndpoint::Core => ["generate", "core"],
             StabilityEndpoint::Ultra => ["generate", "ultra"],
@@ -177,7 +177,7 @@ impl ImageProvider for Stability {
         let call = &mask::convert_masks(call).await?;
         let form = form(call, settings, target)
             .ok_or_else(|| ProviderError::rejected("no such aspect ratio"))?;
-        let url = self.url(target.endpoint)?;
+        let url = self.url(target.endpoint);
         let requests = (0..call.n.clamp(1, MOST)).map(|_| self.one(url.clone(), form.clone()));
         let mut images = Vec::new();
         let mut request_id = None;

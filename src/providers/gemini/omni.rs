@@ -17,7 +17,7 @@ use super::{
     super::{
         InputPicture, ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
         answer::task_id,
-        http::{Answer, RequestJson, SetupError, TEXT_BODY_CAP, base_url::BaseUrlError},
+        http::{Answer, RequestJson, SetupError, TEXT_BODY_CAP},
         media_call::inputs_with_role,
         setup::{Adapter, Setup},
     },
@@ -135,7 +135,7 @@ impl GeminiOmni {
 
     /// A call about a task: its response, or `None` if the task is unknown.
     async fn task(&self, method: Method, path: &[&str]) -> Result<Option<Answer>, ProviderError> {
-        let url = self.client.url(&[&["interactions"], path].concat())?;
+        let url = self.client.url(&[&["interactions"], path].concat());
         let answer = self.client.bare(method, url).await?;
         if answer.head().is_success() {
             return Ok(Some(answer));
@@ -148,16 +148,16 @@ impl GeminiOmni {
     }
 
     /// The file is on the API itself and needs the key.
-    fn output(&self, mut url: Url) -> Result<VideoOutput, BaseUrlError> {
-        let own = url.origin() == self.client.url(&[])?.origin();
+    fn output(&self, mut url: Url) -> VideoOutput {
+        let own = url.origin() == self.client.url(&[]).origin();
         if own && !url.query_pairs().any(|(name, _)| name == "alt") {
             url.query_pairs_mut().append_pair("alt", "media");
         }
         let key = self.client.headers.get(KEY).filter(|_| own);
-        Ok(VideoOutput::Url {
+        VideoOutput::Url {
             url,
             header: key.map(|key| (KEY, key.clone())),
-        })
+        }
     }
 }
 
@@ -165,7 +165,7 @@ impl GeminiOmni {
 impl VideoProvider for GeminiOmni {
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
         let body = RequestJson::of(&body(call, &self.settings(&call.model)))?;
-        let url = self.client.url(&["interactions"])?;
+        let url = self.client.url(&["interactions"]);
         let answer = self.client.post(url, body).await?;
         let (head, root) = answer.json(TEXT_BODY_CAP).await?;
         if response::is_error(&root) {
@@ -183,7 +183,7 @@ impl VideoProvider for GeminiOmni {
         let (head, root) = answer.json(TEXT_BODY_CAP).await?;
         match response::status(&self.client, &head, &root)? {
             VideoStatus::Done(VideoOutput::Url { url, .. }) => {
-                Ok(VideoStatus::Done(self.output(url)?))
+                Ok(VideoStatus::Done(self.output(url)))
             }
             status => Ok(status),
         }

@@ -155,7 +155,7 @@ impl SpeechProvider for GeminiSpeech {
         if call.speed.total_cmp(&1.0).is_ne() {
             return Err(ProviderError::rejected("no such field as speed"));
         }
-        let url = method_url(&self.client, &call.model, "generateContent")?;
+        let url = method_url(&self.client, &call.model, "generateContent");
         let body = RequestJson::of(&body(call))?;
         let answer = self.client.post(url, body).await?;
         let (client, model) = (self.client.clone(), call.model.clone());

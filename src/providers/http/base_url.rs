@@ -24,10 +24,9 @@ pub enum VersionPath {
     Last(&'static str),
 }
 
-/// `base` + version + `path`. A trailing slash is ignored, a missing version is added, a
-/// given one is kept, and of a doubled one (`/v1/v1`) the last stays. Segments of `path` are
-/// percent-encoded, so that a model id cannot reach another endpoint.
-pub fn endpoint(base: &str, version: VersionPath, path: &[&str]) -> Result<Url, BaseUrlError> {
+/// Parses `base` and completes its version. A trailing slash is ignored, a missing version is added,
+/// a given one is kept, and of a doubled one (`/v1/v1`) the last stays.
+pub fn base_url(base: &str, version: VersionPath) -> Result<Url, BaseUrlError> {
     let mut url = Url::parse(base.trim()).map_err(|_| BaseUrlError::Invalid)?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
         return Err(BaseUrlError::Invalid);
@@ -57,12 +56,20 @@ pub fn endpoint(base: &str, version: VersionPath, path: &[&str]) -> Result<Url, 
     if !given {
         segments.push(default.to_owned());
     }
-    // Parsed segments are already encoded; only the endpoint's own are not.
+    // Parsed segments are already encoded.
     url.set_path(&segments.join("/"));
-    url.path_segments_mut()
-        .map_err(|()| BaseUrlError::Invalid)?
-        .extend(path);
     Ok(url)
+}
+
+/// `base` and `path`, whose segments are percent-encoded, so that a model id cannot reach another
+/// endpoint.
+pub fn endpoint(base: &Url, path: &[&str]) -> Url {
+    let mut url = base.clone();
+    // Every http URL has segments.
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.extend(path);
+    }
+    url
 }
 
 /// `v1`, `v1beta`, `v4`.
@@ -143,22 +150,16 @@ mod tests {
                 "https://a.test/x%20y/v1/chat/completions",
             ),
         ] {
-            assert_eq!(
-                endpoint(base, version, &chat).unwrap().as_str(),
-                want,
-                "{base}"
-            );
+            let url = endpoint(&base_url(base, version).unwrap(), &chat);
+            assert_eq!(url.as_str(), want, "{base}");
         }
     }
 
     #[test]
     fn a_model_id_stays_one_segment() {
-        let url = endpoint(
-            "http://a.test",
-            VersionPath::Last("v1"),
-            &["models", "a/../b?c:go"],
-        );
-        assert_eq!(url.unwrap().path(), "/v1/models/a%2F..%2Fb%3Fc:go");
+        let base = base_url("http://a.test", VersionPath::Last("v1")).unwrap();
+        let url = endpoint(&base, &["models", "a/../b?c:go"]);
+        assert_eq!(url.path(), "/v1/models/a%2F..%2Fb%3Fc:go");
     }
 
     #[test]
@@ -170,11 +171,8 @@ mod tests {
             ("http://", BaseUrlError::Invalid),
             ("https://u:p@a.test", BaseUrlError::Credentials),
         ] {
-            assert_eq!(
-                endpoint(base, VersionPath::Last("v1"), &[]),
-                Err(want),
-                "{base}"
-            );
+            let url = base_url(base, VersionPath::Last("v1"));
+            assert_eq!(url, Err(want), "{base}");
         }
     }
 }

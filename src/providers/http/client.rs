@@ -13,7 +13,7 @@ use url::Url;
 
 use super::{
     Answer, HttpClient, RequestJson, STREAM_IDLE, SetupError,
-    base_url::{BaseUrlError, VersionPath, endpoint},
+    base_url::{VersionPath, base_url, endpoint},
     classify::{self, ErrorInfo, Head},
     form::Form,
 };
@@ -37,8 +37,8 @@ pub struct VendorClient {
     /// Reads the body of an error.
     pub error_info: fn(Option<&Value>) -> ErrorInfo,
     http: HttpClient,
-    base_url: String,
-    version: VersionPath,
+    /// With the version path.
+    base_url: Url,
 }
 
 impl VendorClient {
@@ -54,18 +54,15 @@ impl VendorClient {
         if let Some(secret) = &setup.api_key {
             headers.insert(key.0, secret_header(key.1, secret)?);
         }
-        let client = Self {
+        Ok(Self {
             name: setup.name.clone(),
             headers,
             timeout: setup.timeout,
             poll_interval: setup.poll_interval,
             error_info,
             http: setup.http.clone(),
-            base_url: setup.base_url.clone(),
-            version,
-        };
-        client.url(&[])?;
-        Ok(client)
+            base_url: base_url(&setup.base_url, version)?,
+        })
     }
 
     /// The client with another header in each request.
@@ -76,8 +73,8 @@ impl VendorClient {
     }
 
     /// The URL of an endpoint.
-    pub fn url(&self, path: &[&str]) -> Result<Url, BaseUrlError> {
-        endpoint(&self.base_url, self.version, path)
+    pub fn url(&self, path: &[&str]) -> Url {
+        endpoint(&self.base_url, path)
     }
 
     /// Sends JSON once. Fails on an error status.

@@ -205,10 +205,10 @@ impl ImageProvider for OpenAiImages {
         let endpoint = |name| self.client.url(&["images", name]);
         let answer = if call.inputs.is_empty() {
             let body = RequestJson::of(&body(call, &settings))?;
-            self.client.post(endpoint("generations")?, body).await?
+            self.client.post(endpoint("generations"), body).await?
         } else {
             let form = form(call, &settings);
-            self.client.post_form(endpoint("edits")?, form).await?
+            self.client.post_form(endpoint("edits"), form).await?
         };
         let (client, most) = (self.client.clone(), call.n as usize);
         let read = move |head: &Head, root| read(&client, most, head, root);

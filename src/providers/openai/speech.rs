@@ -80,7 +80,7 @@ impl OpenAiSpeech {
         body: RequestJson,
         cap: usize,
     ) -> Result<(Bytes, Option<String>), ProviderError> {
-        let url = self.client.url(&["audio", "speech"])?;
+        let url = self.client.url(&["audio", "speech"]);
         let answer = self.client.post(url, body).await?;
         let request_id = answer.head().request_id.clone();
         Ok((answer.file(cap).await?, request_id))
