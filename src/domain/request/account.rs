@@ -108,29 +108,31 @@ impl Object for KeyRequest {
             "Requests per minute. Default 600.",
             integer(1..=i64::from(MAX_PER_MINUTE)),
         );
-        let expires_at =
-            fields.optional("expires_at", "In the future. Default: never.", timestamp());
-        let spend_limit = fields.optional(
-            "spend_limit",
-            "What it may spend in each period, charged and on hold together. Default: no limit \
-             but the balance.",
-            credits(),
-        );
-        let spend_period = fields.optional(
-            "spend_period",
-            "The period after which the sum restarts, in UTC; only with a `spend_limit`. Default: never.",
-            words().or_say("must be day, month or null"),
-        );
-        let message = "is the period of a spend_limit, which is missing";
-        fields.needs("spend_period", "spend_limit", message);
-        Some(Self {
+        let request = Self {
             name: name.unwrap_or_default(),
             abilities: abilities.unwrap_or_else(Abilities::all),
             rate_limit_per_minute: rate.unwrap_or(DEFAULT_PER_MINUTE),
-            expires_at,
-            spend_limit,
-            spend_period,
-        })
+            expires_at: fields.optional(
+                "expires_at",
+                "In the future. Default: never.",
+                timestamp(),
+            ),
+            spend_limit: fields.optional(
+                "spend_limit",
+                "What it may spend in each period, charged and on hold together. Default: no limit \
+                 but the balance.",
+                credits(),
+            ),
+            spend_period: fields.optional(
+                "spend_period",
+                "The period after which the sum restarts, in UTC; only with a `spend_limit`. \
+                 Default: never.",
+                words().or_say("must be day, month or null"),
+            ),
+        };
+        let message = "is the period of a spend_limit, which is missing";
+        fields.needs("spend_period", "spend_limit", message);
+        Some(request)
     }
 
     fn example() -> Value {

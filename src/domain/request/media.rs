@@ -252,33 +252,26 @@ impl Object for ImageRequest {
         );
         let inputs = read_inputs(fields);
         let target = Target::read(fields);
-        let read = |p: &Fields<'_>| {
-            (
-                p.optional("size", "Pixels. Default 1024x1024.", SIZE),
-                read_outpaint(p),
-                p.optional(
-                    "quality",
-                    "Quality tier; hd costs more. Default standard.",
-                    words(),
-                ),
-                p.optional("style", "Style. Default none.", words()),
-                p.optional("n", "How many; billed each. Default 1.", integer(1..=4)),
-            )
-        };
-        let (size, outpaint, quality, style, n) =
-            fields.object("parameters", "Parameters.", IMAGE_PARAMETERS, read);
-        Some(Self {
+        let request = fields.object("parameters", "Parameters.", IMAGE_PARAMETERS, |p| Self {
+            surface: Surface::Generate,
             prompt: prompt.unwrap_or_default(),
             negative_prompt,
             inputs,
             target,
-            surface: Surface::Generate,
-            size,
-            outpaint,
-            quality,
-            style,
-            n,
+            size: p.optional("size", "Pixels. Default 1024x1024.", SIZE),
+            outpaint: read_outpaint(p),
+            quality: p.optional(
+                "quality",
+                "Quality tier; hd costs more. Default standard.",
+                words(),
+            ),
+            style: p.optional("style", "Style. Default none.", words()),
+            n: p.optional("n", "How many; billed each. Default 1.", integer(1..=4)),
+            max_cost: None,
+        });
+        Some(Self {
             max_cost: max_cost(fields),
+            ..request
         })
     }
 
@@ -295,24 +288,21 @@ impl Object for VideoRequest {
         let prompt = fields.required("prompt", "Not blank.", text(VIDEO_PROMPT_CHARS).not_blank());
         let inputs = read_inputs(fields);
         let target = Target::read(fields);
-        let read = |p: &Fields<'_>| {
-            (
-                p.optional(
-                    "duration",
-                    "Seconds; billed each. Default: the model's.",
-                    integer(1..=i64::from(MAX_DURATION)),
-                ),
-                p.optional("ratio", "Aspect ratio, width:height. Default 16:9.", RATIO),
-            )
-        };
-        let (duration, ratio) = fields.object("parameters", "Parameters.", VIDEO_PARAMETERS, read);
-        Some(Self {
+        let request = fields.object("parameters", "Parameters.", VIDEO_PARAMETERS, |p| Self {
             prompt: prompt.unwrap_or_default(),
             inputs,
             target,
-            duration,
-            ratio,
+            duration: p.optional(
+                "duration",
+                "Seconds; billed each. Default: the model's.",
+                integer(1..=i64::from(MAX_DURATION)),
+            ),
+            ratio: p.optional("ratio", "Aspect ratio, width:height. Default 16:9.", RATIO),
+            max_cost: None,
+        });
+        Some(Self {
             max_cost: max_cost(fields),
+            ..request
         })
     }
 
@@ -331,24 +321,19 @@ impl Object for SpeechRequest {
             text(SPEECH_PROMPT_CHARS).not_blank(),
         );
         let target = Target::read(fields);
-        let read = |p: &Fields<'_>| {
-            let rate = "Playback rate. Default 1.0. Not every model takes one.";
-            (
-                p.optional("voice", "Voice id. Default: the model's.", VOICE),
-                p.optional("speed", rate, number(SPEED[0]..=SPEED[1])),
-                p.optional("format", "File format. Default mp3.", words()),
-            )
-        };
-        let (voice, speed, format) =
-            fields.object("parameters", "Parameters.", SPEECH_PARAMETERS, read);
-        Some(Self {
+        let rate = "Playback rate. Default 1.0. Not every model takes one.";
+        let request = fields.object("parameters", "Parameters.", SPEECH_PARAMETERS, |p| Self {
+            surface: Surface::Generate,
             prompt: prompt.unwrap_or_default(),
             target,
-            surface: Surface::Generate,
-            voice,
-            speed,
-            format,
+            voice: p.optional("voice", "Voice id. Default: the model's.", VOICE),
+            speed: p.optional("speed", rate, number(SPEED[0]..=SPEED[1])),
+            format: p.optional("format", "File format. Default mp3.", words()),
+            max_cost: None,
+        });
+        Some(Self {
             max_cost: max_cost(fields),
+            ..request
         })
     }
 

@@ -52,32 +52,27 @@ impl Object for TextRequest {
             "Whether the answer is an event stream.",
             boolean(),
         );
-        let (max_tokens, temperature) =
-            fields.object("parameters", "Parameters.", PARAMETERS, |parameters| {
-                (
-                    parameters.optional(
-                        "max_tokens",
-                        "Upper bound of output tokens. Default 1024.",
-                        integer(1..=i64::from(MAX_TOKENS)),
-                    ),
-                    parameters.optional(
-                        "temperature",
-                        "Sampling temperature. Default: the provider's. Not every model takes one.",
-                        number(0.0..=2.0),
-                    ),
-                )
-            });
-        Some(Self {
-            prompt: prompt.unwrap_or_default(),
-            system_prompt,
-            target,
-            fallback_on: fallback_on.unwrap_or(FallbackOn::NotStarted),
-            template,
-            max_tokens,
-            temperature,
-            stream: stream.unwrap_or(false),
-            max_cost,
-        })
+        Some(
+            fields.object("parameters", "Parameters.", PARAMETERS, |p| Self {
+                prompt: prompt.unwrap_or_default(),
+                system_prompt,
+                target,
+                fallback_on: fallback_on.unwrap_or(FallbackOn::NotStarted),
+                template,
+                max_tokens: p.optional(
+                    "max_tokens",
+                    "Upper bound of output tokens. Default 1024.",
+                    integer(1..=i64::from(MAX_TOKENS)),
+                ),
+                temperature: p.optional(
+                    "temperature",
+                    "Sampling temperature. Default: the provider's. Not every model takes one.",
+                    number(0.0..=2.0),
+                ),
+                stream: stream.unwrap_or(false),
+                max_cost,
+            }),
+        )
     }
 
     fn example() -> Value {

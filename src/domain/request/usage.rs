@@ -49,15 +49,12 @@ pub const GROUPS: Parsed<Vec<UsageGroup>> = parsed(
 impl Input for UsageRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let from = "Inclusive. Default: 30 days before `to`";
-        let from = fields.optional("from", from, query_timestamp());
-        let to = fields.optional("to", "Exclusive. Default: now", query_timestamp());
         let groups = "Any of day, type, provider, model, api_key, with commas between, such as \
                       `day,type`; at most 10,000 groups";
-        let groups = fields.optional("group_by", groups, GROUPS);
         Some(Self {
-            from,
-            to,
-            group_by: groups.unwrap_or_default(),
+            from: fields.optional("from", from, query_timestamp()),
+            to: fields.optional("to", "Exclusive. Default: now", query_timestamp()),
+            group_by: (fields.optional("group_by", groups, GROUPS)).unwrap_or_default(),
         })
     }
 }
