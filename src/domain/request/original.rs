@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{
-    Value, json,
+    Map, Value, json,
     value::{RawValue, to_raw_value},
 };
 
@@ -33,6 +33,21 @@ pub struct Original {
 /// The items of an array; none of anything else.
 fn items(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     value.and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// The items of a JSON array with some of them replaced. `None` if none is replaced, or `array` is no
+/// array.
+fn with_replaced<'a>(
+    array: &'a [u8],
+    replacement: impl Fn(&'a RawValue) -> Option<Box<RawValue>>,
+) -> Option<Vec<Cow<'a, RawValue>>> {
+    let items: Vec<&RawValue> = serde_json::from_slice(array).ok()?;
+    let items = items
+        .into_iter()
+        .map(|item| replacement(item).map_or(Cow::Borrowed(item), Cow::Owned));
+    let items: Vec<_> = items.collect();
+    let is_changed = items.iter().any(|item| matches!(item, Cow::Owned(_)));
+    is_changed.then_some(items)
 }
 
 /// Members of a chat that Responses has by the same name. They cost nothing.
@@ -95,26 +110,15 @@ impl Original {
             id: Option<Cow<'a, str>>,
         }
         let input = self.members.get("input").cloned().unwrap_or_default();
-        let Ok(items) = serde_json::from_slice::<Vec<&RawValue>>(&input) else {
-            return;
-        };
-        let mut is_changed = false;
-        let items = items.into_iter().map(|item| {
-            let found = serde_json::from_str::<Identified<'_>>(item.get());
-            let id = found.ok().and_then(|found| found.id);
-            if id.as_deref().and_then(referenced).is_some()
-                && let Ok(Value::Object(mut members)) = serde_json::from_str(item.get())
-                && members.shift_remove("id").is_some()
-                && let Ok(without) = to_raw_value(&members)
-            {
-                is_changed = true;
-                Cow::Owned(without)
-            } else {
-                Cow::Borrowed(item)
-            }
+        let items = with_replaced(&input, |item| {
+            let item = item.get();
+            let id = serde_json::from_str::<Identified<'_>>(item).ok()?.id?;
+            referenced(&id)?;
+            let mut members: Map<String, Value> = serde_json::from_str(item).ok()?;
+            members.shift_remove("id")?;
+            to_raw_value(&members).ok()
         });
-        let items: Vec<Cow<'_, RawValue>> = items.collect();
-        if is_changed {
+        if let Some(items) = items {
             self.members.set("input", &items);
         }
     }

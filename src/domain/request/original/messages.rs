@@ -10,7 +10,7 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::Original;
+use super::{Original, with_replaced};
 use crate::domain::json::Members;
 
 /// What is read of a message, or of a block of its content.
@@ -114,24 +114,19 @@ fn with_objects<'a>(
     content: &'a RawValue,
     object: &impl Fn(String) -> Value,
 ) -> Option<Vec<Cow<'a, RawValue>>> {
-    let blocks: Vec<&RawValue> = serde_json::from_str(content.get()).ok()?;
-    let mut is_changed = false;
-    let blocks = blocks.into_iter().map(|raw| {
+    with_replaced(content.get().as_bytes(), |raw| {
         let block: Block<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
         let input = block.input.map_or("null", RawValue::get);
         if block.kind.as_deref() != Some("tool_use") || input.starts_with('{') {
-            return Cow::Borrowed(raw);
+            return None;
         }
-        is_changed = true;
         let input = match serde_json::from_str(input) {
             Ok(Value::String(text)) => object(text),
             Ok(Value::Null) => json!({}),
             _ => object(input.to_owned()),
         };
-        Cow::Owned(with_member(raw, "input", &input))
-    });
-    let blocks = blocks.collect();
-    is_changed.then_some(blocks)
+        Some(with_member(raw, "input", &input))
+    })
 }
 
 /// An object with another value of this member.
@@ -203,19 +198,14 @@ impl Original {
     /// Makes objects of the inputs of earlier tool uses, as `object` makes them of a text.
     pub fn complete_inputs(&mut self, object: impl Fn(String) -> Value) {
         let messages = self.members.get("messages").cloned().unwrap_or_default();
-        let Ok(messages) = serde_json::from_slice::<Vec<&RawValue>>(&messages) else {
-            return;
-        };
-        let messages = messages.into_iter().map(|raw| {
+        let messages = with_replaced(&messages, |raw| {
             let read: Block<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
-            let blocks = read.content.and_then(|c| with_objects(c, &object));
-            match blocks {
-                Some(blocks) => Cow::Owned(with_member(raw, "content", &blocks)),
-                None => Cow::Borrowed(raw),
-            }
+            let blocks = with_objects(read.content?, &object)?;
+            Some(with_member(raw, "content", &blocks))
         });
-        let messages: Vec<Cow<'_, RawValue>> = messages.collect();
-        self.members.set("messages", &messages);
+        if let Some(messages) = messages {
+            self.members.set("messages", &messages);
+        }
     }
 }
 
