@@ -13,8 +13,8 @@ use utoipa::ToSchema;
 
 pub use bill::{Bill, BillLine};
 pub use exact::{
-    ANY_SIZE, ImageCeiling, ImagePrices, InputCeiling, QualityPrices, SpeechCeiling, SpeechPrices,
-    VideoCeiling, VideoPrices,
+    ANY_SIZE, ImagePrices, InputCeiling, PER_THOUSAND, QualityPrices, SpeechPrices, UnitCeiling,
+    VideoPrices,
 };
 pub use text::{CacheWrites, PriceTier, TextCeiling, TextPrices, TokenPrices};
 
@@ -38,9 +38,7 @@ pub enum Prices {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ceiling {
     Text(TextCeiling),
-    Image(ImageCeiling),
-    Video(VideoCeiling),
-    Speech(SpeechCeiling),
+    Units(UnitCeiling),
 }
 
 impl Ceiling {
@@ -48,9 +46,7 @@ impl Ceiling {
     pub fn hold(&self) -> Credits {
         let hold = match self {
             Self::Text(text) => text.hold(),
-            Self::Image(image) => image.price(image.n),
-            Self::Video(video) => video.price(video.seconds),
-            Self::Speech(speech) => speech.price(speech.characters),
+            Self::Units(ceiling) => ceiling.price(ceiling.units),
         };
         hold.unwrap_or(Credits::from_micros(i64::MAX))
     }
@@ -60,9 +56,7 @@ impl Ceiling {
     pub fn affordable(&self, available: Credits) -> Option<(&'static str, u64)> {
         match self {
             Self::Text(text) => Some(("max_tokens", text.affordable(available)?)),
-            Self::Image(image) => Some(("n", image.affordable(available)?.into())),
-            Self::Video(video) => Some(("duration", video.affordable(available)?.into())),
-            Self::Speech(speech) => Some(("characters", speech.affordable(available)?)),
+            Self::Units(ceiling) => Some((ceiling.parameter, ceiling.affordable(available)?)),
         }
     }
 }

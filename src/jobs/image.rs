@@ -108,7 +108,7 @@ impl Run<'_> {
         let mut failed = None;
         let tokens = answer.input_image_tokens;
         let delivered = answer.images.len() + answer.urls.len();
-        let most = usize::try_from(work.price.n).unwrap_or(usize::MAX);
+        let most = usize::try_from(work.price.units).unwrap_or(usize::MAX);
         let mut images: Vec<Result<Bytes, Failure>> = answer.images.into_iter().map(Ok).collect();
         for url in answer.urls {
             images.push(self.download_image(id, &url).await);
@@ -136,7 +136,7 @@ impl Run<'_> {
                 Err(failure) => failed = Some(failure),
             }
         }
-        let images = u32::try_from(outputs.len()).unwrap_or(0);
+        let images = outputs.len() as u64;
         let by_tokens = work.price.inputs.price_by_tokens(tokens);
         let mut usage = json!({ "images": images });
         if !work.inputs.is_empty() {
@@ -145,7 +145,7 @@ impl Run<'_> {
         // The record has the tokens if the inputs are charged by tokens.
         let price = if let Some(inputs) = by_tokens.filter(|_| !work.inputs.is_empty()) {
             usage["input_image_tokens"] = tokens.into();
-            let made = work.price.images(images);
+            let made = work.price.without_inputs(images);
             made.and_then(|price| price.checked_add(inputs))
         } else {
             work.price.price(images)

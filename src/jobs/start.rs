@@ -17,7 +17,7 @@ use crate::{
         ids::{AccountId, GenerationId},
         inputs::{INPUTS, StoredInput},
         limiter::Permit,
-        pricing::{ImageCeiling, TextPrices},
+        pricing::{TextPrices, UnitCeiling},
         receipt::Blank,
         request::{Ratio, SpeechFormat},
     },
@@ -285,7 +285,7 @@ pub struct ImageWork {
     pub call: ImageCall,
     /// Size in pixels to store; the provider may generate larger ones.
     pub size: (u32, u32),
-    pub price: ImageCeiling,
+    pub price: UnitCeiling,
     /// Inputs that are loaded when the call is submitted.
     pub inputs: Vec<StoredInput>,
 }

@@ -9,7 +9,7 @@ use super::{largest, text::PER_MILLION};
 use crate::domain::{credits::Credits, request::Quality};
 
 /// Speech prices are per this many characters.
-pub(super) const PER_THOUSAND: u64 = 1_000;
+pub const PER_THOUSAND: u64 = 1_000;
 
 /// Prices of the quality tiers of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -110,79 +110,42 @@ impl InputCeiling {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ImageCeiling {
-    /// Credits per image of the requested size and quality.
-    pub per_image: Credits,
-    pub n: u32,
-    pub inputs: InputCeiling,
-}
-
+/// The maximum cost of images, a video or speech, and what it is computed from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VideoCeiling {
-    pub per_second: Credits,
-    pub seconds: u32,
-    /// Durations that the model supports, in seconds, ascending.
-    pub durations: Vec<u32>,
+pub struct UnitCeiling {
+    /// The parameter with the number of units.
+    pub parameter: &'static str,
+    /// The requested images, seconds, or characters (Unicode scalar values).
+    pub units: u64,
+    /// The numbers of units that the model supports, ascending; `None`: any.
+    pub supported: Option<Vec<u64>>,
+    /// Credits of `per` units.
+    pub unit_price: Credits,
+    pub per: u64,
     pub inputs: InputCeiling,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SpeechCeiling {
-    /// Credits per 1,000 characters.
-    pub per_1000_characters: Credits,
-    /// Characters of the text, in Unicode scalar values.
-    pub characters: u64,
-}
-
-impl ImageCeiling {
-    /// Returns the price of `n` images and all inputs; `None` on overflow.
-    pub fn price(&self, n: u32) -> Option<Credits> {
-        self.images(n)?.checked_add(self.inputs.price()?)
+impl UnitCeiling {
+    /// Returns the price of `units` and all inputs; `None` on overflow.
+    pub fn price(&self, units: u64) -> Option<Credits> {
+        self.without_inputs(units)?
+            .checked_add(self.inputs.price()?)
     }
 
-    /// Returns the price of `n` images without inputs; `None` on overflow.
-    pub fn images(&self, n: u32) -> Option<Credits> {
-        Credits::pro_rata(&[(self.per_image, n.into())], 1)
+    /// Returns the price of `units` without inputs; `None` on overflow.
+    pub fn without_inputs(&self, units: u64) -> Option<Credits> {
+        Credits::pro_rata(&[(self.unit_price, units)], self.per)
     }
 
-    /// The largest number of images that fits.
-    pub fn affordable(&self, available: Credits) -> Option<u32> {
-        (1..=self.n).rev().find(|&n| fits(self.price(n), available))
-    }
-}
-
-impl VideoCeiling {
-    /// Returns `None` on overflow.
-    pub fn price(&self, seconds: u32) -> Option<Credits> {
-        let video = Credits::pro_rata(&[(self.per_second, seconds.into())], 1)?;
-        video.checked_add(self.inputs.price()?)
-    }
-
-    /// The longest supported duration that fits.
-    pub fn affordable(&self, available: Credits) -> Option<u32> {
-        self.durations
-            .iter()
-            .rev()
-            .copied()
-            .find(|&d| d <= self.seconds && fits(self.price(d), available))
-    }
-}
-
-impl SpeechCeiling {
-    /// Returns `None` on overflow.
-    pub fn price(&self, characters: u64) -> Option<Credits> {
-        Credits::pro_rata(&[(self.per_1000_characters, characters)], PER_THOUSAND)
-    }
-
-    /// The largest number of characters that fits.
+    /// The largest number of units that fits, at most the requested one.
     pub fn affordable(&self, available: Credits) -> Option<u64> {
-        largest(self.characters, |n| fits(self.price(n), available))
+        let fits = |units| self.price(units).is_some_and(|price| price <= available);
+        let Some(supported) = &self.supported else {
+            return largest(self.units, fits);
+        };
+        let mut supported = supported.iter().rev().copied();
+        supported.find(|&units| units <= self.units && fits(units))
     }
-}
-
-fn fits(price: Option<Credits>, available: Credits) -> bool {
-    price.is_some_and(|price| price <= available)
 }
 
 #[cfg(test)]
@@ -193,16 +156,27 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn ceiling(unit_price: &str, units: u64) -> UnitCeiling {
+        UnitCeiling {
+            parameter: "n",
+            units,
+            supported: None,
+            unit_price: credits(unit_price),
+            per: 1,
+            inputs: InputCeiling::default(),
+        }
+    }
+
     #[test]
     fn speech_is_pro_rata_and_rounded_up_once() {
-        let speech = |characters| SpeechCeiling {
-            per_1000_characters: credits("4"),
-            characters,
+        let speech = |characters| UnitCeiling {
+            per: PER_THOUSAND,
+            ..ceiling("4", characters)
         };
         assert_eq!(speech(950).price(950), Some(credits("3.8")));
-        let odd = SpeechCeiling {
-            per_1000_characters: credits("0.0015"),
-            characters: 1,
+        let odd = UnitCeiling {
+            per: PER_THOUSAND,
+            ..ceiling("0.0015", 1)
         };
         assert_eq!(odd.price(1), Some(credits("0.000002")));
         assert_eq!(speech(2000).affordable(credits("3.8")), Some(950));
@@ -211,19 +185,13 @@ mod tests {
 
     #[test]
     fn what_would_fit_is_something_that_the_model_makes() {
-        let video = VideoCeiling {
-            per_second: credits("10"),
-            seconds: 8,
-            durations: vec![4, 6, 8],
-            inputs: InputCeiling::default(),
+        let video = UnitCeiling {
+            supported: Some(vec![4, 6, 8]),
+            ..ceiling("10", 8)
         };
         assert_eq!(video.affordable(credits("79")), Some(6));
         assert_eq!(video.affordable(credits("39.999999")), None);
-        let image = ImageCeiling {
-            per_image: credits("1.32"),
-            n: 4,
-            inputs: InputCeiling::default(),
-        };
+        let image = ceiling("1.32", 4);
         assert_eq!(image.affordable(credits("4")), Some(3));
         assert_eq!(image.affordable(credits("1")), None);
     }
@@ -235,10 +203,9 @@ mod tests {
             per_image: credits("6"),
             per_million: Some(credits("800")),
         };
-        let image = ImageCeiling {
-            per_image: credits("1.5"),
-            n: 2,
+        let image = UnitCeiling {
             inputs,
+            ..ceiling("1.5", 2)
         };
         assert_eq!(image.price(2), Some(credits("15")));
         assert_eq!(image.affordable(credits("14")), Some(1));
@@ -250,11 +217,10 @@ mod tests {
             ..inputs
         };
         assert_eq!(flat.price_by_tokens(Some(1)), None);
-        let video = VideoCeiling {
-            per_second: credits("10"),
-            seconds: 6,
-            durations: vec![4, 6],
+        let video = UnitCeiling {
+            supported: Some(vec![4, 6]),
             inputs,
+            ..ceiling("10", 6)
         };
         assert_eq!(video.price(6), Some(credits("72")));
         assert_eq!(video.affordable(credits("71")), Some(4));

@@ -103,9 +103,8 @@ impl Service {
             Some(balance.available()),
         ];
         let price = match &plan.ceiling {
-            Ceiling::Image(image) => image.inputs.per_image,
-            Ceiling::Video(video) => video.inputs.per_image,
-            Ceiling::Text(_) | Ceiling::Speech(_) => Credits::ZERO,
+            Ceiling::Units(ceiling) => ceiling.inputs.per_image,
+            Ceiling::Text(_) => Credits::ZERO,
         };
         Ok(Estimate {
             r#type: plan.model.modality(),

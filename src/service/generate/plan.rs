@@ -12,7 +12,7 @@ use crate::{
         conversation::{Conversation, Sampling},
         credits::Credits,
         generation::TemplateUse,
-        pricing::{Ceiling, ImageCeiling, InputCeiling, SpeechCeiling, TextCeiling, VideoCeiling},
+        pricing::{Ceiling, InputCeiling, PER_THOUSAND, TextCeiling, UnitCeiling},
         request::{
             DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, InputRole, Outpaint, Quality,
             Ratio, SpeechRequest, TextRequest, VideoRequest,
@@ -312,9 +312,12 @@ fn plan_image<'a>(
         let message = format!("{} has no price for {name}", model.id);
         return Err(ServiceError::Internal(message));
     };
-    let price = ImageCeiling {
-        per_image,
-        n,
+    let price = UnitCeiling {
+        parameter: "n",
+        units: n.into(),
+        supported: None,
+        unit_price: per_image,
+        per: 1,
         inputs: InputCeiling {
             images: count(&inputs),
             per_image: image.prices.per_input_image.unwrap_or_default(),
@@ -350,11 +353,11 @@ fn plan_image<'a>(
         call: Some(Call::Image(ImageWork {
             call,
             size,
-            price,
+            price: price.clone(),
             inputs: Vec::new(),
         })),
         inputs,
-        ..Plan::new(model, request.prompt, parameters, Ceiling::Image(price))
+        ..Plan::new(model, request.prompt, parameters, Ceiling::Units(price))
     })
 }
 
@@ -421,10 +424,13 @@ fn plan_video<'a>(
         None => request.ratio.unwrap_or_else(|| video.default_ratio()),
     };
     let parameters = json!({"duration": duration, "ratio": ratio.to_string()});
-    let ceiling = Ceiling::Video(VideoCeiling {
-        per_second: video.prices.per_second,
-        seconds: duration,
-        durations: video.limits.durations.clone(),
+    let durations = video.limits.durations.iter().copied();
+    let ceiling = Ceiling::Units(UnitCeiling {
+        parameter: "duration",
+        units: duration.into(),
+        supported: Some(durations.map(u64::from).collect()),
+        unit_price: video.prices.per_second,
+        per: 1,
         inputs: InputCeiling {
             images: count(&inputs),
             per_image: video.prices.per_input_image.unwrap_or_default(),
@@ -468,9 +474,13 @@ fn plan_speech<'a>(model: &'a Model, speech: &SpeechModel, request: SpeechReques
     let format = request.format.unwrap_or_else(|| speech.default_format());
     let speed = request.speed.unwrap_or(1.0);
     let parameters = json!({"voice": voice, "speed": speed, "format": format});
-    let ceiling = Ceiling::Speech(SpeechCeiling {
-        per_1000_characters: speech.prices.per_1000_characters,
-        characters: request.prompt.chars().count() as u64,
+    let ceiling = Ceiling::Units(UnitCeiling {
+        parameter: "characters",
+        units: request.prompt.chars().count() as u64,
+        supported: None,
+        unit_price: speech.prices.per_1000_characters,
+        per: PER_THOUSAND,
+        inputs: InputCeiling::default(),
     });
     Plan {
         max_cost: request.max_cost,
