@@ -254,7 +254,7 @@ impl Catalogue {
         };
         match &target.model {
             // SDKs have one name for both.
-            Some(name) if request.surface() != Surface::Generate => {
+            Some(name) if request.surface() != Surface::Generate && target.provider.is_none() => {
                 self.named(modality, name, account)
             }
             _ => self.resolve(modality, target, account),

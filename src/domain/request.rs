@@ -144,23 +144,13 @@ impl GenerationRequest {
     /// The same request for one provider and model.
     #[must_use]
     pub fn for_target(&self, target: &Target) -> Self {
-        let mut request = self.clone();
-        // SDKs have one name for both.
-        let name = || match (&target.provider, &target.model) {
-            (Some(provider), Some(model)) => Some(format!("{provider}/{model}")),
-            _ => target.model.clone(),
-        };
-        let own = if self.surface() == Surface::Generate {
-            target.clone()
-        } else {
-            Target {
-                model: name(),
-                ..Target::default()
-            }
-        };
+        let (mut request, own) = (self.clone(), target.clone());
         match &mut request {
             Self::Text(request) => request.target = own,
-            Self::Dialogue(request) => request.model = own.model.unwrap_or_default(),
+            Self::Dialogue(request) => {
+                let provider = own.provider.map(|provider| format!("{provider}/"));
+                request.model = provider.unwrap_or_default() + &own.model.unwrap_or_default();
+            }
             Self::Image(request) => request.target = own,
             Self::Video(request) => request.target = own,
             Self::Audio(request) => request.target = own,

@@ -87,19 +87,14 @@ impl Comparison {
                 differ(setting, here, price(published));
             }
         }
-        let count = |field: &str| entry[field].as_u64().map(|count| count.to_string());
-        let most_input = limits.max_input_tokens.map(|most| most.to_string());
-        differ(
-            "limits.max_input_tokens".to_owned(),
-            most_input,
-            count("max_input_tokens"),
-        );
-        let most_output = Some(limits.max_output_tokens.to_string());
-        differ(
-            "limits.max_output_tokens".to_owned(),
-            most_output,
-            count("max_output_tokens"),
-        );
+        for (name, here) in [
+            ("max_input_tokens", limits.max_input_tokens),
+            ("max_output_tokens", Some(limits.max_output_tokens)),
+        ] {
+            let here = here.map(|most| most.to_string());
+            let published = entry[name].as_u64().map(|count| count.to_string());
+            differ(format!("limits.{name}"), here, published);
+        }
         self.differences.append(&mut differences);
     }
 }

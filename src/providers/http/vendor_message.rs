@@ -50,8 +50,8 @@ impl VendorMessage {
     }
 }
 
-/// The object with the code and the message.
-fn error(root: &Value) -> &Value {
+/// The object with the code and the message. Some gateways wrap the body in an array.
+pub fn error(root: &Value) -> &Value {
     let root = root.get(0).unwrap_or(root);
     match root.get("error") {
         None | Some(Value::Null) => root,

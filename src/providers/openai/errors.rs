@@ -9,7 +9,7 @@ use super::super::{
     ProviderErrorKind,
     http::{
         classify::{self, ErrorInfo, by_status},
-        vendor_message::VendorMessage,
+        vendor_message::{self, VendorMessage},
     },
 };
 
@@ -31,12 +31,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let Some(root) = root else {
         return ErrorInfo::default();
     };
-    // Some gateways wrap the object in an array.
-    let root = root.get(0).unwrap_or(root);
-    let error = match root.get("error") {
-        Some(Value::Null) | None => root,
-        Some(error) => error,
-    };
+    let error = vendor_message::error(root);
     let number = error["code"].as_u64();
     let code = classify::code(error.get("code"));
     let named = classify::code(error.get("type")).or_else(|| classify::code(Some(error)));
