@@ -124,15 +124,6 @@ impl AddAssign for UsageTotals {
 #[serde(transparent)]
 pub struct UsageKey(pub Option<ApiKeyId>);
 
-/// The group of a row.
-pub type GroupName<'a> = (
-    Option<NaiveDate>,
-    Option<&'a str>,
-    Option<&'a str>,
-    Option<&'a str>,
-    Option<UsageKey>,
-);
-
 /// One group. It has only the names that the report is grouped by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = UsageRowBody)]
@@ -159,14 +150,10 @@ pub struct UsageRow {
 }
 
 impl UsageRow {
-    pub fn group(&self) -> GroupName<'_> {
-        (
-            self.day,
-            self.r#type.as_deref(),
-            self.provider.as_deref(),
-            self.model.as_deref(),
-            self.api_key,
-        )
+    /// The names of its group.
+    pub fn group(&self) -> impl Ord {
+        let (kind, provider, model) = (&self.r#type, &self.provider, &self.model);
+        (self.day, kind, provider, model, self.api_key)
     }
 }
 

@@ -41,6 +41,7 @@ use crate::domain::{
 use images::{OpenAiImageModel, OpenAiImages};
 pub use request::{Api, OpenAiModel, SystemRole, TokenField};
 use response::ResponseParser;
+use responses::response::ResponseParser as ResponsesParser;
 use speech::{OpenAiSpeech, OpenAiSpeechModel};
 
 /// Values of `reasoning_effort`; each model supports a subset.
@@ -218,13 +219,7 @@ impl TextProvider for OpenAi {
         match settings.api {
             Api::Chat => exchange::<ResponseParser<'_>>(&self.client, post, call, deltas).await,
             Api::Responses => {
-                exchange::<responses::response::ResponseParser<'_>>(
-                    &self.client,
-                    post,
-                    call,
-                    deltas,
-                )
-                .await
+                exchange::<ResponsesParser<'_>>(&self.client, post, call, deltas).await
             }
         }
     }

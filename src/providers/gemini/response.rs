@@ -114,9 +114,7 @@ impl ResponseParser<'_> {
         }
         Ok(())
     }
-}
 
-impl ResponseParser<'_> {
     /// Reads a finish reason. One that is not listed here is a breakdown.
     fn finish(&mut self, reason: &str) -> Result<(), ProviderError> {
         let head = &self.answer.head;

@@ -123,7 +123,7 @@ impl Runway {
                 Ok(VideoStatus::Failed(error)) => return Err(error),
                 Ok(VideoStatus::Gone) if created.elapsed() >= REPLICATION_LAG => {
                     let message = "the provider no longer knows the task";
-                    return Err(ProviderError::new(ProviderErrorKind::Failed, message));
+                    return Err(ProviderError::failed(message));
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -153,7 +153,7 @@ impl ImageProvider for Runway {
         });
         let Ok(created) = creating.await else {
             let message = "the creation of the task was interrupted";
-            return Err(ProviderError::new(ProviderErrorKind::Failed, message));
+            return Err(ProviderError::failed(message));
         };
         let (task, mut running) = created?;
         let Ok(ended) = timeout_at(until, self.wait_for_image(&task)).await else {

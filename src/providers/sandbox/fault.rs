@@ -114,10 +114,8 @@ impl Fault {
     /// Waits as long as this fault takes, and returns its error.
     pub async fn happen(self) -> ProviderError {
         match self {
-            Self::Fail => ProviderError::new(ProviderErrorKind::Failed, "sandbox fault: fail"),
-            Self::Reject => {
-                ProviderError::new(ProviderErrorKind::Rejected, "sandbox fault: reject")
-            }
+            Self::Fail => ProviderError::failed("sandbox fault: fail"),
+            Self::Reject => ProviderError::rejected("sandbox fault: reject"),
             Self::Timeout => {
                 tokio::time::sleep(TIMEOUT_WAIT).await;
                 ProviderError::new(ProviderErrorKind::Timeout, "sandbox fault: timeout")

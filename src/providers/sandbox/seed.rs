@@ -5,10 +5,7 @@ use std::fmt::Display;
 use sha2::{Digest, Sha256};
 use uuid::Builder;
 
-use crate::{
-    offload::offload,
-    providers::{ProviderError, ProviderErrorKind},
-};
+use crate::{offload::offload, providers::ProviderError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seed([u8; 32]);
@@ -51,5 +48,5 @@ pub(super) async fn offloaded<T: Send + 'static>(
 
 /// Should not happen: a library that refuses the sandbox's input.
 pub(super) fn failed(error: impl Display) -> ProviderError {
-    ProviderError::new(ProviderErrorKind::Failed, format!("sandbox: {error}"))
+    ProviderError::failed(&format!("sandbox: {error}"))
 }

@@ -12,10 +12,7 @@ use crate::{
         conversation::{Conversation, Delta, ImageSource, Part, Role, Stop, ToolCall, texts},
         usage::TokenCounts,
     },
-    providers::{
-        DeltaSink, ProviderError, ProviderErrorKind, TextAnswer, TextCall, TextProvider,
-        answer::PartBuffer,
-    },
+    providers::{DeltaSink, ProviderError, TextAnswer, TextCall, TextProvider, answer::PartBuffer},
 };
 
 /// Words before `[[fail]]` and `[[timeout]]` end a stream.
@@ -78,7 +75,7 @@ impl TextProvider for SandboxText {
             .is_some_and(|most| input > most.into())
         {
             let message = "the input is longer than the model's context";
-            return Err(ProviderError::new(ProviderErrorKind::Rejected, message));
+            return Err(ProviderError::rejected(message));
         }
         let faults = Faults::of(&conversation.last_user_text());
         if !faults.slow.is_zero() {
