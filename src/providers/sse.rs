@@ -112,31 +112,25 @@ impl Events {
             reserved: memory::reservation(),
         };
         let state = Some((Box::pin(bytes), 0_usize, EventLength::default(), buffer));
-        let bounded = stream::unfold(state, move |state| async move {
-            let (mut bytes, seen, mut event, mut buffer) = state?;
-            let item = match timeout(idle, bytes.next()).await {
-                Err(_) => Err(ProviderError::new(
-                    ProviderErrorKind::Timeout,
-                    "stream fell silent",
-                )),
-                Ok(None) => {
-                    // Only after a clean end: completes an event without its blank line.
-                    return Some((Ok(Bytes::from_static(b"\n\n")), None));
-                }
-                Ok(Some(Err(error))) => Err(error),
-                Ok(Some(Ok(chunk))) => {
-                    let seen = seen.saturating_add(chunk.len());
-                    buffer.hold(&chunk);
-                    if seen > cap {
-                        Err(ProviderError::over_limit("stream over the cap"))
-                    } else if event.add(&chunk) > event_cap {
-                        Err(ProviderError::over_limit("event over the cap"))
-                    } else {
-                        return Some((Ok(chunk), Some((bytes, seen, event, buffer))));
-                    }
-                }
+        let bounded = stream::try_unfold(state, move |state| async move {
+            let Some((mut bytes, seen, mut event, mut buffer)) = state else {
+                return Ok(None);
             };
-            Some((item, None))
+            let silent = |_| ProviderError::new(ProviderErrorKind::Timeout, "stream fell silent");
+            let next = timeout(idle, bytes.next()).await.map_err(silent)?;
+            let Some(chunk) = next.transpose()? else {
+                // Only after a clean end: completes an event without its blank line.
+                return Ok(Some((Bytes::from_static(b"\n\n"), None)));
+            };
+            let seen = seen.saturating_add(chunk.len());
+            buffer.hold(&chunk);
+            if seen > cap {
+                return Err(ProviderError::over_limit("stream over the cap"));
+            }
+            if event.add(&chunk) > event_cap {
+                return Err(ProviderError::over_limit("event over the cap"));
+            }
+            Ok(Some((chunk, Some((bytes, seen, event, buffer)))))
         });
         Self {
             inner: Box::pin(SseByteStream::new(Box::pin(bounded))),

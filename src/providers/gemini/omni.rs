@@ -21,7 +21,7 @@ use super::{
         media_call::inputs_with_role,
         setup::{Adapter, Setup},
     },
-    KEY, client,
+    KEY, client, error_of,
 };
 use crate::domain::{
     catalogue::ModelKind,
@@ -168,7 +168,7 @@ impl VideoProvider for GeminiOmni {
         let url = self.client.url(&["interactions"]);
         let answer = self.client.post(url, body).await?;
         let (head, root) = answer.json(TEXT_BODY_CAP).await?;
-        if response::is_error(&root) {
+        if error_of(&root).is_some() {
             return Err(self.client.error(&head, Some(&root)));
         }
         task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))

@@ -82,15 +82,15 @@ pub fn counts(usage: &Map<String, Value>) -> TokenCounts {
     let (input, output) = (largest(INPUT), largest(OUTPUT));
     let (cached, written) = (largest(CACHED), largest(WRITTEN));
     let reasoning = largest(REASONING);
-    let extra = extra(
+    let (extra_input, extra_output) = extra(
         [input, output].map(|count| count.unwrap_or(0)),
         [cached, written].map(|count| count.unwrap_or(0)),
         reasoning.unwrap_or(0),
         count(usage.get("total_tokens")),
     );
     TokenCounts {
-        input: input.map(|input| input.saturating_add(extra.input)),
-        output: output.map(|output| output.saturating_add(extra.output)),
+        input: input.map(|input| input.saturating_add(extra_input)),
+        output: output.map(|output| output.saturating_add(extra_output)),
         cached_input: cached,
         cache_write: written,
         cache_write_long: largest(WRITTEN_LONG),
@@ -99,18 +99,13 @@ pub fn counts(usage: &Map<String, Value>) -> TokenCounts {
     }
 }
 
-/// Tokens that the main counts do not include.
-struct Extra {
-    input: u64,
-    output: u64,
-}
-
+/// Input and output tokens that the main counts do not include.
 fn extra(
     [input, output]: [u64; 2],
     [cached, written]: [u64; 2],
     reasoning: u64,
     total: Option<u64>,
-) -> Extra {
+) -> (u64, u64) {
     let rest = total.and_then(|total| total.checked_sub(input)?.checked_sub(output));
     let all = cached.saturating_add(written);
     // A part of the input that is above it must be outside of it.
@@ -122,11 +117,11 @@ fn extra(
     };
     let choices = [0, cached, written, all].into_iter().filter(is_possible);
     match choices.filter_map(explained).min() {
-        Some((_, input, output)) => Extra { input, output },
-        None => Extra {
-            input: if is_possible(&0) { 0 } else { all },
-            output: rest.map_or(0, |rest| rest.min(reasoning)),
-        },
+        Some((_, input, output)) => (input, output),
+        None => (
+            if is_possible(&0) { 0 } else { all },
+            rest.map_or(0, |rest| rest.min(reasoning)),
+        ),
     }
 }
 

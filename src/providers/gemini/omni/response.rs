@@ -40,7 +40,7 @@ pub fn status(
     head: &Head,
     root: &Value,
 ) -> Result<VideoStatus, ProviderError> {
-    if is_error(root) && root.get("status").is_none() {
+    if error_of(root).is_some() && root.get("status").is_none() {
         return Err(client.error(head, Some(root)));
     }
     let Some(status) = root["status"].as_str() else {
@@ -129,11 +129,6 @@ fn failure(client: &VendorClient, head: &Head, root: &Value, status: &str) -> Pr
         .find_map(machine_code);
     let kind = refusal.then_some(ProviderErrorKind::ContentPolicy);
     client.error_of_code(head, code.unwrap_or(status), kind)
-}
-
-/// Whether `root` is an error instead of an interaction.
-pub fn is_error(root: &Value) -> bool {
-    error_of(root).is_some()
 }
 
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
