@@ -283,20 +283,12 @@ impl Catalogue {
         let offered = self.providers(Some(modality));
         // An account default that has since been disabled is ignored.
         let account_provider = account.provider.as_deref().filter(|p| offered.contains(p));
-        let (provider, from_account) = match (target.provider.as_deref(), account_provider) {
-            (Some(named), _) => (named, false),
-            (None, Some(account)) => (account, true),
-            (None, None) => match self.default_provider(modality) {
-                Some(server) => (server, false),
-                None => {
-                    let message = format!("no provider on this server makes {modality}");
-                    return Err(FieldError::new(
-                        "provider",
-                        FieldCode::NotSupported,
-                        message,
-                    ));
-                }
-            },
+        let from_account = target.provider.is_none() && account_provider.is_some();
+        let provider = target.provider.as_deref().or(account_provider);
+        let Some(provider) = provider.or_else(|| self.default_provider(modality)) else {
+            let message = format!("no provider on this server makes {modality}");
+            let code = FieldCode::NotSupported;
+            return Err(FieldError::new("provider", code, message));
         };
         self.check_provider(modality, provider, &offered)?;
         let model = match &target.model {

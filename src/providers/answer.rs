@@ -107,18 +107,15 @@ impl<'a> PartBuffer<'a> {
 
     /// Adds a marker where another choice begins or continues.
     fn mark_choice(&mut self) -> Result<(), ProviderError> {
-        match self.choice.filter(|_| self.choice != self.entered) {
-            Some(index) => {
-                self.entered = self.choice;
-                let finish_reason = None;
-                let choice = Choice {
-                    index,
-                    finish_reason,
-                };
-                self.add(choice.into())
-            }
-            None => Ok(()),
-        }
+        let Some(index) = self.choice.filter(|_| self.choice != self.entered) else {
+            return Ok(());
+        };
+        self.entered = self.choice;
+        let choice = Choice {
+            index,
+            finish_reason: None,
+        };
+        self.add(choice.into())
     }
 
     /// A call without arguments is one with none: no client parses an empty text.

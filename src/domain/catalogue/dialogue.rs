@@ -280,23 +280,17 @@ impl TextModel {
     fn wrong_in_search(&self, request: &DialogueRequest) -> Option<FieldError> {
         let search = request.search.filter(|_| self.passes(request))?;
         let most = self.limits.searches;
-        let (param, message) = match search.most {
-            _ if most == 0 => (
-                "tools".to_owned(),
-                "has a web search at the provider, which is off for this model; remove it"
-                    .to_owned(),
-            ),
-            Some(asked) if asked > most => {
-                let message = format!("must be at most {most} web searches for this model");
-                let of_tool = search.tool.map(|at| format!("tools[{at}].max_uses"));
-                (
-                    of_tool.unwrap_or_else(|| "max_tool_calls".to_owned()),
-                    message,
-                )
-            }
-            _ => return None,
-        };
-        Some(FieldError::new(param, FieldCode::NotSupported, message))
+        let code = FieldCode::NotSupported;
+        if most == 0 {
+            let message =
+                "has a web search at the provider, which is off for this model; remove it";
+            return Some(FieldError::new("tools", code, message));
+        }
+        search.most.filter(|asked| *asked > most)?;
+        let message = format!("must be at most {most} web searches for this model");
+        let of_tool = search.tool.map(|at| format!("tools[{at}].max_uses"));
+        let param = of_tool.unwrap_or_else(|| "max_tool_calls".to_owned());
+        Some(FieldError::new(param, code, message))
     }
 
     /// Returns the first error of the images.
@@ -309,21 +303,18 @@ impl TextModel {
         if count > MAX_IMAGES {
             return Some(format!("has {count} images; {MAX_IMAGES} are the most").into());
         }
-        let mut wrong = conversation
-            .images()
-            .filter_map(|image| match image.source {
-                ImageSource::Url(_) if !can.image_urls => Some(
-                    "has an image by URL, which this model does not support; send its bytes".into(),
-                ),
-                ImageSource::Base64 {
-                    media_type: ImageType::Gif,
-                    ..
-                } if !can.gifs => {
-                    Some("has a GIF, which this model does not support; send a PNG".into())
-                }
-                _ => None,
-            });
-        wrong.next()
+        conversation.images().find_map(|image| match image.source {
+            ImageSource::Url(_) if !can.image_urls => Some(
+                "has an image by URL, which this model does not support; send its bytes".into(),
+            ),
+            ImageSource::Base64 {
+                media_type: ImageType::Gif,
+                ..
+            } if !can.gifs => {
+                Some("has a GIF, which this model does not support; send a PNG".into())
+            }
+            _ => None,
+        })
     }
 
     /// Returns the first error of the messages.

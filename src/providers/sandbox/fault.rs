@@ -97,11 +97,7 @@ impl Faults {
 
 fn wait(text: &str) -> Option<Duration> {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let seconds: f64 = if plain {
-        text.parse().ok()?
-    } else {
-        return None;
-    };
+    let seconds: f64 = text.parse().ok().filter(|_| plain)?;
     Duration::try_from_secs_f64(seconds.min(SLOWEST_SECONDS)).ok()
 }
 
