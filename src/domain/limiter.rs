@@ -18,7 +18,7 @@ use super::lock::lock;
 use queue::{State, Waiting};
 
 /// The permits in use, their bounds and the queue. Cheap to clone.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Limiter<K: Copy + Eq + Hash = ()>(Arc<Inner<K>>);
 
 #[derive(Debug)]
@@ -189,12 +189,6 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
             waiter.wake();
         }
         result
-    }
-}
-
-impl<K: Copy + Eq + Hash> Clone for Limiter<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
     }
 }
 

@@ -4,6 +4,8 @@
 //! Sources: google-genai 3.4.0 (`PyPI`) `google/genai/types.py` (`SpeechConfig`); checked
 //! against a request recorded from the package. RFC 2586 for `audio/L16`.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -126,22 +128,11 @@ fn part(data: &Value) -> Result<Bytes, ProviderError> {
     if !matches!(words.next(), Some("audio/l16" | "audio/pcm" | "audio/raw")) {
         return Err(ProviderError::failed("audio of another type"));
     }
-    let (mut rate, mut channels) = (RATE, 1);
-    for word in words {
-        match word.split_once('=') {
-            Some(("rate", value)) => {
-                rate = value
-                    .parse()
-                    .map_err(|_| ProviderError::failed("no sample rate"))?;
-            }
-            Some(("channels", value)) => {
-                channels = value
-                    .parse()
-                    .map_err(|_| ProviderError::failed("no channels"))?;
-            }
-            _ => {}
-        }
-    }
+    let parameters: HashMap<&str, &str> = words.filter_map(|word| word.split_once('=')).collect();
+    let rate = parameters.get("rate").map_or(Ok(RATE), |rate| rate.parse());
+    let rate = rate.map_err(|_| ProviderError::failed("no sample rate"))?;
+    let channels = parameters.get("channels").map_or(Ok(1_u16), |n| n.parse());
+    let channels = channels.map_err(|_| ProviderError::failed("no channels"))?;
     // L16 is big-endian by its RFC, but Gemini's is little-endian, like WAV.
     wav(channels, rate, &[&bytes]).ok_or_else(|| ProviderError::failed("impossible audio"))
 }

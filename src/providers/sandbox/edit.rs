@@ -110,17 +110,13 @@ fn extend(
     (width, height): (u32, u32),
     outpaint: Outpaint,
 ) -> Result<RgbaImage, ImageError> {
-    let Outpaint {
-        left,
-        right,
-        up,
-        down,
-    } = outpaint;
+    let Outpaint { left, up, .. } = outpaint;
     let inner = |side: u32, added: u32| side.saturating_sub(added).max(1);
-    let source = cover(
-        source,
-        (inner(width, left + right), inner(height, up + down)),
-    )?;
+    let size = (
+        inner(width, left + outpaint.right),
+        inner(height, up + outpaint.down),
+    );
+    let source = cover(source, size)?;
     let mut extended = RgbaImage::new(width, height);
     imageops::replace(&mut extended, &source, left.into(), up.into());
     Ok(extended)
