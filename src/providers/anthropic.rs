@@ -8,8 +8,6 @@
 pub mod request;
 pub mod response;
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use reqwest::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
@@ -62,8 +60,7 @@ pub const ADAPTERS: Adapters = Adapters {
         })
     },
     add: |registry, setup| {
-        let adapter = Anthropic::new(setup)?;
-        registry.text.insert(setup.name.clone(), Arc::new(adapter));
+        registry.add_text(setup, Anthropic::new(setup)?);
         Ok(())
     },
 };

@@ -3,8 +3,6 @@
 //! Sources: elevenlabs 2.78.0 (`PyPI`) `elevenlabs/text_to_speech/raw_client.py`,
 //! `types/voice_settings.py`; checked against a request recorded from the package.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use reqwest::header::{ACCEPT, HeaderName};
 use serde::Deserialize;
@@ -40,10 +38,7 @@ pub const ADAPTERS: Adapters = Adapters {
         })
     },
     add: |registry, setup| {
-        let adapter = ElevenLabs::new(setup)?;
-        registry
-            .speech
-            .insert(setup.name.clone(), Arc::new(adapter));
+        registry.add_speech(setup, ElevenLabs::new(setup)?);
         Ok(())
     },
 };

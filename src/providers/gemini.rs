@@ -83,12 +83,9 @@ pub const ADAPTERS: Adapters = Adapters {
         )
     },
     add: |registry, setup| {
-        let name = || setup.name.clone();
-        registry.text.insert(name(), Arc::new(Gemini::new(setup)?));
-        let speech = GeminiSpeech::new(setup)?;
-        registry.speech.insert(name(), Arc::new(speech));
-        let video = GeminiOmni::new(setup)?;
-        registry.video.insert(name(), Arc::new(video));
+        registry.add_text(setup, Gemini::new(setup)?);
+        registry.add_speech(setup, GeminiSpeech::new(setup)?);
+        registry.add_video(setup, GeminiOmni::new(setup)?);
         Ok(())
     },
 };

@@ -17,8 +17,6 @@ pub mod speech;
 pub mod split;
 mod usage;
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use reqwest::header::AUTHORIZATION;
 use serde::de::Error as _;
@@ -89,12 +87,9 @@ pub const ADAPTERS: Adapters = Adapters {
         )
     },
     add: |registry, setup| {
-        let name = || setup.name.clone();
-        registry.text.insert(name(), Arc::new(OpenAi::new(setup)?));
-        let images = OpenAiImages::new(setup)?;
-        registry.image.insert(name(), Arc::new(images));
-        let speech = OpenAiSpeech::new(setup)?;
-        registry.speech.insert(name(), Arc::new(speech));
+        registry.add_text(setup, OpenAi::new(setup)?);
+        registry.add_image(setup, OpenAiImages::new(setup)?);
+        registry.add_speech(setup, OpenAiSpeech::new(setup)?);
         Ok(())
     },
 };
@@ -122,10 +117,8 @@ pub const COMPATIBLE: Adapters = Adapters {
         )
     },
     add: |registry, setup| {
-        let name = || setup.name.clone();
-        registry.text.insert(name(), Arc::new(OpenAi::new(setup)?));
-        let images = OpenAiImages::new(setup)?;
-        registry.image.insert(name(), Arc::new(images));
+        registry.add_text(setup, OpenAi::new(setup)?);
+        registry.add_image(setup, OpenAiImages::new(setup)?);
         Ok(())
     },
 };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{ImageProvider, SpeechProvider, TextProvider, VideoProvider};
+use super::{ImageProvider, Setup, SpeechProvider, TextProvider, VideoProvider};
 use crate::domain::{
     ids::AccountId,
     limiter::{Limiter, Permit},
@@ -28,6 +28,22 @@ pub struct ProviderPermit(
 );
 
 impl Registry {
+    pub fn add_text(&mut self, setup: &Setup, adapter: impl TextProvider + 'static) {
+        self.text.insert(setup.name.clone(), Arc::new(adapter));
+    }
+
+    pub fn add_image(&mut self, setup: &Setup, adapter: impl ImageProvider + 'static) {
+        self.image.insert(setup.name.clone(), Arc::new(adapter));
+    }
+
+    pub fn add_speech(&mut self, setup: &Setup, adapter: impl SpeechProvider + 'static) {
+        self.speech.insert(setup.name.clone(), Arc::new(adapter));
+    }
+
+    pub fn add_video(&mut self, setup: &Setup, adapter: impl VideoProvider + 'static) {
+        self.video.insert(setup.name.clone(), Arc::new(adapter));
+    }
+
     /// A permit for a call of `account`, or `None` if the provider or the account is at its limit.
     pub fn try_acquire(&self, provider: &str, account: AccountId) -> Option<ProviderPermit> {
         let permit = match self.limiters.get(provider) {

@@ -8,7 +8,7 @@
 
 pub mod image;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use reqwest::{
@@ -51,9 +51,9 @@ pub const ADAPTERS: Adapters = Adapters {
         },
     ),
     add: |registry, setup| {
-        let adapter = Arc::new(Runway::new(setup)?);
-        registry.image.insert(setup.name.clone(), adapter.clone());
-        registry.video.insert(setup.name.clone(), adapter);
+        let adapter = Runway::new(setup)?;
+        registry.add_image(setup, adapter.clone());
+        registry.add_video(setup, adapter);
         Ok(())
     },
 };

@@ -40,13 +40,11 @@ pub const ADAPTERS: Adapters = Adapters {
         })
     },
     add: |registry, setup| {
-        let name = || setup.name.clone();
-        let text = SandboxText::new(WORD_DELAY);
-        registry.text.insert(name(), Arc::new(text));
-        registry.image.insert(name(), Arc::new(SandboxImage));
-        registry.speech.insert(name(), Arc::new(SandboxSpeech));
-        let video = SandboxVideo::new(Arc::clone(&setup.clock), video::USUAL_WORK);
-        registry.video.insert(name(), Arc::new(video));
+        registry.add_text(setup, SandboxText::new(WORD_DELAY));
+        registry.add_image(setup, SandboxImage);
+        registry.add_speech(setup, SandboxSpeech);
+        let clock = Arc::clone(&setup.clock);
+        registry.add_video(setup, SandboxVideo::new(clock, video::USUAL_WORK));
         Ok(())
     },
 };

@@ -9,8 +9,6 @@
 mod mask;
 pub mod settings;
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -42,8 +40,7 @@ pub const ADAPTERS: Adapters = Adapters {
         settings::read(wire)
     }),
     add: |registry, setup| {
-        let adapter = Stability::new(setup)?;
-        registry.image.insert(setup.name.clone(), Arc::new(adapter));
+        registry.add_image(setup, Stability::new(setup)?);
         Ok(())
     },
 };
