@@ -60,7 +60,7 @@ pub const ADAPTERS: Adapters = Adapters {
         })
     },
     add: |registry, setup| {
-        registry.add_text(setup, Anthropic::new(setup)?);
+        registry.add_text(setup, Anthropic::new(setup, client)?);
         Ok(())
     },
 };
@@ -138,16 +138,14 @@ impl ModelSettings for AnthropicModel {
 /// The text adapter of Anthropic.
 pub type Anthropic = Adapter<AnthropicModel>;
 
-impl Anthropic {
-    /// The key is sent as `x-api-key`, which the API and every gateway accept; the SDK 2.x sends it
-    /// as a bearer token.
-    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let key = (HeaderName::from_static("x-api-key"), "");
-        let version = VersionPath::Last("v1");
-        let client = VendorClient::new(setup, version, key, error_info)?;
-        Ok(Self::with_client(client, setup))
-    }
+/// The key is sent as `x-api-key`, which the API and every gateway accept; the SDK 2.x sends it
+/// as a bearer token.
+fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
+    let key = (HeaderName::from_static("x-api-key"), "");
+    VendorClient::new(setup, VersionPath::Last("v1"), key, error_info)
+}
 
+impl Anthropic {
     /// The client for a call: with the version of its model, and the headers of the caller.
     fn client(&self, call: &TextCall, settings: &AnthropicModel) -> VendorClient {
         let mut client = self.client.clone();

@@ -38,7 +38,7 @@ pub const ADAPTERS: Adapters = Adapters {
         })
     },
     add: |registry, setup| {
-        registry.add_speech(setup, ElevenLabs::new(setup)?);
+        registry.add_speech(setup, ElevenLabs::new(setup, client)?);
         Ok(())
     },
 };
@@ -91,12 +91,10 @@ fn body(call: &SpeechCall) -> Value {
 /// The speech adapter of ElevenLabs.
 pub type ElevenLabs = Adapter<ElevenLabsModel>;
 
-impl ElevenLabs {
-    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let key = (HeaderName::from_static("xi-api-key"), "");
-        let client = VendorClient::new(setup, VersionPath::Last("v1"), key, error_info)?;
-        Ok(Self::with_client(client.with(ACCEPT, "*/*"), setup))
-    }
+fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
+    let key = (HeaderName::from_static("xi-api-key"), "");
+    let client = VendorClient::new(setup, VersionPath::Last("v1"), key, error_info)?;
+    Ok(client.with(ACCEPT, "*/*"))
 }
 
 /// A voice is a path segment: only letters and digits are allowed.

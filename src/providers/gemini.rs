@@ -83,9 +83,9 @@ pub const ADAPTERS: Adapters = Adapters {
         )
     },
     add: |registry, setup| {
-        registry.add_text(setup, Gemini::new(setup)?);
-        registry.add_speech(setup, GeminiSpeech::new(setup)?);
-        registry.add_video(setup, GeminiOmni::new(setup)?);
+        registry.add_text(setup, Gemini::new(setup, client)?);
+        registry.add_speech(setup, GeminiSpeech::new(setup, client)?);
+        registry.add_video(setup, GeminiOmni::new(setup, omni::client)?);
         Ok(())
     },
 };
@@ -126,21 +126,10 @@ fn text(wire: Option<toml::Value>) -> Result<SharedSettings, ConfigError> {
 /// The text adapter of Gemini.
 pub type Gemini = Adapter<GeminiModel>;
 
-impl Gemini {
-    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let client = client(setup, error_info)?;
-        Ok(Self::with_client(client, setup))
-    }
-}
-
 const KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
-/// The client of a modality. A base URL without a version path gets `/v1beta`; a given one (`/v1`)
-/// is kept.
-fn client(
-    setup: &Setup,
-    error_info: fn(Option<&Value>) -> ErrorInfo,
-) -> Result<VendorClient, SetupError> {
+/// A base URL without a version path gets `/v1beta`; a given one (`/v1`) is kept.
+fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
     VendorClient::new(setup, VersionPath::Last("v1beta"), (KEY, ""), error_info)
 }
 

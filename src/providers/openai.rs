@@ -87,9 +87,9 @@ pub const ADAPTERS: Adapters = Adapters {
         )
     },
     add: |registry, setup| {
-        registry.add_text(setup, OpenAi::new(setup)?);
-        registry.add_image(setup, OpenAiImages::new(setup)?);
-        registry.add_speech(setup, OpenAiSpeech::new(setup)?);
+        registry.add_text(setup, OpenAi::new(setup, client)?);
+        registry.add_image(setup, OpenAiImages::new(setup, client)?);
+        registry.add_speech(setup, OpenAiSpeech::new(setup, speech::client)?);
         Ok(())
     },
 };
@@ -117,8 +117,8 @@ pub const COMPATIBLE: Adapters = Adapters {
         )
     },
     add: |registry, setup| {
-        registry.add_text(setup, OpenAi::new(setup)?);
-        registry.add_image(setup, OpenAiImages::new(setup)?);
+        registry.add_text(setup, OpenAi::new(setup, client)?);
+        registry.add_image(setup, OpenAiImages::new(setup, client)?);
         Ok(())
     },
 };
@@ -181,12 +181,6 @@ fn has_responses(id: &str) -> bool {
 
 /// The text adapter of `OpenAI` and of compatible servers.
 pub type OpenAi = Adapter<OpenAiModel>;
-
-impl OpenAi {
-    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        Ok(Self::with_client(client(setup)?, setup))
-    }
-}
 
 /// The client of all modalities. Without a key no `Authorization` is sent.
 fn client(setup: &Setup) -> Result<VendorClient, SetupError> {

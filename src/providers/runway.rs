@@ -51,7 +51,7 @@ pub const ADAPTERS: Adapters = Adapters {
         },
     ),
     add: |registry, setup| {
-        let adapter = Runway::new(setup)?;
+        let adapter = Runway::new(setup, client)?;
         registry.add_image(setup, adapter.clone());
         registry.add_video(setup, adapter);
         Ok(())
@@ -159,15 +159,14 @@ fn body(call: &VideoCall, settings: &RunwayModel) -> Result<RequestJson, Provide
 /// The image and video adapter of Runway.
 pub type Runway = Adapter<RunwayModel>;
 
-impl Runway {
-    /// The timeout bounds each call. For images it also bounds the whole generation.
-    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let key = (AUTHORIZATION, "Bearer ");
-        let client = VendorClient::new(setup, VersionPath::Last("v1"), key, error_info)?;
-        let client = client.with(HeaderName::from_static("x-runway-version"), VERSION);
-        Ok(Self::with_client(client, setup))
-    }
+/// The timeout bounds each call. For images it also bounds the whole generation.
+fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
+    let key = (AUTHORIZATION, "Bearer ");
+    let client = VendorClient::new(setup, VersionPath::Last("v1"), key, error_info)?;
+    Ok(client.with(HeaderName::from_static("x-runway-version"), VERSION))
+}
 
+impl Runway {
     /// A call about a task: its response, or `None` if the task is unknown.
     async fn task(&self, method: Method, task: &str) -> Result<Option<Answer>, ProviderError> {
         let url = self.client.url(&["tasks", task]);

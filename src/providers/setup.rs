@@ -41,14 +41,19 @@ pub struct Adapter<S> {
 }
 
 impl<S: Any + Clone> Adapter<S> {
-    /// An adapter for the models with settings of type `S`.
-    pub fn with_client(client: VendorClient, setup: &Setup) -> Self {
+    /// An adapter for the models with settings of type `S`. `client` builds the client of their API.
+    pub fn new(
+        setup: &Setup,
+        client: fn(&Setup) -> Result<VendorClient, SetupError>,
+    ) -> Result<Self, SetupError> {
         let of_type = |(id, settings): (&String, &SharedSettings)| {
             let settings: &dyn Any = &**settings;
             Some((id.clone(), settings.downcast_ref::<S>()?.clone()))
         };
-        let models = setup.models.iter().filter_map(of_type).collect();
-        Self { client, models }
+        Ok(Self {
+            client: client(setup)?,
+            models: setup.models.iter().filter_map(of_type).collect(),
+        })
     }
 
     /// The settings of a model; the default ones if it has none.

@@ -40,7 +40,7 @@ pub const ADAPTERS: Adapters = Adapters {
         settings::read(wire)
     }),
     add: |registry, setup| {
-        registry.add_image(setup, Stability::new(setup)?);
+        registry.add_image(setup, Stability::new(setup, client)?);
         Ok(())
     },
 };
@@ -118,18 +118,16 @@ fn form(call: &ImageCall, settings: &StabilityModel, target: &StabilityTarget) -
     Some(form)
 }
 
-/// The image adapter of Stability.
+/// The image adapter of Stability. It rejects a model without settings.
 pub type Stability = Adapter<StabilityModel>;
 
-impl Stability {
-    /// The timeout bounds each of the `n` concurrent requests. A model without settings is rejected.
-    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let key = (AUTHORIZATION, "Bearer ");
-        let version = VersionPath::Last("v2beta");
-        let client = VendorClient::new(setup, version, key, error_info)?;
-        Ok(Self::with_client(client, setup))
-    }
+/// The timeout bounds each of the `n` concurrent requests.
+fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
+    let key = (AUTHORIZATION, "Bearer ");
+    VendorClient::new(setup, VersionPath::Last("v2beta"), key, error_info)
+}
 
+impl Stability {
     fn url(&self, target: StabilityEndpoint) -> Url {
         let [kind, last] = match target {
             StabilityEndpoint::Core => ["generate", "core"],

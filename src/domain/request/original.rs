@@ -35,8 +35,8 @@ fn items(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     value.and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// The items of a JSON array with some of them replaced. `None` if none is replaced, or `array` is no
-/// array.
+/// The items of a JSON array with some of them replaced. `None` if none is replaced, or `array` is
+/// no array.
 fn with_replaced<'a>(
     array: &'a [u8],
     replacement: impl Fn(&'a RawValue) -> Option<Box<RawValue>>,

@@ -28,7 +28,8 @@ fn call() -> TextCall {
 }
 
 fn adapter(base: &str, settings: AnthropicModel) -> Anthropic {
-    Anthropic::new(&setup(base, TIMEOUT).with("claude-haiku-5-5", settings)).unwrap()
+    let setup = setup(base, TIMEOUT).with("claude-haiku-5-5", settings);
+    Anthropic::new(&setup, client).unwrap()
 }
 
 async fn ask(

@@ -21,7 +21,7 @@ fn call() -> SpeechCall {
 }
 
 fn adapter(base: &str, timeout: Duration) -> ElevenLabs {
-    ElevenLabs::new(&setup(base, timeout)).unwrap()
+    ElevenLabs::new(&setup(base, timeout), client).unwrap()
 }
 
 fn sound(bytes: &str) -> Reply {

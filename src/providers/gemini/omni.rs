@@ -17,11 +17,11 @@ use super::{
     super::{
         InputPicture, ProviderError, VideoCall, VideoOutput, VideoProvider, VideoStatus,
         answer::task_id,
-        http::{Answer, RequestJson, SetupError, TEXT_BODY_CAP},
+        http::{Answer, RequestJson, SetupError, TEXT_BODY_CAP, VendorClient},
         media_call::inputs_with_role,
         setup::{Adapter, Setup},
     },
-    KEY, client, error_of,
+    KEY, error_of,
 };
 use crate::domain::{
     catalogue::ModelKind,
@@ -126,13 +126,14 @@ fn input(call: &VideoCall) -> Value {
 /// The video adapter of Gemini.
 pub type GeminiOmni = Adapter<OmniModel>;
 
-impl GeminiOmni {
-    /// The timeout bounds one call (a submission, a poll), not the generation.
-    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let client = client(setup, response::error_info)?;
-        Ok(Self::with_client(client, setup))
-    }
+/// The timeout bounds one call (a submission, a poll), not the generation.
+pub fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
+    let mut client = super::client(setup)?;
+    client.error_info = response::error_info;
+    Ok(client)
+}
 
+impl GeminiOmni {
     /// A call about a task: its response, or `None` if the task is unknown.
     async fn task(&self, method: Method, path: &[&str]) -> Result<Option<Answer>, ProviderError> {
         let url = self.client.url(&[&["interactions"], path].concat());

@@ -15,12 +15,12 @@ use super::{
         ProviderError, ProviderErrorKind, SpeechAnswer, SpeechCall, SpeechProvider,
         answer::{self, note_model},
         http::{
-            RequestJson, SPEECH_CAP, SetupError, VendorClient,
+            RequestJson, SPEECH_CAP, VendorClient,
             classify::{Head, clean_id},
         },
-        setup::{Adapter, Setup},
+        setup::Adapter,
     },
-    bare_name, client, error_info, error_of, method_url, response,
+    bare_name, error_of, method_url, response,
 };
 use crate::{
     domain::{
@@ -52,13 +52,6 @@ impl ModelSettings for GeminiSpeechModel {
 
 /// The speech adapter of Gemini.
 pub type GeminiSpeech = Adapter<GeminiSpeechModel>;
-
-impl GeminiSpeech {
-    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let client = client(setup, error_info)?;
-        Ok(Self::with_client(client, setup))
-    }
-}
 
 fn read(
     client: &VendorClient,

@@ -32,7 +32,8 @@ fn call() -> TextCall {
 }
 
 fn adapter(base: &str, settings: GeminiModel) -> Gemini {
-    Gemini::new(&setup(base, TIMEOUT).with("gemini-3.5-flash-lite", settings)).unwrap()
+    let setup = setup(base, TIMEOUT).with("gemini-3.5-flash-lite", settings);
+    Gemini::new(&setup, client).unwrap()
 }
 
 async fn ask(

@@ -24,8 +24,8 @@ pub enum VersionPath {
     Last(&'static str),
 }
 
-/// Parses `base` and completes its version. A trailing slash is ignored, a missing version is added,
-/// a given one is kept, and of a doubled one (`/v1/v1`) the last stays.
+/// Parses `base` and completes its version. A trailing slash is ignored, a missing version is
+/// added, a given one is kept, and of a doubled one (`/v1/v1`) the last stays.
 pub fn base_url(base: &str, version: VersionPath) -> Result<Url, BaseUrlError> {
     let mut url = Url::parse(base.trim()).map_err(|_| BaseUrlError::Invalid)?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {

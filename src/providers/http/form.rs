@@ -38,8 +38,8 @@ impl Form {
         self
     }
 
-    /// The content type and the body. The boundary is unpredictable, so that a prompt cannot inject a
-    /// field.
+    /// The content type and the body. The boundary is unpredictable, so that a prompt cannot inject
+    /// a field.
     pub fn encoded(&self) -> Result<(String, Bytes), RandomError> {
         let random = u128::from_be_bytes(token::random()?);
         let boundary = format!("gensvc-form-{random:032x}");

@@ -13,14 +13,11 @@ use serde_json::{Value, json};
 use super::{
     super::{
         ImageAnswer, ImageCall, ImageProvider, ProviderError, answer,
-        http::{
-            IMAGE_CAP, IMAGES_BODY_CAP, RequestJson, SetupError, VendorClient, classify::Head,
-            form::Form,
-        },
+        http::{IMAGE_CAP, IMAGES_BODY_CAP, RequestJson, VendorClient, classify::Head, form::Form},
         media_call::inputs_with_role,
-        setup::{Adapter, Setup},
+        setup::Adapter,
     },
-    client, errors,
+    errors,
 };
 use crate::domain::{
     catalogue::{ModelKind, Support},
@@ -143,15 +140,9 @@ fn form(call: &ImageCall, settings: &OpenAiImageModel) -> Form {
     form
 }
 
-/// The image adapter of `OpenAI`.
+/// The image adapter of `OpenAI`. The best quality takes minutes: the timeout should be at least
+/// 180 s.
 pub type OpenAiImages = Adapter<OpenAiImageModel>;
-
-impl OpenAiImages {
-    /// The best quality takes minutes: the timeout should be at least 180 s.
-    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        Ok(Self::with_client(client(setup)?, setup))
-    }
-}
 
 /// Fewer images than requested, or some unreadable ones, are an answer; none is an error.
 fn read(

@@ -13,10 +13,9 @@ use serde_json::Value;
 use super::{
     super::{
         ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
-        http::{RequestJson, SPEECH_CAP, SetupError},
+        http::{RequestJson, SPEECH_CAP, SetupError, VendorClient},
         setup::{Adapter, Setup},
     },
-    client,
     split::split,
 };
 use crate::domain::{
@@ -67,13 +66,12 @@ fn body(
 /// The speech adapter of `OpenAI` and of compatible servers.
 pub type OpenAiSpeech = Adapter<OpenAiSpeechModel>;
 
-impl OpenAiSpeech {
-    /// The timeout bounds each call of a split text.
-    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let client = client(setup)?.with(ACCEPT, "application/octet-stream");
-        Ok(Self::with_client(client, setup))
-    }
+/// The timeout bounds each call of a split text.
+pub fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
+    Ok(super::client(setup)?.with(ACCEPT, "application/octet-stream"))
+}
 
+impl OpenAiSpeech {
     /// One call; returns the file and the request id.
     async fn part(
         &self,

@@ -52,7 +52,7 @@ fn adapter(base: &str, key: Option<&str>, settings: OpenAiModel) -> OpenAi {
         api_key: key.map(Into::into),
         ..setup(base, TIMEOUT)
     };
-    OpenAi::new(&setup.with("gpt-6-luna", settings)).unwrap()
+    OpenAi::new(&setup.with("gpt-6-luna", settings), client).unwrap()
 }
 
 /// One call in the form that fits the reply.

@@ -29,7 +29,7 @@ fn call() -> VideoCall {
 }
 
 fn adapter(base: &str, timeout: Duration) -> Runway {
-    Runway::new(&setup(base, timeout)).unwrap()
+    Runway::new(&setup(base, timeout), client).unwrap()
 }
 
 fn same(seen: &Seen, want: &Seen) {
@@ -145,7 +145,7 @@ async fn settings_shape_the_request() {
         audio: Some(false),
     };
     let setup = setup(&upstream.base, TIMEOUT).with("hailuo3", settings);
-    let runway = Runway::new(&setup).unwrap();
+    let runway = Runway::new(&setup, client).unwrap();
     let square = VideoCall {
         model: "hailuo3".to_owned(),
         ratio: (1, 1),

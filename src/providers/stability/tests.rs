@@ -37,7 +37,7 @@ fn adapter(base: &str, timeout: Duration) -> Stability {
         natural: None,
         strength: 0.7,
     };
-    Stability::new(&setup(base, timeout).with("sd3.5-large", settings)).unwrap()
+    Stability::new(&setup(base, timeout).with("sd3.5-large", settings), client).unwrap()
 }
 
 fn made(bytes: &[u8]) -> Reply {

@@ -21,7 +21,7 @@ fn call() -> VideoCall {
 }
 
 fn adapter(base: &str, timeout: Duration) -> GeminiOmni {
-    GeminiOmni::new(&setup(base, timeout)).unwrap()
+    GeminiOmni::new(&setup(base, timeout), client).unwrap()
 }
 
 async fn poll(reply: Reply) -> Result<VideoStatus, ProviderError> {

@@ -5,7 +5,10 @@ use std::time::Duration;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 use super::*;
-use crate::providers::tests::fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup};
+use crate::providers::{
+    gemini::client,
+    tests::fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup},
+};
 
 fn call() -> SpeechCall {
     SpeechCall {
@@ -18,7 +21,7 @@ fn call() -> SpeechCall {
 }
 
 fn adapter(base: &str, timeout: Duration) -> GeminiSpeech {
-    GeminiSpeech::new(&setup(base, timeout)).unwrap()
+    GeminiSpeech::new(&setup(base, timeout), client).unwrap()
 }
 
 async fn ask(reply: Reply) -> Result<SpeechAnswer, ProviderError> {

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::providers::{
     ProviderErrorKind,
+    openai::client,
     tests::fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup},
 };
 
@@ -26,7 +27,7 @@ fn call() -> ImageCall {
 }
 
 fn adapter(base: &str, timeout: Duration) -> OpenAiImages {
-    OpenAiImages::new(&setup(base, timeout)).unwrap()
+    OpenAiImages::new(&setup(base, timeout), client).unwrap()
 }
 
 async fn ask(reply: Reply) -> Result<ImageAnswer, ProviderError> {
@@ -64,7 +65,7 @@ async fn settings_shape_the_request() {
         ..OpenAiImageModel::default()
     };
     let setup = setup(&upstream.base, TIMEOUT).keyless();
-    let bare = OpenAiImages::new(&setup.with(&call().model, settings)).unwrap();
+    let bare = OpenAiImages::new(&setup.with(&call().model, settings), client).unwrap();
     let standard = ImageCall {
         quality: Quality::Standard,
         ..call()

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Api, OpenAi, OpenAiModel, SystemRole};
+use super::super::{Api, OpenAi, OpenAiModel, SystemRole, client};
 use crate::{
     domain::{
         conversation::{
@@ -52,7 +52,7 @@ struct Asked {
 async fn ask_as(reply: Reply, call: &TextCall, settings: OpenAiModel, streaming: bool) -> Asked {
     let upstream = Upstream::start(reply).await;
     let setup = setup(&upstream.base, TIMEOUT).with("gpt-6.1-sol", settings);
-    let adapter = OpenAi::new(&setup).unwrap();
+    let adapter = OpenAi::new(&setup, client).unwrap();
     let mut pieces = Vec::new();
     let result = if streaming {
         let visibility = Visibility::of(Surface::AnthropicMessages);

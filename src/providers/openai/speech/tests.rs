@@ -24,7 +24,7 @@ fn call() -> SpeechCall {
 }
 
 fn adapter(base: &str, timeout: Duration, settings: OpenAiSpeechModel) -> OpenAiSpeech {
-    OpenAiSpeech::new(&setup(base, timeout).with("tts-1", settings)).unwrap()
+    OpenAiSpeech::new(&setup(base, timeout).with("tts-1", settings), client).unwrap()
 }
 
 fn sound(bytes: &str, id: &str) -> Reply {
@@ -59,7 +59,7 @@ async fn sends_what_the_sdk_sends() {
 #[tokio::test]
 async fn the_default_adds_nothing() {
     let upstream = Upstream::start(sound("ID3x", "r")).await;
-    let bare = OpenAiSpeech::new(&setup(&upstream.base, TIMEOUT).keyless()).unwrap();
+    let bare = OpenAiSpeech::new(&setup(&upstream.base, TIMEOUT).keyless(), client).unwrap();
     let plain = SpeechCall {
         speed: 1.0,
         format: SpeechFormat::Mp3,

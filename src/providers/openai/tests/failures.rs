@@ -180,7 +180,7 @@ async fn a_stream_that_stalls_is_a_timeout() {
     let head = "HTTP/1.1 200 X\r\nx-request-id: req-3\r\n\r\n";
     let upstream = Upstream::start(Reply::Stalled(format!("{head}{event}"))).await;
     let wait = Duration::from_millis(500);
-    let adapter = OpenAi::new(&setup(&upstream.base, wait)).unwrap();
+    let adapter = OpenAi::new(&setup(&upstream.base, wait), client).unwrap();
     let (result, deltas) = streamed(&adapter, &call()).await;
     let error = result.unwrap_err();
     assert_eq!(
