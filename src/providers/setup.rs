@@ -41,7 +41,7 @@ pub struct Adapter<S> {
 }
 
 impl<S: Any + Clone> Adapter<S> {
-    /// An adapter for the models with settings of type `S`. `client` builds the client of their API.
+    /// An adapter for the models with settings of type `S`. `client` builds that of their API.
     pub fn new(
         setup: &Setup,
         client: fn(&Setup) -> Result<VendorClient, SetupError>,

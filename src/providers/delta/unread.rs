@@ -270,32 +270,18 @@ impl Read {
     fn rest(&self, answer: &[Part]) -> Vec<Delta> {
         let after = |text: &str, read: usize| text.get(read..).unwrap_or_default().to_owned();
         let last = self.parts.checked_sub(1).and_then(|at| answer.get(at));
-        let open = match last {
-            Some(Part::Text { text }) => vec![Delta::Text(after(text, self.text))],
-            Some(part @ Part::Thinking { text, .. }) if part.reasoning_field().is_some() => {
-                let text = after(text, self.text);
-                let field = part.reasoning_field().filter(|_| !text.is_empty());
-                field
-                    .map(|field| Delta::Reasoning(field, text))
-                    .into_iter()
-                    .collect()
-            }
-            Some(Part::Thinking { text, signature }) => {
-                let text = after(text, self.text);
-                let thinking = (!text.is_empty()).then_some(Delta::Thinking(text));
-                let signature = Delta::Signature(after(signature, self.signature));
-                thinking.into_iter().chain([signature]).collect()
-            }
-            Some(Part::ToolCall(call)) => vec![Delta::Arguments(after(&call.arguments, self.text))],
-            _ => Vec::new(),
-        };
+        let open = last.cloned().into_iter().flat_map(Delta::of);
+        let open = open.filter_map(|piece| match piece {
+            Delta::Text(text) => Some(Delta::Text(after(&text, self.text))),
+            Delta::Thinking(text) => Some(Delta::Thinking(after(&text, self.text))),
+            Delta::Reasoning(field, text) => Some(Delta::Reasoning(field, after(&text, self.text))),
+            Delta::Signature(text) => Some(Delta::Signature(after(&text, self.signature))),
+            Delta::ToolCall(call) => Some(Delta::Arguments(after(&call.arguments, self.text))),
+            Delta::Arguments(_) | Delta::Redacted(_) | Delta::Opaque(_) => None,
+        });
         let closed = answer.get(self.parts..).unwrap_or_default();
         let closed = closed.iter().cloned().flat_map(Delta::of);
-        let is_empty = |piece: &Delta| {
-            matches!(piece, Delta::Text(text) | Delta::Signature(text) | Delta::Arguments(text)
-                if text.is_empty())
-        };
-        let open = open.into_iter().filter(|piece| !is_empty(piece));
+        let open = open.filter(|piece| piece.bytes() > 0);
         open.chain(closed).collect()
     }
 }
