@@ -75,14 +75,11 @@ impl<'a> PartBuffer<'a> {
     }
 
     fn push_joined(&mut self, piece: Delta) -> Result<(), ProviderError> {
-        let nothing = matches!(
-            &piece,
-            Delta::Text(text)
-                | Delta::Thinking(text)
-                | Delta::Reasoning(_, text)
-                | Delta::Signature(text)
-                | Delta::Arguments(text) if text.is_empty()
+        let is_whole = matches!(
+            piece,
+            Delta::ToolCall(_) | Delta::Redacted(_) | Delta::Opaque(_)
         );
+        let nothing = !is_whole && piece.bytes() == 0;
         // Thinking that is not shown begins with an empty text: after signed thinking it is another.
         let signed = matches!(self.parts.last(),
             Some(Part::Thinking { signature, .. }) if !signature.is_empty());

@@ -21,13 +21,14 @@ use crate::providers::{ProviderError, ProviderErrorKind, Setup};
 
 /// The longest stream: 128,000 tokens at some 40 a second.
 const STREAM_TOTAL: Duration = Duration::from_hours(1);
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 #[derive(Debug, Clone)]
 pub struct VendorClient {
     /// The provider's name, for the log.
     pub name: String,
     /// Credentials, which are marked sensitive, and what else each request has. Requests accept
-    /// JSON unless there is an `Accept`.
+    /// JSON unless `Accept` is replaced.
     pub headers: HeaderMap,
     /// Bounds one call from connecting to the last byte of the body, and the head and each gap of a
     /// stream.
@@ -50,7 +51,7 @@ impl VendorClient {
         key: (HeaderName, &str),
         error_info: fn(Option<&Value>) -> ErrorInfo,
     ) -> Result<Self, SetupError> {
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderMap::from_iter([(ACCEPT, JSON)]);
         if let Some(secret) = &setup.api_key {
             headers.insert(key.0, secret_header(key.1, secret)?);
         }
@@ -151,8 +152,7 @@ impl VendorClient {
         body: RequestJson,
         timeout: Duration,
     ) -> Result<Answer, ProviderError> {
-        let json = HeaderValue::from_static("application/json");
-        let request = self.http.inner.post(url).header(CONTENT_TYPE, json);
+        let request = self.http.inner.post(url).header(CONTENT_TYPE, JSON);
         self.send(request.body(body), timeout).await
     }
 
@@ -161,11 +161,8 @@ impl VendorClient {
         request: RequestBuilder,
         timeout: Duration,
     ) -> Result<Answer, ProviderError> {
-        let mut headers = self.headers.clone();
-        headers
-            .entry(ACCEPT)
-            .or_insert(HeaderValue::from_static("application/json"));
-        let sending = request.headers(headers).timeout(timeout).send();
+        let request = request.headers(self.headers.clone());
+        let sending = request.timeout(timeout).send();
         let response = sending.await.map_err(|error| classify::transport(&error))?;
         Ok(Answer {
             head: Head::read(response.status().as_u16(), response.headers()),
