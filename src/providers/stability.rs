@@ -129,14 +129,11 @@ fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
 
 impl Stability {
     fn url(&self, target: StabilityEndpoint) -> Url {
-        let [kind, last] = match target {
-            StabilityEndpoint::Core => ["generate", "core"],
-            StabilityEndpoint::Ultra => ["generate", "ultra"],
-            StabilityEndpoint::Sd3 => ["generate", "sd3"],
-            StabilityEndpoint::Inpaint => ["edit", "inpaint"],
-            StabilityEndpoint::Outpaint => ["edit", "outpaint"],
+        let kind = match target {
+            StabilityEndpoint::Inpaint | StabilityEndpoint::Outpaint => "edit",
+            _ => "generate",
         };
-        self.client.url(&["stable-image", kind, last])
+        self.client.url(&["stable-image", kind, target.as_str()])
     }
 
     /// One request; returns the image and the request id.

@@ -99,12 +99,11 @@ impl Calls {
         piece: Delta,
         answer: &mut AnswerBuilder<'_>,
     ) -> Result<(), ProviderError> {
-        if self.queue.is_empty() || piece.bytes() == 0 {
-            return if self.queue.is_empty() {
-                answer.push(piece)
-            } else {
-                Ok(())
-            };
+        if self.queue.is_empty() {
+            return answer.push(piece);
+        }
+        if piece.bytes() == 0 {
+            return Ok(());
         }
         self.wait(piece.bytes(), answer)?;
         self.queue.push_back(Item::Piece(piece));

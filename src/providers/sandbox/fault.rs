@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::super::{ProviderError, ProviderErrorKind};
+use crate::domain::named::named_enum;
 
 /// Maximum of `[[slow:SECONDS]]`.
 const SLOWEST_SECONDS: f64 = 600.0;
@@ -13,17 +14,18 @@ const TIMEOUT_WAIT: Duration = Duration::from_millis(200);
 /// The retry delay of `[[rate_limit]]`.
 const RATE_LIMIT_WAIT: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// `[[fail]]`: an upstream that fails during the work.
-    Fail,
-    /// `[[reject]]`: an upstream that refuses the request.
-    Reject,
-    /// `[[timeout]]`: an upstream that does not answer.
-    Timeout,
-    /// `[[rate_limit]]`: an upstream that is too busy.
-    RateLimit,
-}
+named_enum!(
+    Fault {
+        /// An upstream that fails during the work.
+        Fail = "fail",
+        /// An upstream that refuses the request.
+        Reject = "reject",
+        /// An upstream that does not answer.
+        Timeout = "timeout",
+        /// An upstream that is too busy.
+        RateLimit = "rate_limit",
+    }
+);
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Faults {
@@ -71,27 +73,21 @@ impl Faults {
     }
 
     fn take(&mut self, word: &str) -> bool {
-        let fault = match word {
-            "fail" => Fault::Fail,
-            "reject" => Fault::Reject,
-            "timeout" => Fault::Timeout,
-            "rate_limit" => Fault::RateLimit,
-            _ => {
-                if let Some(name) = word.strip_prefix("tool")
-                    && let Some(name) = name.strip_prefix(':').or(name.is_empty().then_some(name))
-                {
-                    self.tools.push(name.to_owned());
-                    return true;
-                }
-                let wait = word.strip_prefix("slow:").and_then(wait);
-                let cached = word.strip_prefix("cached:").and_then(|n| n.parse().ok());
-                self.slow = self.slow.max(wait.unwrap_or_default());
-                self.cached = self.cached.max(cached);
-                return wait.is_some() || cached.is_some();
-            }
-        };
-        self.fault = self.fault.or(Some(fault));
-        true
+        if let Some(fault) = Fault::parse(word) {
+            self.fault = self.fault.or(Some(fault));
+            return true;
+        }
+        if let Some(name) = word.strip_prefix("tool")
+            && let Some(name) = name.strip_prefix(':').or(name.is_empty().then_some(name))
+        {
+            self.tools.push(name.to_owned());
+            return true;
+        }
+        let wait = word.strip_prefix("slow:").and_then(wait);
+        let cached = word.strip_prefix("cached:").and_then(|n| n.parse().ok());
+        self.slow = self.slow.max(wait.unwrap_or_default());
+        self.cached = self.cached.max(cached);
+        wait.is_some() || cached.is_some()
     }
 }
 
@@ -109,22 +105,20 @@ impl Fault {
 
     /// Waits as long as this fault takes, and returns its error.
     pub async fn happen(self) -> ProviderError {
-        match self {
-            Self::Fail => ProviderError::failed("sandbox fault: fail"),
-            Self::Reject => ProviderError::rejected("sandbox fault: reject"),
-            Self::Timeout => {
-                tokio::time::sleep(TIMEOUT_WAIT).await;
-                ProviderError::new(ProviderErrorKind::Timeout, "sandbox fault: timeout")
-            }
-            Self::RateLimit => {
-                // Not `not_started`: every retry would fail the same way, and a client's test
-                // should see the error at once.
-                let mut error =
-                    ProviderError::new(ProviderErrorKind::Overloaded, "sandbox fault: rate_limit");
-                error.retry_after = Some(RATE_LIMIT_WAIT);
-                error
-            }
+        let kind = match self {
+            Self::Fail => ProviderErrorKind::Failed,
+            Self::Reject => ProviderErrorKind::Rejected,
+            Self::Timeout => ProviderErrorKind::Timeout,
+            // Not `not_started`: every retry would fail the same way, and a client's test should
+            // see the error at once.
+            Self::RateLimit => ProviderErrorKind::Overloaded,
+        };
+        if self == Self::Timeout {
+            tokio::time::sleep(TIMEOUT_WAIT).await;
         }
+        let mut error = ProviderError::new(kind, format!("sandbox fault: {self}"));
+        error.retry_after = (self == Self::RateLimit).then_some(RATE_LIMIT_WAIT);
+        error
     }
 }
 

@@ -7,23 +7,24 @@ use toml::Value;
 
 use crate::domain::{
     catalogue::{ImageModel, ModelKind, Support},
+    named::named_enum,
     request::{InputRole, Quality},
     settings::{ConfigError, blank_is_none, read_table, words},
     vendor::{ModelSettings, SharedSettings},
 };
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StabilityEndpoint {
-    Core,
-    Ultra,
-    /// Stable Diffusion 3.5, one of several models.
-    Sd3,
-    /// Changes a part of a source.
-    Inpaint,
-    /// Extends a source.
-    Outpaint,
-}
+named_enum!(
+    StabilityEndpoint {
+        Core = "core",
+        Ultra = "ultra",
+        /// Stable Diffusion 3.5, one of several models.
+        Sd3 = "sd3",
+        /// Changes a part of a source.
+        Inpaint = "inpaint",
+        /// Extends a source.
+        Outpaint = "outpaint",
+    }
+);
 
 impl StabilityEndpoint {
     pub(super) const fn has_strength(self) -> bool {
