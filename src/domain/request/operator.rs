@@ -57,12 +57,11 @@ pub fn password_violations(password: &str) -> Vec<FieldError> {
 }
 
 fn violations<const N: usize>(fields: [(&str, Result<(), Refusal>); N]) -> Vec<FieldError> {
-    let refused = fields
-        .into_iter()
-        .filter_map(|(param, result)| Some((param, result.err()?)));
-    refused
-        .map(|(param, (code, message))| FieldError::new(param, code, message))
-        .collect()
+    let refused = fields.into_iter().filter_map(|(param, result)| {
+        let (code, message) = result.err()?;
+        Some(FieldError::new(param, code, message))
+    });
+    refused.collect()
 }
 
 impl Object for AccountRequest {

@@ -136,14 +136,8 @@ pub fn error(provider: &str, head: &Head, error_info: &ErrorInfo) -> ProviderErr
     error.is_refused = is_refused;
     error.overflow = overflow.map(Box::new);
     // Other refusals are about the operator's account or configuration.
-    let is_about_input =
-        head.is_success() || overflow.is_some() || matches!(head.status, 400 | 413 | 422);
-    if is_about_input
-        && matches!(
-            kind,
-            ProviderErrorKind::Rejected | ProviderErrorKind::ContextLength
-        )
-    {
+    let is_about_input = head.is_success() || matches!(head.status, 400 | 413 | 422);
+    if overflow.is_some() || is_about_input && kind == ProviderErrorKind::Rejected {
         error.vendor_message.clone_from(&message.text);
     }
     let waits = [
