@@ -83,33 +83,20 @@ impl TextPrices {
         let cached = usage.cached_input_tokens.unwrap_or(0);
         let written = usage.cache_write_tokens.unwrap_or(0);
         let long = usage.cache_write_long_tokens.unwrap_or(0);
-        let input = prices.input_per_million;
-        let or_input = |price: Option<Credits>| price.unwrap_or(input);
+        let short = written.saturating_sub(long);
         let plain = usage
             .input_tokens
             .saturating_sub(cached.saturating_add(written));
+        let (input, output) = (prices.input_per_million, prices.output_per_million);
+        let read = prices.cached_input_per_million.unwrap_or(input);
+        let write = prices.cache_write_per_million.unwrap_or(input);
+        let store = prices.cache_write_long_per_million.unwrap_or(input);
         [
             ("Input tokens", input, plain),
-            (
-                "Cached input tokens",
-                or_input(prices.cached_input_per_million),
-                cached,
-            ),
-            (
-                "Tokens written to the cache",
-                or_input(prices.cache_write_per_million),
-                written.saturating_sub(long),
-            ),
-            (
-                "Tokens written to the cache, long lifetime",
-                or_input(prices.cache_write_long_per_million),
-                long,
-            ),
-            (
-                "Output tokens",
-                prices.output_per_million,
-                usage.output_tokens,
-            ),
+            ("Cached input tokens", read, cached),
+            ("Tokens written to the cache", write, short),
+            ("Tokens written to the cache, long lifetime", store, long),
+            ("Output tokens", output, usage.output_tokens),
         ]
     }
 

@@ -56,6 +56,7 @@ impl TextCeiling {
         // The model reads the prompt again after each search, from its vendor's cache or not.
         let prompts = self.input_tokens.saturating_mul(searches + 1);
         let most_input = prompts.saturating_add(results);
+        let all_output = output_tokens.saturating_mul(self.choices.into());
         let price = self.prices.per_search.unwrap_or(Credits::ZERO);
         let searches = Credits::pro_rata(&[(price, searches)], 1)?;
         let tiers = self.prices.tiers.iter().map(|tier| tier.above_input_tokens);
@@ -64,17 +65,10 @@ impl TextCeiling {
             .chain([most_input])
             .try_fold(Credits::ZERO, |most, input_tokens| {
                 let prices = self.prices.at(input_tokens);
-                let cost = Credits::pro_rata(
-                    &[
-                        (prices.dearest_input(self.cache_writes), input_tokens),
-                        (
-                            prices.output_per_million,
-                            output_tokens.saturating_mul(self.choices.into()),
-                        ),
-                    ],
-                    PER_MILLION,
-                );
-                Some(most.max(cost?))
+                let input = (prices.dearest_input(self.cache_writes), input_tokens);
+                let output = (prices.output_per_million, all_output);
+                let cost = Credits::pro_rata(&[input, output], PER_MILLION)?;
+                Some(most.max(cost))
             });
         tokens?.checked_add(searches)
     }
