@@ -98,11 +98,8 @@ impl Object for KeyRequest {
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let name = fields.required("name", "Its label.", LABEL);
-        let abilities = fields.optional(
-            "abilities",
-            "What it may call. Default: everything.",
-            validate::Abilities,
-        );
+        let about = "What it may call. Default: everything.";
+        let abilities = fields.optional("abilities", about, validate::Abilities);
         let rate = fields.optional(
             "rate_limit_per_minute",
             "Requests per minute. Default 600.",
@@ -184,17 +181,11 @@ impl Object for WebhookRequest {
     const SCHEMA: SchemaName = ("WebhookCreationRequest", "The webhook to create.");
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let url = fields.required(
-            "url",
-            "Where events are posted to: http or https, without credentials and fragment, at a \
-             public address.",
-            WEBHOOK_URL,
-        );
-        let events = fields.optional(
-            "events",
-            "Which events. Default: all.",
-            set("must name at least one event"),
-        );
+        let about = "Where events are posted to: http or https, without credentials and fragment, \
+                     at a public address.";
+        let url = fields.required("url", about, WEBHOOK_URL);
+        let about = "Which events. Default: all.";
+        let events = fields.optional("events", about, set("must name at least one event"));
         Some(Self {
             url: url?,
             events: events.unwrap_or_else(|| WebhookEvent::ALL.to_vec()),

@@ -315,11 +315,8 @@ impl Object for SpeechRequest {
     const SCHEMA: SchemaName = ("SpeechGenerationRequest", "A speech generation.");
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let prompt = fields.required(
-            "prompt",
-            "The text to speak; not blank.",
-            text(SPEECH_PROMPT_CHARS).not_blank(),
-        );
+        let about = "The text to speak; not blank.";
+        let prompt = fields.required("prompt", about, text(SPEECH_PROMPT_CHARS).not_blank());
         let target = Target::read(fields);
         let rate = "Playback rate. Default 1.0. Not every model takes one.";
         let request = fields.object("parameters", "Parameters.", SPEECH_PARAMETERS, |p| Self {

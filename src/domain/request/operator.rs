@@ -205,12 +205,9 @@ impl Object for MoveRequest {
     const SCHEMA: SchemaName = ("CreditMovementRequest", "Credits to be moved.");
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let amount = fields.optional(
-            "amount",
-            "Credits, not 0; negative only in an adjustment. Required but in a refund, which \
-             gives all of the charge back by default.",
-            signed_credits(),
-        );
+        let about = "Credits, not 0; negative only in an adjustment. Required but in a refund, \
+                     which gives all of the charge back by default.";
+        let amount = fields.optional("amount", about, signed_credits());
         let kinds = words().or_say("must be grant, adjustment or refund");
         let kind = fields.required("kind", "What the movement is.", kinds);
         let generation = fields.optional(
@@ -222,11 +219,8 @@ impl Object for MoveRequest {
         if let Some(Err((code, message))) = what.map(Move::check) {
             fields.error("amount", code, message);
         }
-        let reference = fields.required(
-            "reference",
-            "What makes the movement happen once; the customer sees it in the ledger.",
-            REFERENCE,
-        );
+        let about = "What makes the movement happen once; the customer sees it in the ledger.";
+        let reference = fields.required("reference", about, REFERENCE);
         Some(Self {
             what: what?,
             reference: reference?,

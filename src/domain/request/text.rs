@@ -32,26 +32,17 @@ impl Object for TextRequest {
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let prompt = fields.required("prompt", "Not blank.", text(TEXT_PROMPT_CHARS).not_blank());
-        let system_prompt = fields.optional(
-            "system_prompt",
-            "Instructions above the prompt.",
-            text(SYSTEM_PROMPT_CHARS),
-        );
+        let about = "Instructions above the prompt.";
+        let system_prompt = fields.optional("system_prompt", about, text(SYSTEM_PROMPT_CHARS));
         let target = Target::read(fields);
-        let fallback_on = fields.optional(
-            "fallback_on",
-            "When the next model of a route or of `fallbacks` is called. `not_started` (default): the \
-             provider is known not to have started. `unknown`: also if its answer is lost and no text \
-             was delivered, which you are not charged for.",
-            words(),
-        );
+        let about = "When the next model of a route or of `fallbacks` is called. `not_started` \
+                     (default): the provider is known not to have started. `unknown`: also if its \
+                     answer is lost and no text was delivered, which you are not charged for.";
+        let fallback_on = fields.optional("fallback_on", about, words());
         let template = TemplateRequest::read(fields);
         let max_cost = max_cost(fields);
-        let stream = fields.optional(
-            "stream",
-            "Whether the answer is an event stream.",
-            boolean(),
-        );
+        let about = "Whether the answer is an event stream.";
+        let stream = fields.optional("stream", about, boolean());
         Some(
             fields.object("parameters", "Parameters.", PARAMETERS, |p| Self {
                 prompt: prompt.unwrap_or_default(),
@@ -82,21 +73,16 @@ impl Object for TextRequest {
 
 impl TemplateRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let id = fields.optional(
-            "template_id",
-            "A saved prompt template. It is rendered before anything is held: what it renders is \
-             what is sent, held for, billed and kept as the record's `prompt`. `{{ prompt }}` in \
-             it is the request's prompt; where a template does not use it, the prompt is appended \
-             after a blank line. The rendered prompt keeps the limit of `prompt`, and so does the \
-             system prompt. A `system_prompt` in the request wins over the template's.",
-            integer(1..=i64::MAX),
-        );
-        let variables = fields.optional(
-            "template_variables",
-            "Values for the template's placeholders, by name; null counts as absent. Needs \
-             `template_id`. A name that the template does not have is refused.",
-            any_object(Map::clone),
-        );
+        let about = "A saved prompt template. It is rendered before anything is held: what it \
+                     renders is what is sent, held for, billed and kept as the record's `prompt`. \
+                     `{{ prompt }}` in it is the request's prompt; where a template does not use \
+                     it, the prompt is appended after a blank line. The rendered prompt keeps the \
+                     limit of `prompt`, and so does the system prompt. A `system_prompt` in the \
+                     request wins over the template's.";
+        let id = fields.optional("template_id", about, integer(1..=i64::MAX));
+        let about = "Values for the template's placeholders, by name; null counts as absent. Needs \
+                     `template_id`. A name that the template does not have is refused.";
+        let variables = fields.optional("template_variables", about, any_object(Map::clone));
         fields.needs("template_variables", "template_id", "needs a template_id");
         Some(Self {
             id: id?,
