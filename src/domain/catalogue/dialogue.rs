@@ -229,15 +229,10 @@ impl TextModel {
             errors.push(unsupported("n", message));
         }
         let shares = self.shares(request);
-        for name in &request.others.names {
-            if shares && name == VERBOSITY {
-                continue;
-            }
-            errors.push(unsupported(
-                name,
-                "is not understood by this model's provider",
-            ));
-        }
+        let others = request.others.names.iter();
+        let unknown = others.filter(|name| !shares || *name != VERBOSITY);
+        let message = "is not understood by this model's provider";
+        errors.extend(unknown.map(|name| unsupported(name, message)));
         let (format, one_at_a_time, stop) = match request.surface {
             Surface::AnthropicMessages => (
                 "output_config.format",

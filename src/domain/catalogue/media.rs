@@ -200,12 +200,8 @@ impl ImageModel {
     /// Every field of a request that this model does not support.
     pub fn violations(&self, request: &ImageRequest) -> Vec<FieldError> {
         let limits = &self.limits;
-        let mut errors = Vec::new();
-        errors.extend(prompt_violation(
-            &request.prompt,
-            limits.max_prompt_chars,
-            limits.max_prompt_utf16,
-        ));
+        let (chars, utf16) = (limits.max_prompt_chars, limits.max_prompt_utf16);
+        let mut errors = Vec::from_iter(prompt_violation(&request.prompt, chars, utf16));
         if request.size.is_some_and(|size| self.native(size).is_none()) {
             errors.push(not_supported("parameters.size", &one_of(&limits.sizes)));
         }
@@ -257,12 +253,9 @@ impl VideoModel {
     /// Every field of a request that this model does not support.
     pub fn violations(&self, request: &VideoRequest) -> Vec<FieldError> {
         let limits = &self.limits;
-        let mut errors = Vec::new();
-        errors.extend(prompt_violation(
-            &request.prompt,
-            limits.max_prompt_chars,
-            limits.max_prompt_utf16.map(|n| *n),
-        ));
+        let utf16 = limits.max_prompt_utf16.map(|n| *n);
+        let violation = prompt_violation(&request.prompt, limits.max_prompt_chars, utf16);
+        let mut errors = Vec::from_iter(violation);
         if request
             .duration
             .is_some_and(|d| !limits.durations.contains(&d))
@@ -299,11 +292,8 @@ impl SpeechModel {
     /// Every field of a request that this model does not support.
     pub fn violations(&self, request: &SpeechRequest) -> Vec<FieldError> {
         let limits = &self.limits;
-        let mut errors = Vec::new();
-        errors.extend(prompt_too_long(
-            request.prompt.chars().count(),
-            limits.max_prompt_chars,
-        ));
+        let chars = request.prompt.chars().count();
+        let mut errors = Vec::from_iter(prompt_too_long(chars, limits.max_prompt_chars));
         if let (Some(voice), Some(voices)) = (&request.voice, &limits.voices)
             && !voices.contains(voice)
         {

@@ -63,8 +63,7 @@ impl TextModel {
         temperature: Option<f64>,
     ) -> Vec<FieldError> {
         let limits = &self.limits;
-        let mut errors = Vec::new();
-        errors.extend(prompt_too_long(prompt_chars, limits.max_prompt_chars));
+        let mut errors = Vec::from_iter(prompt_too_long(prompt_chars, limits.max_prompt_chars));
         if max_tokens.is_some_and(|n| n > limits.max_tokens) {
             let allowed = format!("between 1 and {}", limits.max_tokens);
             errors.push(not_supported("parameters.max_tokens", &allowed));

@@ -137,10 +137,8 @@ impl Calls {
                 self.known.len() - 1
             }
         };
-        self.wait(
-            piece.arguments.len() + piece.name.len() + piece.id.len(),
-            answer,
-        )?;
+        let bytes = piece.arguments.len() + piece.name.len() + piece.id.len();
+        self.wait(bytes, answer)?;
         let result = self.known.get_mut(at).map(|call| call.add(&piece));
         result.transpose().map_err(failed)?;
         self.deliver(answer)

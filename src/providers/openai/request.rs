@@ -226,15 +226,11 @@ pub(super) fn body<'a>(
 ) -> WireObject<'a> {
     let (tools, sampling) = (&conversation.tools, &call.sampling);
     let serial = tools.one_at_a_time && !tools.functions.is_empty();
+    let usage = settings.stream_usage.then_some(json!(true));
+    let obfuscation = settings.no_obfuscation.then_some(json!(false));
     let options = WireObject::default()
-        .with_some(
-            "include_usage",
-            settings.stream_usage.then_some(json!(true)),
-        )
-        .with_some(
-            "include_obfuscation",
-            settings.no_obfuscation.then_some(json!(false)),
-        );
+        .with_some("include_usage", usage)
+        .with_some("include_obfuscation", obfuscation);
     let messages = message::messages(conversation, settings.system_role.as_str());
     WireObject::default()
         .with("model", &call.model)

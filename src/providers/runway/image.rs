@@ -64,10 +64,8 @@ impl ModelSettings for RunwayImageModel {
             ("limits.negative_prompt", limits.negative_prompt),
         ] {
             if support == Support::Native {
-                return error(
-                    key,
-                    "must be \"guided\" or \"unsupported\": there is no such field",
-                );
+                let problem = "must be \"guided\" or \"unsupported\": there is no such field";
+                return error(key, problem);
             }
         }
         let roles = limits.inputs.iter().flat_map(|inputs| &inputs.roles);

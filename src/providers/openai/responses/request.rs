@@ -67,12 +67,10 @@ fn prompt<'a>(
     let reasoning = WireObject::default()
         .with_some("effort", effort(call, tools, settings))
         .with_some("summary", summary);
+    let items = item::items(conversation, settings.system_role.as_str());
     WireObject::default()
         .with("model", &call.model)
-        .with(
-            "input",
-            item::items(conversation, settings.system_role.as_str()),
-        )
+        .with("input", items)
         .with_list("tools", &tools.functions, tool)
         .with_some("tool_choice", tool_choice(&tools.choice))
         .with_some("parallel_tool_calls", serial.then_some(json!(false)))
@@ -90,7 +88,7 @@ pub fn body<'a>(
     // Only OpenAI knows these two.
     let is_openai = settings.no_obfuscation;
     let is_encrypted = is_openai && settings.reasoning && call.is_dialogue;
-    let is_unpadded = is_openai && streaming;
+    let options = (is_openai && streaming).then(|| json!({"include_obfuscation": false}));
     let mut body = prompt(call, conversation, settings)
         .with("max_output_tokens", json!(call.max_tokens))
         .with_some("temperature", sampling.temperature.map(Value::from))
@@ -100,10 +98,7 @@ pub fn body<'a>(
         .with_some("prompt_cache_options", cache_options(call, settings))
         .with("store", json!(false))
         .with_some("stream", streaming.then_some(json!(true)))
-        .with_some(
-            "stream_options",
-            is_unpadded.then(|| json!({"include_obfuscation": false})),
-        );
+        .with_some("stream_options", options);
     for name in SHARED {
         body = body.with_some(name, shared(&call.shared, name));
     }
