@@ -105,21 +105,15 @@ impl Object for KeyRequest {
             "Requests per minute. Default 600.",
             integer(1..=i64::from(MAX_PER_MINUTE)),
         );
+        let expiry = "In the future. Default: never.";
+        let limit = "What it may spend in each period, charged and on hold together. Default: no \
+                     limit but the balance.";
         let request = Self {
             name: name.unwrap_or_default(),
             abilities: abilities.unwrap_or_else(Abilities::all),
             rate_limit_per_minute: rate.unwrap_or(DEFAULT_PER_MINUTE),
-            expires_at: fields.optional(
-                "expires_at",
-                "In the future. Default: never.",
-                timestamp(),
-            ),
-            spend_limit: fields.optional(
-                "spend_limit",
-                "What it may spend in each period, charged and on hold together. Default: no limit \
-                 but the balance.",
-                credits(),
-            ),
+            expires_at: fields.optional("expires_at", expiry, timestamp()),
+            spend_limit: fields.optional("spend_limit", limit, credits()),
             spend_period: fields.optional(
                 "spend_period",
                 "The period after which the sum restarts, in UTC; only with a `spend_limit`. \

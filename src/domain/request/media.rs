@@ -245,13 +245,11 @@ impl Object for ImageRequest {
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let prompt = fields.required("prompt", "Not blank.", text(IMAGE_PROMPT_CHARS).not_blank());
-        let negative_prompt = fields.optional(
-            "negative_prompt",
-            "What to avoid.",
-            text(NEGATIVE_PROMPT_CHARS),
-        );
+        let limit = text(NEGATIVE_PROMPT_CHARS);
+        let negative_prompt = fields.optional("negative_prompt", "What to avoid.", limit);
         let inputs = read_inputs(fields);
         let target = Target::read(fields);
+        let tier = "Quality tier; hd costs more. Default standard.";
         let request = fields.object("parameters", "Parameters.", IMAGE_PARAMETERS, |p| Self {
             surface: Surface::Generate,
             prompt: prompt.unwrap_or_default(),
@@ -260,11 +258,7 @@ impl Object for ImageRequest {
             target,
             size: p.optional("size", "Pixels. Default 1024x1024.", SIZE),
             outpaint: read_outpaint(p),
-            quality: p.optional(
-                "quality",
-                "Quality tier; hd costs more. Default standard.",
-                words(),
-            ),
+            quality: p.optional("quality", tier, words()),
             style: p.optional("style", "Style. Default none.", words()),
             n: p.optional("n", "How many; billed each. Default 1.", integer(1..=4)),
             max_cost: None,
@@ -288,15 +282,12 @@ impl Object for VideoRequest {
         let prompt = fields.required("prompt", "Not blank.", text(VIDEO_PROMPT_CHARS).not_blank());
         let inputs = read_inputs(fields);
         let target = Target::read(fields);
+        let seconds = "Seconds; billed each. Default: the model's.";
         let request = fields.object("parameters", "Parameters.", VIDEO_PARAMETERS, |p| Self {
             prompt: prompt.unwrap_or_default(),
             inputs,
             target,
-            duration: p.optional(
-                "duration",
-                "Seconds; billed each. Default: the model's.",
-                integer(1..=i64::from(MAX_DURATION)),
-            ),
+            duration: p.optional("duration", seconds, integer(1..=i64::from(MAX_DURATION))),
             ratio: p.optional("ratio", "Aspect ratio, width:height. Default 16:9.", RATIO),
             max_cost: None,
         });

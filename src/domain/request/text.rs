@@ -43,27 +43,20 @@ impl Object for TextRequest {
         let max_cost = max_cost(fields);
         let about = "Whether the answer is an event stream.";
         let stream = fields.optional("stream", about, boolean());
-        Some(
-            fields.object("parameters", "Parameters.", PARAMETERS, |p| Self {
-                prompt: prompt.unwrap_or_default(),
-                system_prompt,
-                target,
-                fallback_on: fallback_on.unwrap_or(FallbackOn::NotStarted),
-                template,
-                max_tokens: p.optional(
-                    "max_tokens",
-                    "Upper bound of output tokens. Default 1024.",
-                    integer(1..=i64::from(MAX_TOKENS)),
-                ),
-                temperature: p.optional(
-                    "temperature",
-                    "Sampling temperature. Default: the provider's. Not every model takes one.",
-                    number(0.0..=2.0),
-                ),
-                stream: stream.unwrap_or(false),
-                max_cost,
-            }),
-        )
+        let tokens = "Upper bound of output tokens. Default 1024.";
+        let sampling = "Sampling temperature. Default: the provider's. Not every model takes one.";
+        let request = fields.object("parameters", "Parameters.", PARAMETERS, |p| Self {
+            prompt: prompt.unwrap_or_default(),
+            system_prompt,
+            target,
+            fallback_on: fallback_on.unwrap_or(FallbackOn::NotStarted),
+            template,
+            max_tokens: p.optional("max_tokens", tokens, integer(1..=i64::from(MAX_TOKENS))),
+            temperature: p.optional("temperature", sampling, number(0.0..=2.0)),
+            stream: stream.unwrap_or(false),
+            max_cost,
+        });
+        Some(request)
     }
 
     fn example() -> Value {
