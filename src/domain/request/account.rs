@@ -100,11 +100,9 @@ impl Object for KeyRequest {
         let name = fields.required("name", "Its label.", LABEL);
         let about = "What it may call. Default: everything.";
         let abilities = fields.optional("abilities", about, validate::Abilities);
-        let rate = fields.optional(
-            "rate_limit_per_minute",
-            "Requests per minute. Default 600.",
-            integer(1..=i64::from(MAX_PER_MINUTE)),
-        );
+        let about = "Requests per minute. Default 600.";
+        let limit = integer(1..=i64::from(MAX_PER_MINUTE));
+        let rate = fields.optional("rate_limit_per_minute", about, limit);
         let expiry = "In the future. Default: never.";
         let limit = "What it may spend in each period, charged and on hold together. Default: no \
                      limit but the balance.";
@@ -207,7 +205,15 @@ pub struct TemplateText {
 type Source = (String, Vec<String>);
 
 const PROMPT: Text = text(PROMPT_SOURCE_CHARS).not_blank();
+const PROMPT_SOURCE: Parsed<Source> = parsed(
+    || PROMPT.json_schema(),
+    |text| PROMPT.check(text).and_then(|()| source(text)),
+);
 const SYSTEM_PROMPT: Text = text(SYSTEM_PROMPT_SOURCE_CHARS);
+const SYSTEM_PROMPT_SOURCE: Parsed<Source> = parsed(
+    || SYSTEM_PROMPT.json_schema(),
+    |text| SYSTEM_PROMPT.check(text).and_then(|()| source(text)),
+);
 
 fn source(source: &str) -> Result<Source, Refusal> {
     let template = Template::parse(source).map_err(|error| {
@@ -262,22 +268,10 @@ impl Object for TemplateText {
 impl TemplateText {
     /// All but the name.
     fn read_sources(fields: &Fields<'_>) -> Option<Self> {
-        let prompt = fields.required(
-            "prompt",
-            "The template of the prompt; not blank.",
-            parsed(
-                || PROMPT.json_schema(),
-                |text| PROMPT.check(text).and_then(|()| source(text)),
-            ),
-        );
-        let system_prompt = fields.optional(
-            "system_prompt",
-            "The template of the system prompt. Default none.",
-            parsed(
-                || SYSTEM_PROMPT.json_schema(),
-                |text| SYSTEM_PROMPT.check(text).and_then(|()| source(text)),
-            ),
-        );
+        let about = "The template of the prompt; not blank.";
+        let prompt = fields.required("prompt", about, PROMPT_SOURCE);
+        let about = "The template of the system prompt. Default none.";
+        let system_prompt = fields.optional("system_prompt", about, SYSTEM_PROMPT_SOURCE);
         let sources = [prompt.as_ref(), system_prompt.as_ref()];
         let names = sources.into_iter().flatten().flat_map(|(_, names)| names);
         let variables: BTreeSet<_> = names.cloned().collect();

@@ -210,11 +210,9 @@ impl Object for MoveRequest {
         let amount = fields.optional("amount", about, signed_credits());
         let kinds = words().or_say("must be grant, adjustment or refund");
         let kind = fields.required("kind", "What the movement is.", kinds);
-        let generation = fields.optional(
-            "generation",
-            "Of which generation a refund is. Required in a refund, and only allowed there.",
-            generation_id(),
-        );
+        let about = "Of which generation a refund is. Required in a refund, and only allowed \
+                     there.";
+        let generation = fields.optional("generation", about, generation_id());
         let what = kind.and_then(|kind| Move::new(fields, kind, amount, generation));
         if let Some(Err((code, message))) = what.map(Move::check) {
             fields.error("amount", code, message);

@@ -44,13 +44,11 @@ impl ImageProvider for SandboxImage {
 
 /// The seed of the motif: size, quality and style do not change it.
 fn seed(call: &ImageCall, prompt: &str, index: u32) -> Seed {
+    let negative_prompt = call.negative_prompt.as_deref().unwrap_or_default();
     Seed::of(&[
         call.model.as_bytes(),
         prompt.as_bytes(),
-        call.negative_prompt
-            .as_deref()
-            .unwrap_or_default()
-            .as_bytes(),
+        negative_prompt.as_bytes(),
         &index.to_le_bytes(),
     ])
 }

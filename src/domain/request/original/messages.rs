@@ -63,12 +63,10 @@ impl<'a> Edited<'a> {
         if let Ok(blocks) = serde_json::from_str::<Vec<&RawValue>>(content.get()) {
             return blocks.into_iter().map(Cow::Borrowed).collect();
         }
+        let text = Bytes::copy_from_slice(content.get().as_bytes());
         let block = to_raw_value(&Members::from(vec![
             ("type".to_owned(), Bytes::from_static(b"\"text\"")),
-            (
-                "text".to_owned(),
-                Bytes::copy_from_slice(content.get().as_bytes()),
-            ),
+            ("text".to_owned(), text),
         ]));
         block.into_iter().map(Cow::Owned).collect()
     }

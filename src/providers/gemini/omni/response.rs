@@ -149,16 +149,12 @@ pub fn is_refusal(error: &Value) -> bool {
         let text = text.to_lowercase();
         POLICY.iter().any(|word| text.contains(word))
     };
-    let details = error["details"].as_array();
+    let details = error["details"].as_array().into_iter().flatten();
+    let reasons = details.filter_map(|detail| detail.get("reason"));
     ["code", "status", "message"]
         .into_iter()
         .filter_map(|name| error.get(name))
-        .chain(
-            details
-                .into_iter()
-                .flatten()
-                .filter_map(|detail| detail.get("reason")),
-        )
+        .chain(reasons)
         .filter_map(Value::as_str)
         .any(is_policy)
 }
