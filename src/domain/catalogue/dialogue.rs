@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use super::{TextModel, text::NOT_TAKEN};
+use super::{TextModel, Vision, text::NOT_TAKEN};
 use crate::domain::{
     conversation::{
         Conversation, Detail, Effort, Format, Image, ImageSource, ImageType, MAX_IMAGES, Message,
@@ -257,13 +257,8 @@ impl TextModel {
         errors.extend(wrong.map(|message| unsupported("messages", message)));
         // OpenAI's models and compatible servers, but not all of them, know it.
         let is_original = |image: &Image| image.detail == Some(Detail::Original);
-        if self.is_openai()
-            && self
-                .limits
-                .images
-                .is_some_and(|vision| !vision.has_original())
-            && conversation.images().any(is_original)
-        {
+        let has_original = self.limits.images.is_none_or(Vision::has_original);
+        if self.is_openai() && !has_original && conversation.images().any(is_original) {
             let message = "has an image of detail original, which this model does not know; \
                            ask for high";
             errors.push(unsupported("messages", message));

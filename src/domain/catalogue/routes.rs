@@ -46,11 +46,8 @@ impl Route {
     /// left.
     pub(super) fn at(&self, catalogue: &Catalogue) -> Option<Self> {
         let mut models: Vec<&Model> = Vec::new();
-        for model in self
-            .candidates
-            .iter()
-            .filter_map(|of| catalogue.followed(of))
-        {
+        let targets = self.candidates.iter();
+        for model in targets.filter_map(|target| catalogue.followed(target)) {
             if !models.contains(&model) {
                 models.push(model);
             }
