@@ -36,6 +36,7 @@ use response::ResponseParser;
 pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor {
         dialogue: Dialogue {
+            late_instructions: false,
             top_p_with_temperature: false,
             json_object: false,
             free_arguments: false,

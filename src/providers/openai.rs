@@ -100,6 +100,8 @@ pub const COMPATIBLE: Adapters = Adapters {
         access: Access::OptionalKey,
         temperature: Some([0.0, 2.0]),
         dialogue: Dialogue {
+            // Templates of many models refuse them.
+            late_instructions: false,
             // It would fetch them from within the operator's network.
             image_urls: false,
             // Google's own is such a server.

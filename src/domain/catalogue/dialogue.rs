@@ -18,7 +18,8 @@ use crate::domain::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Dialogue {
-    /// Instructions between the messages.
+    /// Instructions between the messages. Without them, such instructions become texts of the user,
+    /// and consecutive messages of one role become one.
     pub late_instructions: bool,
     /// `top_p` together with a temperature.
     pub top_p_with_temperature: bool,
@@ -324,12 +325,6 @@ impl TextModel {
                 if is_next && role == Role::Assistant && open > 0 {
                     return without_result;
                 }
-            }
-            if role == Role::System && !can.late_instructions && !message.parts.is_empty() {
-                return Some(
-                    "has instructions after the first message, which this model does not support; \
-                     put them first",
-                );
             }
             for part in &message.parts {
                 match part {

@@ -26,7 +26,8 @@ impl TextModel {
         }
         let conversation = Arc::make_mut(&mut request.conversation);
         self.leave_out_parts(&mut conversation.messages);
-        if self.dialogue.alternating_roles {
+        if !self.dialogue.late_instructions {
+            conversation.messages.iter_mut().for_each(tag_instructions);
             merge(&mut conversation.messages);
         }
         for part in conversation.messages.iter_mut().flat_map(|m| &mut m.parts) {
@@ -173,26 +174,26 @@ impl TextModel {
     }
 }
 
-/// Makes one message of those of one role that follow each other, with results of tools first.
+/// Makes a user message of instructions, whose texts get a tag.
+fn tag_instructions(message: &mut Message) {
+    if message.role != Role::System {
+        return;
+    }
+    message.role = Role::User;
+    for part in &mut message.parts {
+        if let Part::Text { text } = part {
+            *text = format!("<system>\n{text}\n</system>");
+        }
+    }
+}
+
+/// Makes one message of consecutive messages of one role, with results of tools first.
 fn merge(messages: &mut Vec<Message>) {
     let mut merged: Vec<Message> = Vec::new();
-    // The end of the last turn: only instructions follow it.
-    let mut turn = 0;
     for message in messages.drain(..) {
-        // Results follow their calls, instructions in between come after them.
-        let is_result = matches!(message.parts[..], [Part::ToolResult(_), ..]);
-        let end = if is_result { turn } else { merged.len() };
-        let is_instruction = message.role == Role::System;
-        match merged[..end].last_mut() {
-            Some(last) if last.role == message.role && !is_instruction => {
-                last.parts.extend(message.parts);
-            }
-            _ => {
-                merged.insert(end, message);
-                if !is_instruction {
-                    turn = end + 1;
-                }
-            }
+        match merged.last_mut() {
+            Some(last) if last.role == message.role => last.parts.extend(message.parts),
+            _ => merged.push(message),
         }
     }
     for message in &mut merged {
@@ -228,12 +229,15 @@ mod tests {
                 parts: vec![result.clone()],
             },
         ];
+        messages.insert(4, Message::text(Role::System, "d"));
+        messages.iter_mut().for_each(tag_instructions);
         merge(&mut messages);
         let texts = |at: usize| crate::domain::conversation::texts(&messages[at].parts, "|");
         assert_eq!(
             (messages.len(), texts(0), texts(1)),
             (3, "a|b".to_owned(), "calling".to_owned())
         );
-        assert_eq!(messages[2].parts, [result, Part::text("c")]);
+        let tagged = Part::text("<system>\nd\n</system>");
+        assert_eq!(messages[2].parts, [result, Part::text("c"), tagged]);
     }
 }

@@ -36,8 +36,8 @@ const COUNTED: &[&str] = &[
 
 fn message(message: &Message) -> WireObject<'_> {
     let role = match message.role {
-        Role::System => "system",
-        Role::User => "user",
+        // Instructions between messages became texts of the user.
+        Role::System | Role::User => "user",
         Role::Assistant => "assistant",
     };
     let content = match &message.parts[..] {

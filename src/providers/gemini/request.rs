@@ -25,7 +25,7 @@ type Calls<'a> = HashMap<&'a str, &'a str>;
 
 fn content<'a>(message: &'a Message, calls: &'a Calls<'a>) -> WireObject<'a> {
     let role = match message.role {
-        // Refused before: there are no instructions between messages.
+        // Instructions between messages became texts of the user.
         Role::System | Role::User => "user",
         Role::Assistant => "model",
     };

@@ -10,13 +10,7 @@ use serde_json::{Value, json};
 /// Why the vendor of the path refuses a body, and its answer.
 pub fn refusal(path: &str, body: &Value) -> Option<(String, Value)> {
     if path.ends_with("/chat/completions") {
-        // Other servers of the dialect make longer ids themselves.
-        let max_id = if path.starts_with("/openai") {
-            40
-        } else {
-            usize::MAX
-        };
-        let message = openai(body, max_id).err()?;
+        let message = openai(body, path.starts_with("/openai")).err()?;
         let error = json!({"error": {"message": message, "type": "invalid_request_error",
             "param": null, "code": null}});
         Some((message, error))
@@ -90,7 +84,11 @@ fn arrays(value: &Value, place: &str) -> Checked {
     within.try_for_each(|value| arrays(value, place))
 }
 
-fn openai(body: &Value, max_id: usize) -> Checked {
+/// What a server of the dialect refuses: `OpenAI`, or compatible ones, each of which has some of the
+/// rules.
+fn openai(body: &Value, is_openai: bool) -> Checked {
+    // Other servers make longer ids themselves.
+    let max_id = if is_openai { 40 } else { usize::MAX };
     let tools = list(&body["tools"]);
     ensure(body.get("tools").is_none() || !tools.is_empty(), || {
         "[] is too short - 'tools'".to_owned()
@@ -104,7 +102,7 @@ fn openai(body: &Value, max_id: usize) -> Checked {
     }
     // Where it is not given, too; but no test needs that.
     let effort = &body["reasoning_effort"];
-    let reasons = max_id == 40 && effort.is_string() && effort != "none";
+    let reasons = is_openai && effort.is_string() && effort != "none";
     ensure(!reasons || tools.is_empty(), || {
         "Function tools with reasoning_effort are not supported in /v1/chat/completions. \
          To use function tools, use /v1/responses or set reasoning_effort to 'none'."
@@ -129,8 +127,12 @@ fn openai(body: &Value, max_id: usize) -> Checked {
         "[] is too short - 'messages'".to_owned()
     })?;
     let mut open: Vec<&str> = Vec::new();
-    for message in messages {
+    for (at, message) in messages.iter().enumerate() {
         let role = message["role"].as_str().unwrap_or_default();
+        // vllm-project/vllm#41114, ollama/ollama#17774
+        ensure(is_openai || at == 0 || role != "system", || {
+            "System message must be at the beginning.".to_owned()
+        })?;
         let content = &message["content"];
         for part in list(content) {
             let empty = part["type"] == "text" && part["text"] == "";
@@ -378,6 +380,13 @@ fn is_said(text: &Value) -> bool {
     text.as_str().is_some_and(|text| !text.trim().is_empty())
 }
 
+/// Whether a model accepts messages of role `system`: not up to 4.7.
+fn knows_system_role(model: &str) -> bool {
+    let numbers = model.split('-').filter_map(|word| word.parse::<u32>().ok());
+    let version: Vec<u32> = numbers.take(2).collect();
+    version > vec![4, 7]
+}
+
 fn anthropic(body: &Value) -> Checked {
     let tools = list(&body["tools"]);
     for tool in tools {
@@ -411,14 +420,29 @@ fn anthropic(body: &Value) -> Checked {
     ensure(messages[0]["role"] == "user", || {
         "messages: first message must use the \"user\" role".to_owned()
     })?;
+    let knows_system = knows_system_role(body["model"].as_str().unwrap_or_default());
     let mut before = "";
     let (mut ids, mut open): (HashSet<&str>, Vec<&str>) = Default::default();
-    for message in messages {
+    for (at, message) in messages.iter().enumerate() {
         let role = message["role"].as_str().unwrap_or_default();
         ensure(
             ["user", "assistant", "system"].contains(&role) && role != before,
             || format!("messages: roles must alternate: {role} after {before}"),
         )?;
+        if role == "system" {
+            ensure(knows_system, || {
+                "messages: Unexpected role \"system\". The Messages API accepts a top-level \
+                 `system` parameter, not \"system\" as an input message role."
+                    .to_owned()
+            })?;
+            let next = messages.get(at + 1);
+            let is_in_place = before == "user" && next.is_none_or(|n| n["role"] == "assistant");
+            ensure(is_in_place, || {
+                "messages: a system message must follow a user turn, and be last or followed by \
+                 an assistant turn"
+                    .to_owned()
+            })?;
+        }
         before = role;
         let content = &message["content"];
         let blocks = list(content);

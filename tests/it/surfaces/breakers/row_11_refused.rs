@@ -210,8 +210,6 @@ async fn what_a_model_cannot_do_is_refused_before_the_hold(
     let upstream = Upstream::start().await;
     let app = TestApp::upstream(options, &upstream).await;
     let account = app.account("10").await;
-    let late = json!({"messages": [{"role": "user", "content": "a"}, {"role": "system", "content": "b"},
-        {"role": "user", "content": "c"}]});
     for path in ROUTES {
         for (model, more, param) in [
             (
@@ -246,13 +244,6 @@ async fn what_a_model_cannot_do_is_refused_before_the_hold(
                 json!({"temperature": 0.9}),
                 Some("temperature"),
             ),
-            (
-                "gemini/gemini-3.5-flash-lite",
-                late.clone(),
-                Some("messages"),
-            ),
-            ("openai/gpt-6-luna", late.clone(), None),
-            ("anthropic/claude-haiku-5-5", late.clone(), None),
         ] {
             let before = upstream.count();
             let answer = app
@@ -271,14 +262,6 @@ async fn what_a_model_cannot_do_is_refused_before_the_hold(
                     more["top_p"].as_f64(),
                     "{model}"
                 );
-                let role = match model {
-                    // What is of its own dialect goes as it came.
-                    "openai/gpt-6-luna" if path == MESSAGES => "developer",
-                    _ => "system",
-                };
-                if more.get("messages").is_some() {
-                    assert_eq!(sent["messages"][1], json!({"role": role, "content": "b"}));
-                }
                 continue;
             };
             let refused = error(path, &answer, 400, "unsupported_parameter");

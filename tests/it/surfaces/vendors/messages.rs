@@ -4,10 +4,103 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{
-    super::{CHAT, MESSAGES, MODELS, RESPONSES, ask, error, failures, with},
+    super::{CHAT, MESSAGES, MODELS, RESPONSES, ask, error, failures, record, with},
     LOCAL, all, called, others, sent, tool,
 };
 use crate::common::Upstream;
+
+/// A dialogue of these turns: `a`ssistant, `c`all, `r`esult, `s`ystem, `u`ser, and `t`agged
+/// instructions of the user.
+fn turns(path: &str, model: &str, turns: &str) -> Value {
+    let turn = |turn: char| match (turn, path) {
+        ('a', _) => json!({"role": "assistant", "content": "a"}),
+        ('s', _) => json!({"role": "system", "content": "s"}),
+        ('t', _) => json!({"role": "user", "content": "<system>\ns\n</system>"}),
+        ('u', _) => json!({"role": "user", "content": "u"}),
+        ('c' | 'r', _) => {
+            let (list, at) = match path {
+                RESPONSES => ("input", 1),
+                _ => ("messages", 1),
+            };
+            let at = at + usize::from(turn == 'r');
+            called(path, model, &[("c", "f", "{}")])[list][at].clone()
+        }
+        _ => panic!("{turn}"),
+    };
+    let messages: Vec<Value> = turns.chars().map(turn).collect();
+    let tools = json!({"tools": [tool(path, "f", &json!({}))]});
+    match path {
+        RESPONSES => with(
+            json!({"model": model, "max_output_tokens": 64, "input": messages}),
+            &tools,
+        ),
+        _ => with(
+            with(ask(model, "x"), &json!({ "messages": messages })),
+            &tools,
+        ),
+    }
+}
+
+#[sqlx::test]
+async fn later_instructions_become_texts_of_the_user(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    for (given, tagged) in [
+        ("us", "ut"),
+        ("usu", "utu"),
+        ("susasu", "sutatu"),
+        ("suassa", "suatta"),
+        ("ucsr", "uctr"),
+        ("ucssrsu", "ucttrtu"),
+        ("ucrsas", "ucrtat"),
+    ] {
+        for path in [CHAT, RESPONSES, MESSAGES] {
+            let others = others(path).into_iter().filter(|model| *model != MODELS[1]);
+            let older = ["anthropic/claude-haiku-4-5"].into_iter();
+            for model in others.chain(older.filter(|_| path != MESSAGES)) {
+                let mut seen = Vec::new();
+                for shape in [given, tagged] {
+                    let body = turns(path, model, shape);
+                    let answer = app.post(&account.key, path, &body).await;
+                    assert_eq!(answer.status, 200, "{model} {body} {}", answer.text);
+                    let record = record(&app, &account, &answer).await;
+                    let sent = upstream.requests().pop().unwrap().body;
+                    seen.push((sent, record["credits"]["estimated"].clone()));
+                }
+                assert_eq!(seen[0], seen[1], "{path} {model} {given}");
+            }
+        }
+        // OpenAI accepts them in any place, but not before the result of a call.
+        if !given.contains("sr") {
+            let body = turns(RESPONSES, MODELS[1], given);
+            let sent = sent(&app, &upstream, &account, RESPONSES, &body).await;
+            let roles = sent["messages"].as_array().unwrap().iter();
+            let kept = roles.filter(|message| message["role"] == "developer");
+            assert_eq!(kept.count(), given.matches('s').count(), "{sent}");
+        }
+    }
+    let texts = ["u", "<system>\ns\n</system>", "u"];
+    let blocks = texts.map(|text| json!({"type": "text", "text": text}));
+    let body = turns(RESPONSES, MODELS[2], "usu");
+    let found = sent(&app, &upstream, &account, RESPONSES, &body).await;
+    assert_eq!(
+        found["messages"],
+        json!([{"role": "user", "content": blocks}])
+    );
+    let parts = texts.map(|text| json!({"text": text}));
+    let body = turns(RESPONSES, MODELS[3], "usu");
+    let found = sent(&app, &upstream, &account, RESPONSES, &body).await;
+    assert_eq!(found["contents"], json!([{"role": "user", "parts": parts}]));
+    // A body of the vendor's own dialect is the vendor's to judge.
+    upstream.be_lenient();
+    for (path, model) in [(MESSAGES, MODELS[2]), (CHAT, LOCAL)] {
+        let body = turns(path, model, "usu");
+        let found = sent(&app, &upstream, &account, path, &body).await;
+        assert_eq!(found["messages"], body["messages"]);
+    }
+    app.assert_settled().await;
+}
 
 #[sqlx::test]
 async fn thinking_that_nobody_signed_is_left_out(_: PgPoolOptions, options: PgConnectOptions) {
