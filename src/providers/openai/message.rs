@@ -68,15 +68,18 @@ fn result(part: &Part) -> Option<WireObject<'_>> {
     Some(message)
 }
 
-/// The texts and images; thoughts of other vendors are left out. A single text is sent as such, the
+/// Returns the texts and images; thoughts of other vendors are left out. Texts are one string, the
 /// only form that every compatible server supports.
 fn content(parts: &[Part]) -> Option<WireValue<'_>> {
     let mut shown = parts.iter().filter(|part| content_part(part).is_some());
     match (shown.next()?, shown.next()) {
         (Part::Text { text }, None) => Some(text.into()),
-        _ => Some(WireValue::list(move || {
-            parts.iter().filter_map(content_part)
-        })),
+        _ if parts.iter().any(|part| matches!(part, Part::Image(_))) => {
+            Some(WireValue::list(move || {
+                parts.iter().filter_map(content_part)
+            }))
+        }
+        _ => Some(WireValue::Value(texts(parts, "\n\n").into())),
     }
 }
 

@@ -39,7 +39,11 @@ fn sent(path: &str, model: &str) -> Value {
         // What is of its own dialect goes as it came.
         let role = if path == CHAT { "system" } else { "developer" };
         let system = json!({"role": role, "content": "Be brief."});
-        json!({"messages": turns(&[system]), "max_completion_tokens": 64, "stop": ["END"]})
+        let mut messages = turns(&[system]);
+        if path == MESSAGES {
+            messages[3]["content"] = json!("And\n\ngoodbye?");
+        }
+        json!({"messages": messages, "max_completion_tokens": 64, "stop": ["END"]})
     } else if model.starts_with("anthropic/") {
         json!({"messages": turns(&[]), "max_tokens": 64, "stop_sequences": ["END"],
             "system": "Be brief."})

@@ -134,6 +134,11 @@ fn openai(body: &Value, is_openai: bool) -> Checked {
             "System message must be at the beginning.".to_owned()
         })?;
         let content = &message["content"];
+        // QwenLM/qwen-code#2320
+        let is_text = list(content).iter().all(|part| part["type"] == "text");
+        ensure(is_openai || !content.is_array() || !is_text, || {
+            "invalid type: sequence, expected a string".to_owned()
+        })?;
         for part in list(content) {
             let empty = part["type"] == "text" && part["text"] == "";
             ensure(!empty, || "empty text part".to_owned())?;

@@ -103,6 +103,33 @@ async fn later_instructions_become_texts_of_the_user(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test]
+async fn texts_of_a_message_are_one_string_in_a_chat(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    for path in [RESPONSES, MESSAGES] {
+        let (list, kind) = match path {
+            RESPONSES => ("input", "input_text"),
+            _ => ("messages", "text"),
+        };
+        let texts = ["b", "c"].map(|text| json!({"type": kind, "text": text}));
+        for model in [MODELS[1], LOCAL] {
+            let mut body = called(path, model, &[("c", "f", "{}")]);
+            body["tools"] = json!([tool(path, "f", &json!({}))]);
+            body[list][0]["content"] = json!(texts);
+            match path {
+                RESPONSES => body[list][2]["output"] = json!(texts),
+                _ => body[list][2]["content"][0]["content"] = json!(texts),
+            }
+            let answer = sent(&app, &upstream, &account, path, &body).await;
+            let contents = [0, 2].map(|at| answer["messages"][at]["content"].clone());
+            assert_eq!(contents, ["b\n\nc", "b\n\nc"], "{path} {model}");
+        }
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn thinking_that_nobody_signed_is_left_out(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let app = failures::start(options, &upstream).await;
