@@ -39,9 +39,10 @@ fn wire_messages<'a>(
     let has_calls = parts.iter().any(|part| call(part).is_some());
     let calls = has_calls.then(|| WireValue::list(move || parts.iter().filter_map(call)));
     let message = (content.is_some() || has_calls).then(|| {
+        // Some servers require the key; the package sends null, too.
         let mut message = WireObject::default()
             .with("role", role)
-            .with_some("content", content);
+            .with("content", content.unwrap_or(WireValue::Value(Value::Null)));
         for &field in ReasoningField::ALL {
             let text = reasoning(parts, field);
             message = message.with_some(field.as_str(), text.map(Value::from));

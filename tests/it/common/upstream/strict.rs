@@ -164,6 +164,10 @@ fn openai(body: &Value, is_openai: bool) -> Checked {
                     .get("tool_calls")
                     .is_some_and(|calls| calls == &json!([]));
                 ensure(!empty, || "[] is too short - 'tool_calls'".to_owned())?;
+                // vllm-project/vllm#54368
+                ensure(is_openai || message.get("content").is_some(), || {
+                    "Field required: 'content'".to_owned()
+                })?;
                 ensure(has_content || !calls.is_empty(), || {
                     "Invalid value for 'content': expected a string, got null".to_owned()
                 })?;
