@@ -102,6 +102,8 @@ pub const COMPATIBLE: Adapters = Adapters {
         dialogue: Dialogue {
             // Templates of many models refuse them.
             late_instructions: false,
+            // Unless it is the role of a model's instructions.
+            developer_role: false,
             // It would fetch them from within the operator's network.
             image_urls: false,
             // Google's own is such a server.

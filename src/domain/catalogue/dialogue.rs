@@ -21,6 +21,8 @@ pub struct Dialogue {
     /// Instructions between the messages. Without them, such instructions become texts of the user,
     /// and consecutive messages of one role become one.
     pub late_instructions: bool,
+    /// The role `developer`. Without it, instructions have the role `system`.
+    pub developer_role: bool,
     /// `top_p` together with a temperature.
     pub top_p_with_temperature: bool,
     /// Thoughts of earlier turns, brought back.
@@ -75,6 +77,7 @@ pub struct Dialogue {
 impl Dialogue {
     pub const ALL: Self = Self {
         late_instructions: true,
+        developer_role: true,
         top_p_with_temperature: true,
         thinking: true,
         reasoning_fields: true,

@@ -4,9 +4,9 @@ mod messages;
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::de::IgnoredAny;
 use serde_json::{
-    Map, Value, json,
+    Value, json,
     value::{RawValue, to_raw_value},
 };
 
@@ -100,27 +100,46 @@ impl Original {
         });
     }
 
+    /// Edits the objects of a list. `edit` returns whether it changed one; the others keep their bytes.
+    fn edit_items(&mut self, name: &str, edit: impl Fn(&mut Members) -> bool) {
+        let list = self.members.get(name).cloned().unwrap_or_default();
+        let items = with_replaced(&list, |item| {
+            let mut members = Members::parse(&list.slice_ref(item.get().as_bytes())).ok()?;
+            edit(&mut members).then(|| to_raw_value(&members).ok())?
+        });
+        if let Some(items) = items {
+            self.members.set(name, &items);
+        }
+    }
+
+    /// Gives messages of the role `developer` the role `system`.
+    pub fn rename_developer(&mut self) {
+        for list in ["messages", "input"] {
+            self.edit_items(list, |message| {
+                let kind = message.get("type");
+                let is_message = kind.is_none_or(|kind| &kind[..] == br#""message""#);
+                let role = message.get("role").filter(|_| is_message);
+                let is_developer = role.is_some_and(|role| &role[..] == br#""developer""#);
+                if is_developer {
+                    message.set("role", &"system");
+                }
+                is_developer
+            });
+        }
+    }
+
     /// Removes the ids of items of earlier answers from a Responses body: `OpenAI` refuses encrypted
     /// reasoning under another id than its own.
     pub fn leave_out_own_ids(&mut self) {
-        /// Reads the id only, and skips the other members, such as large images.
-        #[derive(Deserialize)]
-        struct Identified<'a> {
-            #[serde(borrow)]
-            id: Option<Cow<'a, str>>,
-        }
-        let input = self.members.get("input").cloned().unwrap_or_default();
-        let items = with_replaced(&input, |item| {
-            let item = item.get();
-            let id = serde_json::from_str::<Identified<'_>>(item).ok()?.id?;
-            referenced(&id)?;
-            let mut members: Map<String, Value> = serde_json::from_str(item).ok()?;
-            members.shift_remove("id")?;
-            to_raw_value(&members).ok()
+        self.edit_items("input", |item| {
+            let id = item.get("id");
+            let id = id.and_then(|json| serde_json::from_slice::<String>(json).ok());
+            let is_own = id.as_deref().and_then(referenced).is_some();
+            if is_own {
+                item.remove("id");
+            }
+            is_own
         });
-        if let Some(items) = items {
-            self.members.set("input", &items);
-        }
     }
 
     /// Removes reasoning of a Responses body that `OpenAI` did not encrypt, and refuses.
@@ -315,6 +334,29 @@ mod tests {
         let mut given = original(&body);
         given.leave_out_empty_tools();
         assert_eq!(json(&given), body);
+    }
+
+    #[test]
+    fn only_messages_of_the_role_developer_are_renamed() {
+        let renamed = |body: &str| {
+            let mut given = Original {
+                members: Members::parse(&Bytes::copy_from_slice(body.as_bytes())).unwrap(),
+                ..Original::default()
+            };
+            given.rename_developer();
+            serde_json::to_string(&given.members).unwrap()
+        };
+        let other = r#"{"content":"developer", "role":"user"},{"type":"additional_tools","role":"developer"}"#;
+        let list = |role: &str| {
+            format!(r#"{{"messages":[{{"content":[1.0],"role":"{role}"}},{other}],"input":"x"}}"#)
+        };
+        assert_eq!(renamed(&list("developer")), list("system"));
+        assert_eq!(renamed(&list("user")), list("user"));
+        let body = r#"{"input":[ {"role":"developer","type":"message"} ]}"#;
+        assert_eq!(
+            renamed(body),
+            r#"{"input":[{"role":"system","type":"message"}]}"#
+        );
     }
 
     #[test]

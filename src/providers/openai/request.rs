@@ -119,6 +119,11 @@ impl ModelSettings for OpenAiModel {
     }
 
     fn dialogue(&self, vendor: Dialogue) -> Dialogue {
+        let is_developer = self.system_role == SystemRole::Developer;
+        let vendor = Dialogue {
+            developer_role: vendor.developer_role || is_developer,
+            ..vendor
+        };
         if self.api == Api::Chat {
             return vendor;
         }

@@ -11,6 +11,7 @@ use crate::{
     domain::{
         conversation::{Conversation, Sampling},
         usage::TokenCounts,
+        vendor::ModelSettings as _,
     },
     providers::{
         ProviderErrorKind,
@@ -287,6 +288,24 @@ async fn usage_is_believed_only_where_it_can_be() {
     ] {
         let (result, _, _) = ask(Reply::json(&answer(&json!("Hi"), "stop", &usage)), false).await;
         assert_eq!(counts(result.unwrap().usage), want, "{usage}");
+    }
+}
+
+#[test]
+fn developer_role_is_that_of_the_settings() {
+    for (vendor, system_role, expected) in [
+        (COMPATIBLE.vendor.dialogue, SystemRole::System, false),
+        (COMPATIBLE.vendor.dialogue, SystemRole::Developer, true),
+        (ADAPTERS.vendor.dialogue, SystemRole::System, true),
+    ] {
+        for api in [Api::Chat, Api::Responses] {
+            let settings = OpenAiModel {
+                api,
+                system_role,
+                ..OpenAiModel::default()
+            };
+            assert_eq!(settings.dialogue(vendor).developer_role, expected);
+        }
     }
 }
 

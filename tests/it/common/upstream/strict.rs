@@ -129,6 +129,10 @@ fn openai(body: &Value, is_openai: bool) -> Checked {
     let mut open: Vec<&str> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         let role = message["role"].as_str().unwrap_or_default();
+        // earendil-works/pi#1048
+        ensure(is_openai || role != "developer", || {
+            "Unexpected message role.".to_owned()
+        })?;
         // vllm-project/vllm#41114, ollama/ollama#17774
         ensure(is_openai || at == 0 || role != "system", || {
             "System message must be at the beginning.".to_owned()

@@ -130,6 +130,27 @@ async fn texts_of_a_message_are_one_string_in_a_chat(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test]
+async fn developer_role_becomes_system_for_compatible_servers(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    let messages =
+        |role: &str| json!([{"role": role, "content": "s"}, {"role": "user", "content": "u"}]);
+    for (model, role) in [(LOCAL, "system"), (MODELS[1], "developer")] {
+        let body = with(
+            ask(model, "x"),
+            &json!({ "messages": messages("developer") }),
+        );
+        let found = sent(&app, &upstream, &account, CHAT, &body).await;
+        assert_eq!(found["messages"], messages(role), "{model}");
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn thinking_that_nobody_signed_is_left_out(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let app = failures::start(options, &upstream).await;
