@@ -104,6 +104,7 @@ pub const COMPATIBLE: Adapters = Adapters {
             late_instructions: false,
             // Unless it is the role of a model's instructions.
             developer_role: false,
+            null_members: false,
             // It would fetch them from within the operator's network.
             image_urls: false,
             // Google's own is such a server.

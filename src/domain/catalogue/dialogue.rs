@@ -23,6 +23,8 @@ pub struct Dialogue {
     pub late_instructions: bool,
     /// The role `developer`. Without it, instructions have the role `system`.
     pub developer_role: bool,
+    /// Members of a chat's messages that are null.
+    pub null_members: bool,
     /// `top_p` together with a temperature.
     pub top_p_with_temperature: bool,
     /// Thoughts of earlier turns, brought back.
@@ -78,6 +80,7 @@ impl Dialogue {
     pub const ALL: Self = Self {
         late_instructions: true,
         developer_role: true,
+        null_members: true,
         top_p_with_temperature: true,
         thinking: true,
         reasoning_fields: true,

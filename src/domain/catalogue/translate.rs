@@ -72,6 +72,9 @@ impl TextModel {
         let loses = |part: &Part| !self.takes_back(part);
         if let Some(original) = &mut request.original {
             original.leave_out_nulls();
+            if !self.dialogue.null_members {
+                original.leave_out_nulls_of_messages();
+            }
             if !self.dialogue.developer_role {
                 original.rename_developer();
             }

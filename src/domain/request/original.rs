@@ -4,6 +4,7 @@ mod messages;
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde_json::{
     Value, json,
@@ -110,6 +111,23 @@ impl Original {
         if let Some(items) = items {
             self.members.set(name, &items);
         }
+    }
+
+    /// Removes members of a chat's messages that have no value, which some servers refuse by name,
+    /// such as `refusal` of an earlier answer.
+    pub fn leave_out_nulls_of_messages(&mut self) {
+        let has_no_value = |name: &str, json: &Bytes| match &json[..] {
+            b"null" => name != "content",
+            b"[]" => name == "annotations",
+            _ => false,
+        };
+        self.edit_items("messages", |message| {
+            let is_changed = message.iter().any(|(name, json)| has_no_value(name, json));
+            if is_changed {
+                message.retain(|name, json| !has_no_value(name, json));
+            }
+            is_changed
+        });
     }
 
     /// Gives messages of the role `developer` the role `system`.
@@ -249,7 +267,6 @@ impl Original {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use serde_json::json;
 
     use super::*;
@@ -334,6 +351,27 @@ mod tests {
         let mut given = original(&body);
         given.leave_out_empty_tools();
         assert_eq!(json(&given), body);
+    }
+
+    #[test]
+    fn members_of_messages_without_a_value_are_left_out() {
+        let message = |more: &str| {
+            format!(r#"{{"role":"assistant","content":null{more},"tool_calls":[{{"x":null}}]}}"#)
+        };
+        let body = |message: &str| {
+            format!(r#"{{"messages":[{{"role":"user", "content":"x","name":"y"}},{message}]}}"#)
+        };
+        let nulls = r#","refusal":null,"audio":null,"annotations":[]"#;
+        for (given, expected) in [(message(nulls), message("")), (message(""), message(""))] {
+            let given = Bytes::from(body(&given));
+            let mut given = Original {
+                members: Members::parse(&given).unwrap(),
+                ..Original::default()
+            };
+            given.leave_out_nulls_of_messages();
+            let found = serde_json::to_string(&given.members).unwrap();
+            assert_eq!(found, body(&expected));
+        }
     }
 
     #[test]

@@ -129,6 +129,14 @@ fn openai(body: &Value, is_openai: bool) -> Checked {
     let mut open: Vec<&str> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         let role = message["role"].as_str().unwrap_or_default();
+        // Groq: "property 'refusal' is unsupported".
+        let members = message.as_object().into_iter().flatten();
+        for (name, value) in members.filter(|(name, _)| *name != "content") {
+            let is_given = !value.is_null() && (name != "annotations" || *value != json!([]));
+            ensure(is_openai || is_given, || {
+                format!("property '{name}' is unsupported")
+            })?;
+        }
         // earendil-works/pi#1048
         ensure(is_openai || role != "developer", || {
             "Unexpected message role.".to_owned()

@@ -150,6 +150,31 @@ async fn developer_role_becomes_system_for_compatible_servers(
     app.assert_settled().await;
 }
 
+/// The packages send an answer back with all its members.
+#[sqlx::test]
+async fn answers_are_sent_back_without_null_members(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    for model in [LOCAL, MODELS[1], MODELS[2]] {
+        let body = ask(model, "x");
+        let answer = app.post(&account.key, CHAT, &body).await.expect(200);
+        let said = &answer["choices"][0]["message"];
+        assert_eq!(said["refusal"], Value::Null);
+        let more =
+            json!({"annotations": [], "audio": null, "function_call": null, "tool_calls": null});
+        let said = with(said.clone(), &more);
+        let user = &body["messages"][0];
+        let messages = json!([user, said, user]);
+        let body = with(body.clone(), &json!({ "messages": messages }));
+        let found = sent(&app, &upstream, &account, CHAT, &body).await;
+        let plain = json!({"role": "assistant", "content": said["content"]});
+        let expected = if model == MODELS[1] { &said } else { &plain };
+        assert_eq!(found["messages"][1], *expected, "{model}");
+    }
+    app.assert_settled().await;
+}
+
 #[sqlx::test]
 async fn thinking_that_nobody_signed_is_left_out(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
