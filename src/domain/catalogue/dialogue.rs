@@ -42,7 +42,7 @@ pub struct Dialogue {
     pub free_arguments: bool,
     /// Texts of white space only.
     pub blank_texts: bool,
-    /// Messages of the user and of the assistant must take turns.
+    /// Messages of the user and of the assistant must take turns, beginning with the user.
     pub alternating_roles: bool,
     /// Instructions without any other message.
     pub instructions_only: bool,

@@ -15,6 +15,8 @@ use crate::domain::{
 
 /// The member that arguments of earlier calls are sent in if they are no JSON object.
 const TRUNCATED: &str = "_truncated";
+/// The user's message before that of an assistant who begins, which vendors refuse.
+const NO_MESSAGE: &str = "(no message)";
 
 impl TextModel {
     /// Changes a dialogue in ways that lose nothing, so that the vendor takes it: names and ids are
@@ -29,6 +31,11 @@ impl TextModel {
         if !self.dialogue.late_instructions {
             conversation.messages.iter_mut().for_each(tag_instructions);
             merge(&mut conversation.messages);
+        }
+        let first = conversation.messages.first();
+        if self.dialogue.alternating_roles && first.is_some_and(|m| m.role == Role::Assistant) {
+            let message = Message::text(Role::User, NO_MESSAGE);
+            conversation.messages.insert(0, message);
         }
         for part in conversation.messages.iter_mut().flat_map(|m| &mut m.parts) {
             if let Part::ToolCall(call) = part {

@@ -150,6 +150,42 @@ async fn developer_role_becomes_system_for_compatible_servers(
     app.assert_settled().await;
 }
 
+#[sqlx::test]
+async fn dialogue_of_an_assistant_begins_with_the_user(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    for given in ["au", "aus", "saus", "cru"] {
+        for path in [CHAT, RESPONSES] {
+            for model in [MODELS[2], MODELS[3]] {
+                let mut seen = Vec::new();
+                let mut body = turns(path, model, given);
+                for _ in 0..2 {
+                    let answer = app.post(&account.key, path, &body).await;
+                    assert_eq!(answer.status, 200, "{model} {body} {}", answer.text);
+                    let record = record(&app, &account, &answer).await;
+                    let sent = upstream.requests().pop().unwrap().body;
+                    seen.push((sent, record["credits"]["estimated"].clone()));
+                    // The same as of the user.
+                    let list = if path == CHAT { "messages" } else { "input" };
+                    let first = json!({"role": "user", "content": "(no message)"});
+                    let at = usize::from(given.starts_with('s'));
+                    body[list].as_array_mut().unwrap().insert(at, first);
+                }
+                assert_eq!(seen[0], seen[1], "{path} {model} {given}");
+            }
+        }
+    }
+    // Others accept it.
+    let body = turns(MESSAGES, LOCAL, "au");
+    let found = sent(&app, &upstream, &account, MESSAGES, &body).await;
+    assert_eq!(found["messages"].as_array().unwrap().len(), 2);
+    app.assert_settled().await;
+}
+
 /// The packages send an answer back with all its members.
 #[sqlx::test]
 async fn answers_are_sent_back_without_null_members(_: PgPoolOptions, options: PgConnectOptions) {
