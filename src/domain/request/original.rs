@@ -12,7 +12,7 @@ use serde_json::{
 };
 
 use crate::domain::{
-    conversation::{ReplacedNames, Spelling, complete_schema},
+    conversation::{ReasoningField, ReplacedNames, Spelling, complete_schema},
     dialect::{
         messages::SEARCH,
         responses::{is_encrypted_by_openai as is_openai, referenced},
@@ -114,7 +114,8 @@ impl Original {
     }
 
     /// Removes members of a chat's messages that have no value, which some servers refuse by name,
-    /// such as `refusal` of an earlier answer.
+    /// such as `refusal` of an earlier answer. A null content of calls with reasoning becomes empty,
+    /// because `DeepSeek` refuses null there.
     pub fn leave_out_nulls_of_messages(&mut self) {
         let has_no_value = |name: &str, json: &Bytes| match &json[..] {
             b"null" => name != "content",
@@ -122,11 +123,17 @@ impl Original {
             _ => false,
         };
         self.edit_items("messages", |message| {
-            let is_changed = message.iter().any(|(name, json)| has_no_value(name, json));
-            if is_changed {
-                message.retain(|name, json| !has_no_value(name, json));
+            let is_shorter = message.iter().any(|(name, json)| has_no_value(name, json));
+            message.retain(|name, json| !has_no_value(name, json));
+            let content = message.get("content");
+            let mut fields = ReasoningField::ALL.iter();
+            let is_completed = content.is_some_and(|content| &content[..] == b"null")
+                && message.get("tool_calls").is_some()
+                && fields.any(|field| message.get(field.as_str()).is_some());
+            if is_completed {
+                message.set("content", &"");
             }
-            is_changed
+            is_shorter || is_completed
         });
     }
 
@@ -362,7 +369,13 @@ mod tests {
             format!(r#"{{"messages":[{{"role":"user", "content":"x","name":"y"}},{message}]}}"#)
         };
         let nulls = r#","refusal":null,"audio":null,"annotations":[]"#;
-        for (given, expected) in [(message(nulls), message("")), (message(""), message(""))] {
+        let reasoning = message(r#","reasoning_content":"x""#);
+        let completed = reasoning.replace("\"content\":null", "\"content\":\"\"");
+        for (given, expected) in [
+            (message(nulls), message("")),
+            (message(""), message("")),
+            (reasoning, completed),
+        ] {
             let given = Bytes::from(body(&given));
             let mut given = Original {
                 members: Members::parse(&given).unwrap(),

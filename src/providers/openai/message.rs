@@ -39,13 +39,21 @@ fn wire_messages<'a>(
     let has_calls = parts.iter().any(|part| call(part).is_some());
     let calls = has_calls.then(|| WireValue::list(move || parts.iter().filter_map(call)));
     let message = (content.is_some() || has_calls).then(|| {
-        // Some servers require the key; the package sends null, too.
+        let fields = ReasoningField::ALL.iter();
+        let fields = fields.filter_map(|&field| Some((field, reasoning(parts, field)?)));
+        let fields: Vec<_> = fields.collect();
+        // Some servers require the key. The package sends null, too, but DeepSeek refuses null
+        // with reasoning.
+        let no_text = if fields.is_empty() {
+            WireValue::Value(Value::Null)
+        } else {
+            WireValue::Text("")
+        };
         let mut message = WireObject::default()
             .with("role", role)
-            .with("content", content.unwrap_or(WireValue::Value(Value::Null)));
-        for &field in ReasoningField::ALL {
-            let text = reasoning(parts, field);
-            message = message.with_some(field.as_str(), text.map(Value::from));
+            .with("content", content.unwrap_or(no_text));
+        for (field, text) in fields {
+            message = message.with(field.as_str(), Value::from(text));
         }
         message.with_some("tool_calls", calls)
     });

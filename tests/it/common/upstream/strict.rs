@@ -180,6 +180,11 @@ fn openai(body: &Value, is_openai: bool) -> Checked {
                 ensure(is_openai || message.get("content").is_some(), || {
                     "Field required: 'content'".to_owned()
                 })?;
+                // can1357/oh-my-pi#788
+                let reasons = message["reasoning_content"].is_string();
+                ensure(is_openai || !reasons || !content.is_null(), || {
+                    "The `reasoning_content` in the thinking mode must be passed back".to_owned()
+                })?;
                 ensure(has_content || !calls.is_empty(), || {
                     "Invalid value for 'content': expected a string, got null".to_owned()
                 })?;

@@ -130,6 +130,25 @@ async fn texts_of_a_message_are_one_string_in_a_chat(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test]
+async fn calls_without_text_have_a_content(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    let thinking =
+        json!({"type": "thinking", "thinking": "hm", "signature": "chat:reasoning_content"});
+    for (blocks, content) in [(vec![], Value::Null), (vec![thinking], json!(""))] {
+        let mut body = called(MESSAGES, LOCAL, &[("c", "f", "{}")]);
+        body["tools"] = json!([tool(MESSAGES, "f", &json!({}))]);
+        let list = body["messages"][1]["content"].as_array_mut().unwrap();
+        list.splice(..0, blocks);
+        let found = sent(&app, &upstream, &account, MESSAGES, &body).await;
+        let members = found["messages"][1].as_object().unwrap();
+        assert_eq!(members.get("content"), Some(&content), "{found}");
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn developer_role_becomes_system_for_compatible_servers(
     _: PgPoolOptions,
     options: PgConnectOptions,
