@@ -1,22 +1,16 @@
 //! A body as it came, for a vendor that speaks its dialect.
 
+mod items;
 mod messages;
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
 use serde::de::IgnoredAny;
-use serde_json::{
-    Value, json,
-    value::{RawValue, to_raw_value},
-};
+use serde_json::{Value, json, value::RawValue};
 
 use crate::domain::{
-    conversation::{ReasoningField, ReplacedNames, Spelling, complete_schema},
-    dialect::{
-        messages::SEARCH,
-        responses::{is_encrypted_by_openai as is_openai, referenced},
-    },
+    conversation::{ReplacedNames, Spelling, complete_schema},
+    dialect::{messages::SEARCH, responses::is_encrypted_by_openai as is_openai},
     generation::Surface,
     json::Members,
     pricing::CacheWrites,
@@ -98,72 +92,6 @@ impl Original {
                     tool["max_uses"] = most.into();
                 }
             }
-        });
-    }
-
-    /// Edits the objects of a list. `edit` returns whether it changed one; the others keep their bytes.
-    fn edit_items(&mut self, name: &str, edit: impl Fn(&mut Members) -> bool) {
-        let list = self.members.get(name).cloned().unwrap_or_default();
-        let items = with_replaced(&list, |item| {
-            let mut members = Members::parse(&list.slice_ref(item.get().as_bytes())).ok()?;
-            edit(&mut members).then(|| to_raw_value(&members).ok())?
-        });
-        if let Some(items) = items {
-            self.members.set(name, &items);
-        }
-    }
-
-    /// Removes members of a chat's messages that have no value, which some servers refuse by name,
-    /// such as `refusal` of an earlier answer. A null content of calls with reasoning becomes empty,
-    /// because `DeepSeek` refuses null there.
-    pub fn leave_out_nulls_of_messages(&mut self) {
-        let has_no_value = |name: &str, json: &Bytes| match &json[..] {
-            b"null" => name != "content",
-            b"[]" => name == "annotations",
-            _ => false,
-        };
-        self.edit_items("messages", |message| {
-            let is_shorter = message.iter().any(|(name, json)| has_no_value(name, json));
-            message.retain(|name, json| !has_no_value(name, json));
-            let content = message.get("content");
-            let mut fields = ReasoningField::ALL.iter();
-            let is_completed = content.is_some_and(|content| &content[..] == b"null")
-                && message.get("tool_calls").is_some()
-                && fields.any(|field| message.get(field.as_str()).is_some());
-            if is_completed {
-                message.set("content", &"");
-            }
-            is_shorter || is_completed
-        });
-    }
-
-    /// Gives messages of the role `developer` the role `system`.
-    pub fn rename_developer(&mut self) {
-        for list in ["messages", "input"] {
-            self.edit_items(list, |message| {
-                let kind = message.get("type");
-                let is_message = kind.is_none_or(|kind| &kind[..] == br#""message""#);
-                let role = message.get("role").filter(|_| is_message);
-                let is_developer = role.is_some_and(|role| &role[..] == br#""developer""#);
-                if is_developer {
-                    message.set("role", &"system");
-                }
-                is_developer
-            });
-        }
-    }
-
-    /// Removes the ids of items of earlier answers from a Responses body: `OpenAI` refuses encrypted
-    /// reasoning under another id than its own.
-    pub fn leave_out_own_ids(&mut self) {
-        self.edit_items("input", |item| {
-            let id = item.get("id");
-            let id = id.and_then(|json| serde_json::from_slice::<String>(json).ok());
-            let is_own = id.as_deref().and_then(referenced).is_some();
-            if is_own {
-                item.remove("id");
-            }
-            is_own
         });
     }
 
@@ -274,6 +202,7 @@ impl Original {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use serde_json::json;
 
     use super::*;
@@ -358,56 +287,6 @@ mod tests {
         let mut given = original(&body);
         given.leave_out_empty_tools();
         assert_eq!(json(&given), body);
-    }
-
-    #[test]
-    fn members_of_messages_without_a_value_are_left_out() {
-        let message = |more: &str| {
-            format!(r#"{{"role":"assistant","content":null{more},"tool_calls":[{{"x":null}}]}}"#)
-        };
-        let body = |message: &str| {
-            format!(r#"{{"messages":[{{"role":"user", "content":"x","name":"y"}},{message}]}}"#)
-        };
-        let nulls = r#","refusal":null,"audio":null,"annotations":[]"#;
-        let reasoning = message(r#","reasoning_content":"x""#);
-        let completed = reasoning.replace("\"content\":null", "\"content\":\"\"");
-        for (given, expected) in [
-            (message(nulls), message("")),
-            (message(""), message("")),
-            (reasoning, completed),
-        ] {
-            let given = Bytes::from(body(&given));
-            let mut given = Original {
-                members: Members::parse(&given).unwrap(),
-                ..Original::default()
-            };
-            given.leave_out_nulls_of_messages();
-            let found = serde_json::to_string(&given.members).unwrap();
-            assert_eq!(found, body(&expected));
-        }
-    }
-
-    #[test]
-    fn only_messages_of_the_role_developer_are_renamed() {
-        let renamed = |body: &str| {
-            let mut given = Original {
-                members: Members::parse(&Bytes::copy_from_slice(body.as_bytes())).unwrap(),
-                ..Original::default()
-            };
-            given.rename_developer();
-            serde_json::to_string(&given.members).unwrap()
-        };
-        let other = r#"{"content":"developer", "role":"user"},{"type":"additional_tools","role":"developer"}"#;
-        let list = |role: &str| {
-            format!(r#"{{"messages":[{{"content":[1.0],"role":"{role}"}},{other}],"input":"x"}}"#)
-        };
-        assert_eq!(renamed(&list("developer")), list("system"));
-        assert_eq!(renamed(&list("user")), list("user"));
-        let body = r#"{"input":[ {"role":"developer","type":"message"} ]}"#;
-        assert_eq!(
-            renamed(body),
-            r#"{"input":[{"role":"system","type":"message"}]}"#
-        );
     }
 
     #[test]

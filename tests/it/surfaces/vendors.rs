@@ -1,6 +1,7 @@
 //! Requests that a vendor would refuse as they came: its strict fake accepts what is made of them.
 
 mod messages;
+mod roles;
 mod tools;
 
 use serde_json::{Value, json};
