@@ -70,7 +70,7 @@ async fn thinking_passes_from_chat_to_chat_and_back(_: PgPoolOptions, options: P
         for body in both(&with(request(CHAT, ACME, "x"), &tools(CHAT))) {
             thinks(&upstream, field);
             let (answer, record) = answered(&app, &account, CHAT, &body).await;
-            let message = message(&answer);
+            let mut message = message(&answer);
             assert_eq!(message[field], "Let me see.\n", "{message}");
             assert_eq!(message.get(other), None, "{message}");
             assert_eq!(message["content"], "Hi.");
@@ -80,6 +80,8 @@ async fn thinking_passes_from_chat_to_chat_and_back(_: PgPoolOptions, options: P
             messages.push(message.clone());
             messages.push(json!({"role": "tool", "tool_call_id": "call_1", "content": "ok"}));
             answered(&app, &account, CHAT, &next).await;
+            let members = message.as_object_mut().unwrap();
+            members.retain(|_, value| !value.is_null());
             assert_eq!(sent(&upstream)[1], message);
         }
     }
