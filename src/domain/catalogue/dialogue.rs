@@ -117,6 +117,11 @@ fn has_content(message: &Message) -> bool {
     })
 }
 
+/// Filters out a temperature or `top_p` of 1, every vendor's default, which some SDKs always send.
+pub(super) fn asked(value: Option<f64>) -> Option<f64> {
+    value.filter(|v| v.to_bits() != 1.0_f64.to_bits())
+}
+
 /// Whether a request asks for at most one call of those that the model may choose from. A second
 /// call of a function that is forced says nothing new: it can be left out.
 fn asks_for_one_of_several(tools: &Tools) -> bool {
@@ -192,8 +197,6 @@ impl TextModel {
             temperature, top_p, ..
         } = request.sampling;
         let conversation = &request.conversation;
-        // One is what every vendor takes by default, and some SDKs always send it.
-        let asked = |value: Option<f64>| value.filter(|v| v.to_bits() != 1.0_f64.to_bits());
         let own = self.passes(request);
         let mut errors = Vec::new();
         let none_taken = self.limits.temperature.is_none();
@@ -202,7 +205,10 @@ impl TextModel {
         }
         if asked(top_p).is_some() && none_taken {
             errors.push(unsupported("top_p", NOT_TAKEN));
-        } else if !none_taken && top_p.and(temperature).is_some() && !can.top_p_with_temperature {
+        } else if !none_taken
+            && !can.top_p_with_temperature
+            && asked(top_p).and(asked(temperature)).is_some()
+        {
             let message = "is not supported by this model together with temperature; leave one out";
             errors.push(unsupported("top_p", message));
         }

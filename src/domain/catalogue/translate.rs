@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::TextModel;
+use super::{TextModel, dialogue::asked};
 use crate::domain::{
     conversation::{
         Conversation, Function, Message, Part, ReplacedNames, Role, ToolCall, ToolChoice, Tools,
@@ -23,6 +23,7 @@ impl TextModel {
     /// respelled, schemas completed, and unless it is sent as it came, empty texts left out. Returns
     /// the replaced names.
     pub fn translate(&self, request: &mut DialogueRequest) -> ReplacedNames {
+        self.leave_out_default_sampling(request);
         if self.passes(request) {
             return self.translate_original(request);
         }
@@ -46,6 +47,28 @@ impl TextModel {
         let conversation = Arc::make_mut(&mut request.conversation);
         conversation.respell_ids(self.dialogue.ids);
         conversation.respell_names(self.dialogue.names)
+    }
+
+    /// Leaves out a `top_p` or a temperature of 1 next to the other one, if the model accepts only
+    /// one of them.
+    fn leave_out_default_sampling(&self, request: &mut DialogueRequest) {
+        let sampling = &mut request.sampling;
+        if self.dialogue.top_p_with_temperature
+            || sampling.top_p.and(sampling.temperature).is_none()
+        {
+            return;
+        }
+        let name = if asked(sampling.top_p).is_none() {
+            sampling.top_p = None;
+            "top_p"
+        } else {
+            // One of both is the default; others are refused before.
+            sampling.temperature = None;
+            "temperature"
+        };
+        if let Some(original) = &mut request.original {
+            original.members.remove(name);
+        }
     }
 
     fn translate_original(&self, request: &mut DialogueRequest) -> ReplacedNames {

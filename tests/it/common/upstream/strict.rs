@@ -439,6 +439,11 @@ fn anthropic(body: &Value) -> Checked {
             .all(|value| !value.is_null()),
         || "Input should not be null".to_owned(),
     )?;
+    let both = body.get("temperature").is_some() && body.get("top_p").is_some();
+    ensure(!both, || {
+        "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+            .to_owned()
+    })?;
     let messages = list(&body["messages"]);
     ensure(!messages.is_empty(), || {
         "messages: at least one message is required".to_owned()

@@ -225,7 +225,7 @@ async fn what_a_model_cannot_do_is_refused_before_the_hold(
             ("anthropic/claude-haiku-4-5", json!({"top_p": 0.5}), None),
             (
                 "anthropic/claude-haiku-4-5",
-                json!({"top_p": 0.5, "temperature": 1}),
+                json!({"top_p": 0.5, "temperature": 0.5}),
                 Some("top_p"),
             ),
             (
@@ -270,6 +270,33 @@ async fn what_a_model_cannot_do_is_refused_before_the_hold(
                 "{refused}"
             );
             assert_eq!(upstream.count(), before);
+        }
+    }
+}
+
+/// Some SDKs always send both, as 1.
+#[sqlx::test]
+async fn sampling_default_next_to_another_value_is_left_out(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    for path in ROUTES {
+        for (given, sent) in [
+            (json!({"temperature": 0, "top_p": 1}), [Some(0.0), None]),
+            (json!({"temperature": 0.5, "top_p": 1.0}), [Some(0.5), None]),
+            (json!({"temperature": 1, "top_p": 0.5}), [None, Some(0.5)]),
+            (json!({"temperature": 1, "top_p": 1}), [Some(1.0), None]),
+            (json!({"top_p": 1}), [None, Some(1.0)]),
+        ] {
+            let before = upstream.count();
+            let body = with(ask("anthropic/claude-haiku-4-5", "x"), &given);
+            app.post(&account.key, path, &body).await.expect(200);
+            let body = &upstream.requests()[before].body;
+            let found = ["temperature", "top_p"].map(|name| body[name].as_f64());
+            assert_eq!(found, sent, "{path} {given}");
         }
     }
 }
