@@ -108,6 +108,9 @@ impl TextModel {
             if !self.dialogue.developer_role {
                 original.rename_developer();
             }
+            if !self.dialogue.blank_texts {
+                original.leave_out_blank_instructions();
+            }
             if has_blanks {
                 original.leave_out_blank_texts();
             }

@@ -138,9 +138,8 @@ fn with_member(raw: &RawValue, name: &str, value: &impl Serialize) -> Box<RawVal
 }
 
 impl Original {
-    /// Removes blank texts from the instructions and the messages of a Messages body, and messages
-    /// without anything else. Messages of one role that follow each other then become one.
-    pub fn leave_out_blank_texts(&mut self) {
+    /// Removes blank texts from the instructions of a Messages body.
+    pub fn leave_out_blank_instructions(&mut self) {
         let system = self.members.get("system").cloned().unwrap_or_default();
         if let Ok(content) = serde_json::from_slice::<&RawValue>(&system) {
             let text = serde_json::from_str::<Cow<'_, str>>(content.get());
@@ -153,6 +152,11 @@ impl Original {
                 None => {}
             }
         }
+    }
+
+    /// Removes blank texts from the messages of a Messages body, and messages without anything else.
+    /// Messages of one role that follow each other then become one.
+    pub fn leave_out_blank_texts(&mut self) {
         let messages = self.members.get("messages").cloned().unwrap_or_default();
         let Ok(messages) = serde_json::from_slice::<Vec<&RawValue>>(&messages) else {
             return;

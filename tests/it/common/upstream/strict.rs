@@ -439,6 +439,12 @@ fn anthropic(body: &Value) -> Checked {
             .all(|value| !value.is_null()),
         || "Input should not be null".to_owned(),
     )?;
+    let system = &body["system"];
+    let blank = |block: &Value| !is_said(&block["text"]);
+    ensure(
+        !list(system).iter().any(blank) && (!system.is_string() || is_said(system)),
+        || "system: text content blocks must be non-empty".to_owned(),
+    )?;
     let both = body.get("temperature").is_some() && body.get("top_p").is_some();
     ensure(!both, || {
         "`temperature` and `top_p` cannot both be specified for this model. Please use only one."

@@ -138,6 +138,15 @@ async fn nothing_empty_is_sent(_: PgPoolOptions, options: PgConnectOptions) {
     let sent = sent(&app, &upstream, &account, MESSAGES, &body).await;
     let joined = json!([{"role": "user", "content": [marked, text("b")]}]);
     assert_eq!(sent["messages"], joined);
+    for (system, expected) in [
+        (json!([text(" "), text("s")]), json!([text("s")])),
+        (json!([text("")]), Value::Null),
+        (json!(" "), Value::Null),
+    ] {
+        let body = with(ask(MODELS[2], "x"), &json!({ "system": system }));
+        let sent = self::sent(&app, &upstream, &account, MESSAGES, &body).await;
+        assert_eq!(sent["system"], expected, "{system}");
+    }
     // An empty result of a tool, and an empty text beside a call.
     for path in [CHAT, MESSAGES] {
         for model in others(path).into_iter().chain([MODELS[2]]) {
