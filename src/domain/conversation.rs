@@ -54,6 +54,8 @@ const TOOL_TOKENS: usize = 16;
 /// count has it.
 const TOOLS_TOKENS: usize = 1_000;
 const FORMAT_TOKENS: usize = 256;
+/// Bytes of the mark of a failed tool's result, for vendors without a field for it.
+const ERROR_BYTES: usize = "Error: ".len();
 /// Tokens that a vendor's template may add to a document.
 const DOCUMENT_TOKENS: usize = 128;
 
@@ -467,7 +469,9 @@ impl Part {
             Self::Document(document) => document.bytes(),
             Self::ToolCall(call) => call.bytes(),
             Self::ToolResult(result) => {
-                result.call_id.len() + result.parts.iter().map(Self::bytes).sum::<usize>()
+                let mark = ERROR_BYTES * usize::from(result.is_error);
+                let parts = result.parts.iter().map(Self::bytes).sum::<usize>();
+                result.call_id.len() + mark + parts
             }
             Self::Opaque { .. } if self.is_marker() => 0,
             Self::Opaque { block } => block.to_string().len(),

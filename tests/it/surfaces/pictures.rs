@@ -10,7 +10,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{CHAT, MESSAGES, MODELS, RESPONSES, events, parts, record, with};
 use crate::{
-    common::{Account, Reply, TestApp, Upstream},
+    common::{Account, DEFAULT_APIS, Reply, TestApp, Upstream},
     picture,
 };
 
@@ -277,6 +277,33 @@ async fn tools_show_them_too(_: PgPoolOptions, options: PgConnectOptions) {
         let image = shown(MESSAGES, &data_url(&png()), None);
         assert_eq!(result["content"][1], image, "{path}");
         assert!(held > 36 * 22 * 10, "{path} {held}");
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn failed_tools_show_them_too(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream_with(options, &upstream, &[(DEFAULT_APIS, "1")]).await;
+    let account = app.account("10").await;
+    let mut body = tool_shows(MESSAGES, MODELS[1]);
+    let mut result = body["messages"][2]["content"][0].take();
+    result["is_error"] = json!(true);
+    let text_only = with(result.clone(), &json!({"content": "no map"}));
+    for (result, expected) in [
+        (
+            result,
+            json!([
+                said(RESPONSES, "Error: a map"),
+                shown(RESPONSES, &data_url(&png()), Some("auto"))
+            ]),
+        ),
+        (text_only, json!("Error: no map")),
+    ] {
+        body["messages"][2]["content"][0] = result;
+        app.post(&account.key, MESSAGES, &body).await.expect(200);
+        let sent = upstream.requests().pop().unwrap().body;
+        assert_eq!(sent["input"][2]["output"], expected);
     }
     app.assert_settled().await;
 }

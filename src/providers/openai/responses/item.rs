@@ -4,6 +4,8 @@
 
 use std::mem::take;
 
+use serde_json::Value;
+
 use crate::domain::conversation::{
     Conversation, Detail, Document, DocumentData, DocumentSource, Image, Message, Part, Role,
     ToolResult, WireObject, WireUrl, WireValue, texts,
@@ -107,7 +109,18 @@ fn item(part: &Part) -> Option<WireObject<'_>> {
 /// The API has no field for a failure of the function.
 fn output(result: &ToolResult) -> WireValue<'_> {
     if result.is_error {
-        return WireValue::Value(format!("Error: {}", texts(&result.parts, "\n")).into());
+        let text = format!("Error: {}", texts(&result.parts, "\n"));
+        let is_shown = |part: &&Part| matches!(part, Part::Image(_) | Part::Document(_));
+        if !result.parts.iter().any(|part| is_shown(&part)) {
+            return WireValue::Value(text.into());
+        }
+        return WireValue::list(move || {
+            let text = Value::from(text.clone());
+            let text = WireObject::with_type("input_text").with("text", text);
+            let shown = result.parts.iter().filter(is_shown);
+            let shown = shown.filter_map(|part| content_part(part, Role::User));
+            [text].into_iter().chain(shown)
+        });
     }
     let parts = result.parts.iter().filter(|part| is_content(part));
     content(parts.collect(), Role::User).unwrap_or(WireValue::Text(""))
