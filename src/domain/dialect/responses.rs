@@ -163,7 +163,8 @@ impl Object for ResponsesRequest {
         let temperature = fields.optional("temperature", about, number(0.0..=2.0));
         let top_p = fields.optional("top_p", about, number(0.0..=1.0));
         let about = "What the answer is to have beyond its text.";
-        let encrypted = fields.optional("include", about, item::Include);
+        let included = fields.optional("include", about, item::Include);
+        let included = included.unwrap_or_default();
         let about = "Whether the answer is an event stream.";
         let stream = fields.optional("stream", about, boolean());
         let schema = ("ResponseStreamOptions", "Options of a stream.");
@@ -181,8 +182,9 @@ impl Object for ResponsesRequest {
         let mut left_out = fields.hints(HINTS);
         let others = fields.others();
         left_out.extend(others.marker());
+        left_out.extend(included.others.then_some("include"));
         let (dialogue, mut echo) = read?;
-        echo.shown.encrypted = encrypted.unwrap_or(false);
+        echo.shown.encrypted = included.encrypted;
         let visibility = Visibility {
             encrypted: echo.shown.encrypted,
             ..dialogue.visibility

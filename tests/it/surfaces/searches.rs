@@ -65,7 +65,8 @@ fn asked(path: &str, most: Option<u32>) -> Value {
 fn found(path: &str) -> Value {
     if path == RESPONSES {
         let call = json!({"id": "ws_1", "type": "web_search_call", "status": "completed",
-            "action": {"type": "search", "query": "it"}});
+            "action": {"type": "search", "query": "it",
+                "sources": [{"type": "url", "url": "https://example.com"}]}});
         let opened = json!({"id": "ws_2", "type": "web_search_call", "status": "completed",
             "action": {"type": "open_page", "url": "https://example.com"}});
         let message = json!({"id": "msg_1", "type": "message", "role": "assistant",
@@ -154,6 +155,33 @@ fn answer(request: &Recorded, searches: &Value, input: u64) -> Reply {
     );
     text += &event(json!({"type": "message_stop"}));
     Reply::Raw(200, "text/event-stream", text)
+}
+
+/// The AI SDK asks for the sources of each search.
+#[sqlx::test]
+async fn sources_of_searches_can_be_included(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    upstream.play(|request| answer(request, &json!(1), 2_100));
+    let include =
+        json!({"include": ["web_search_call.action.sources", "reasoning.encrypted_content"]});
+    for stream in [false, true] {
+        let more = with(include.clone(), &json!({ "stream": stream }));
+        let body = with(asked(RESPONSES, None), &more);
+        let answered = app.post(&account.key, RESPONSES, &body).await;
+        assert_eq!(answered.status, 200, "{}", answered.text);
+        assert_eq!(answered.header("x-gensvc-left-out"), "annotations");
+        assert!(answered.text.contains("\"sources\""), "{}", answered.text);
+        let sent = upstream.requests().pop().unwrap().body;
+        assert_eq!(sent["include"], include["include"]);
+    }
+    // Without a search there is nothing to include.
+    let body = with(json!({"model": CLAUDE, "input": "x"}), &include);
+    upstream.reply(Reply::Text("Here.".to_owned(), 9, 2));
+    let answered = app.post(&account.key, RESPONSES, &body).await;
+    answered.expect(200);
+    assert_eq!(answered.header("x-gensvc-left-out"), "include");
+    app.assert_settled().await;
 }
 
 /// Returns the upper bound of the input of a body.

@@ -262,25 +262,47 @@ pub(super) fn dialogue(first: Option<String>, items: Vec<Item>) -> (Option<Strin
     (instructions(system.collect()), messages)
 }
 
-/// The member `include`: whether the answer has encrypted reasoning.
+/// The member `include`.
 pub(super) struct Include;
 
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Included {
+    /// Whether the answer has encrypted reasoning.
+    pub encrypted: bool,
+    /// Whether it has parts that only `OpenAI`'s items have.
+    pub others: bool,
+}
+
 const ENCRYPTED: &str = "reasoning.encrypted_content";
+/// The values that cost nothing, and whose parts are in the items of an answer. Log probabilities
+/// are not. Source: openai 3.57.0 (`PyPI`) `openai/types/responses/response_includable.py`.
+const INCLUDABLE: [&str; 7] = [
+    ENCRYPTED,
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+];
 
 impl Kind for Include {
-    type Value = bool;
+    type Value = Included;
 
-    fn read(&self, value: &Value, at: Field<'_>) -> Option<bool> {
-        let items = value.as_array();
-        if items.is_some_and(|items| items.iter().all(|item| item == ENCRYPTED)) {
-            return items.map(|items| !items.is_empty());
+    fn read(&self, value: &Value, at: Field<'_>) -> Option<Included> {
+        let is_known = |item: &Value| INCLUDABLE.iter().any(|known| item == known);
+        if let Some(items) = value.as_array().filter(|items| items.iter().all(is_known)) {
+            return Some(Included {
+                encrypted: items.iter().any(|item| item == ENCRYPTED),
+                others: items.iter().any(|item| item != ENCRYPTED),
+            });
         }
-        let message = format!("is supported only as [{ENCRYPTED:?}]");
+        let message = format!("supports only these values: {}", INCLUDABLE.join(", "));
         at.error(FieldCode::NotSupported, message);
         None
     }
 
     fn schema(&self, _: &mut Schemas) -> Value {
-        json!({"type": "array", "items": {"type": "string", "enum": [ENCRYPTED]}})
+        json!({"type": "array", "items": {"type": "string", "enum": INCLUDABLE}})
     }
 }

@@ -176,6 +176,11 @@ fn what_keeps_state_or_is_no_function_is_named() {
         let errors = read(body).unwrap_err();
         assert_eq!(errors[0].param, param, "{errors:?}");
     }
+    let mut body = asked();
+    body["include"] = json!(["web_search_call.action.sources"]);
+    let request = read(body).unwrap();
+    assert_eq!(request.dialogue.left_out, ["include"]);
+    assert!(!request.dialogue.visibility.encrypted);
     // What passes to OpenAI and is refused for others.
     let mut body = asked();
     body["text"] = json!({"verbosity": "low"});
