@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::{DeltaSink, ProviderError};
 use crate::domain::{
-    conversation::{Conversation, Part, ReplacedNames, Sampling, Stop, choices, texts},
+    conversation::{Conversation, Json, Part, ReplacedNames, Sampling, Stop, choices, texts},
     json::Members,
     lock::lock,
     request::Original,
@@ -43,6 +43,11 @@ pub struct TextCall {
 impl TextCall {
     pub fn choices(&self) -> u32 {
         self.n.max(1)
+    }
+
+    /// A member of the caller's body that is sent along.
+    pub fn shared(&self, name: &str) -> Option<Json> {
+        Json::parse(str::from_utf8(self.shared.get(name)?).ok()?)
     }
 
     /// Drops what only a submission needs, once the provider has accepted one.

@@ -10,7 +10,7 @@ use crate::domain::{
     },
     generation::Surface,
     pricing::CacheWrites,
-    request::{DialogueRequest, SHARED, VERBOSITY},
+    request::{DialogueRequest, SEED, SHARED, TOP_K, VERBOSITY},
     validate::{FieldCode, FieldError},
 };
 
@@ -68,6 +68,8 @@ pub struct Dialogue {
     pub searches: bool,
     /// Signatures of Gemini's thoughts, with the calls after them.
     pub thought_signatures: bool,
+    /// [`SEED`] and [`TOP_K`].
+    pub seed_and_top_k: bool,
     /// The lowest limit of output tokens; a lower one that is asked for is raised to it.
     pub min_output_tokens: u32,
     /// The surface whose bodies the vendor takes as they are.
@@ -103,6 +105,7 @@ impl Dialogue {
         documents: false,
         searches: false,
         thought_signatures: true,
+        seed_and_top_k: false,
         min_output_tokens: 1,
         own: None,
         cache_writes: CacheWrites::None,
@@ -148,10 +151,37 @@ impl TextModel {
                 }))
     }
 
-    /// Whether a chat is translated to Responses, which has some of its members by the same name.
-    pub fn shares(&self, request: &DialogueRequest) -> bool {
-        request.surface == Surface::OpenAiChat
-            && self.dialogue.own == Some(Surface::OpenAiResponses)
+    /// The members of a body that its translation has, too.
+    pub fn shared_members(&self, request: &DialogueRequest) -> Vec<&'static str> {
+        let own = self.dialogue.own;
+        if request.surface == Surface::OpenAiChat && own == Some(Surface::OpenAiResponses) {
+            return [&SHARED[..], &[VERBOSITY]].concat();
+        }
+        let sampling = if self.dialogue.seed_and_top_k {
+            &[SEED, TOP_K][..]
+        } else {
+            &[]
+        };
+        sampling.to_vec()
+    }
+
+    /// Refuses a seed or a `top_k` that the vendor does not take.
+    fn wrong_in_shared(&self, request: &DialogueRequest, name: &str) -> Option<FieldError> {
+        let original = request.original.as_ref()?;
+        let value = original.members.get(name)?;
+        let (fits, message) = match name {
+            TOP_K if self.limits.temperature.is_none() => (false, NOT_TAKEN),
+            TOP_K => (
+                serde_json::from_slice::<i32>(value).is_ok_and(|k| k > 0),
+                "must be a positive integer of 32 bits for this model",
+            ),
+            SEED => (
+                serde_json::from_slice::<i32>(value).is_ok(),
+                "must be an integer of 32 bits for this model",
+            ),
+            _ => return None,
+        };
+        (!fits).then(|| FieldError::new(name, FieldCode::NotSupported, message))
     }
 
     /// Whether the vendor speaks a dialect of OpenAI's.
@@ -241,11 +271,17 @@ impl TextModel {
                            Completions; send one request for each";
             errors.push(unsupported("n", message));
         }
-        let shares = self.shares(request);
-        let others = request.others.names.iter();
-        let unknown = others.filter(|name| !shares || *name != VERBOSITY);
-        let message = "is not understood by this model's provider";
-        errors.extend(unknown.map(|name| unsupported(name, message)));
+        let shared = self.shared_members(request);
+        for name in &request.others.names {
+            if shared.contains(&name.as_str()) {
+                errors.extend(self.wrong_in_shared(request, name));
+                continue;
+            }
+            errors.push(unsupported(
+                name,
+                "is not understood by this model's provider",
+            ));
+        }
         let (format, one_at_a_time, stop) = match request.surface {
             Surface::AnthropicMessages => (
                 "output_config.format",
@@ -411,9 +447,8 @@ impl TextModel {
     fn lost_in_translation(&self, request: &DialogueRequest) -> Vec<&'static str> {
         let can = self.dialogue;
         let mut left_out = request.left_out.clone();
-        if self.shares(request) {
-            left_out.retain(|name| !SHARED.contains(name));
-        }
+        let shared = self.shared_members(request);
+        left_out.retain(|name| !shared.contains(name));
         let is_lost = |part: &Part| !self.takes_back(part);
         if !left_out.contains(&"thinking") && request.conversation.parts().any(is_lost) {
             left_out.push("thinking");

@@ -49,14 +49,15 @@ fn with_replaced<'a>(
 pub const SHARED: [&str; 4] = ["metadata", "prompt_cache_key", "safety_identifier", "user"];
 /// A member of a chat that Responses has in its `text`.
 pub const VERBOSITY: &str = "verbosity";
+/// Members of a chat and of a Messages body that Gemini has, too.
+pub const SEED: &str = "seed";
+pub const TOP_K: &str = "top_k";
 
 impl Original {
-    /// The members of a chat that a vendor is sent by Responses, too.
-    pub fn shared(&self) -> Members {
+    /// The members of these names, for a vendor of another dialect.
+    pub fn shared(&self, names: &[&str]) -> Members {
         let mut shared = self.members.clone();
-        shared.retain(|name, json| {
-            (SHARED.contains(&name) || name == VERBOSITY) && &json[..] != b"null"
-        });
+        shared.retain(|name, json| names.contains(&name) && &json[..] != b"null");
         shared
     }
 

@@ -11,9 +11,13 @@ use super::{
     super::{ProviderError, TextCall, http::RequestJson},
     GeminiModel, bare_name,
 };
-use crate::domain::conversation::{
-    Conversation, Document, DocumentData, Effort, Format, Function, Image, ImageSource, Message,
-    Part, Reasoning, Role, Schema, Thinking, ToolChoice, Tools, WireObject, WireValue, texts,
+use crate::domain::{
+    conversation::{
+        Conversation, Document, DocumentData, Effort, Format, Function, Image, ImageSource,
+        Message, Part, Reasoning, Role, Schema, Thinking, ToolChoice, Tools, WireObject, WireValue,
+        texts,
+    },
+    request::{SEED, TOP_K},
 };
 
 /// What stands for the signature of a call that Gemini did not make: without any it refuses the
@@ -208,6 +212,8 @@ fn body<'a>(
         .with_some("maxOutputTokens", max_output_tokens.map(Value::from))
         .with_some("temperature", sampling.temperature.map(Value::from))
         .with_some("topP", sampling.top_p.map(Value::from))
+        .with_some("topK", call.shared(TOP_K))
+        .with_some("seed", call.shared(SEED))
         .with_list("stopSequences", &sampling.stop, WireValue::from)
         .with_some("responseMimeType", is_json.then_some("application/json"))
         .with_some("responseJsonSchema", schema)

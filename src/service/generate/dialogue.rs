@@ -318,7 +318,7 @@ fn dialogue_call(
     replaced_names: ReplacedNames,
 ) -> TextCall {
     let shared = match &request.original {
-        Some(original) if text.shares(request) => original.shared(),
+        Some(original) if !passes => original.shared(&text.shared_members(request)),
         _ => Members::default(),
     };
     let conversation = mem::take(&mut request.conversation);

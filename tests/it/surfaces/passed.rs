@@ -155,7 +155,7 @@ async fn what_another_dialect_has_no_name_for_is_refused(
     let added = json!([{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "f"}}]);
     let added = json!([{"role": "user", "content": "x"}, {"role": "system", "content": added}]);
     for (path, own, param, more) in [
-        (CHAT, 1, "seed", json!({"seed": 1})),
+        (CHAT, 1, "logit_bias", json!({"logit_bias": {"1": 1}})),
         (
             CHAT,
             1,
@@ -201,4 +201,50 @@ async fn what_another_dialect_has_no_name_for_is_refused(
             assert_eq!(upstream.count(), before);
         }
     }
+}
+
+#[sqlx::test]
+async fn seed_and_top_k_are_translated_for_gemini(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let (ignoring, taking) = (MODELS[3], "gemini/gemini-3.5-flash");
+    for path in [CHAT, MESSAGES] {
+        for (model, more, sent) in [
+            (
+                taking,
+                json!({"seed": 7, "top_k": 40}),
+                Some([json!(7), json!(40)]),
+            ),
+            (
+                taking,
+                json!({"seed": null, "top_k": 1}),
+                Some([Value::Null, json!(1)]),
+            ),
+            (
+                ignoring,
+                json!({"seed": -7}),
+                Some([json!(-7), Value::Null]),
+            ),
+            (ignoring, json!({"top_k": 40}), None),
+            (taking, json!({"top_k": 0}), None),
+            (taking, json!({"top_k": 1.5}), None),
+            (taking, json!({"seed": 2_147_483_648_u32}), None),
+            (taking, json!({"seed": "7"}), None),
+        ] {
+            let before = upstream.count();
+            let body = with(ask(model, "x"), &more);
+            let answer = app.post(&account.key, path, &body).await;
+            let Some(sent) = sent else {
+                error(path, &answer, 400, "unsupported_parameter");
+                assert_eq!(upstream.count(), before, "{more}");
+                continue;
+            };
+            answer.expect(200);
+            assert_eq!(answer.header("x-gensvc-left-out"), "");
+            let config = &upstream.requests()[before].body["generationConfig"];
+            assert_eq!(["seed", "topK"].map(|name| config[name].clone()), sent);
+        }
+    }
+    app.assert_settled().await;
 }

@@ -13,8 +13,7 @@ use super::{
     item,
 };
 use crate::domain::{
-    conversation::{Conversation, Format, Function, Json, ToolChoice, WireObject},
-    json::Members,
+    conversation::{Conversation, Format, Function, ToolChoice, WireObject},
     request::{SHARED, VERBOSITY},
 };
 
@@ -58,7 +57,7 @@ fn prompt<'a>(
     let serial = tools.one_at_a_time && !tools.functions.is_empty();
     let text = WireObject::default()
         .with_some("format", format(&conversation.format))
-        .with_some("verbosity", shared(&call.shared, VERBOSITY));
+        .with_some("verbosity", call.shared(VERBOSITY));
     // Requested if the caller asks for thinking, because its answer then contains summaries. Only
     // OpenAI knows it.
     let thinking = call.sampling.reasoning.thinking;
@@ -100,14 +99,9 @@ pub fn body<'a>(
         .with_some("stream", streaming.then_some(json!(true)))
         .with_some("stream_options", options);
     for name in SHARED {
-        body = body.with_some(name, shared(&call.shared, name));
+        body = body.with_some(name, call.shared(name));
     }
     body
-}
-
-/// A member of the caller's body that is sent along.
-fn shared(members: &Members, name: &str) -> Option<Json> {
-    Json::parse(str::from_utf8(members.get(name)?).ok()?)
 }
 
 fn tool(function: &Function) -> WireObject<'_> {

@@ -535,6 +535,20 @@ fn anthropic(body: &Value) -> Checked {
     Ok(())
 }
 
+/// The members of `generationConfig` that requests for texts may have.
+const GENERATION_CONFIG: &[&str] = &[
+    "candidateCount",
+    "maxOutputTokens",
+    "responseJsonSchema",
+    "responseMimeType",
+    "seed",
+    "stopSequences",
+    "temperature",
+    "thinkingConfig",
+    "topK",
+    "topP",
+];
+
 fn gemini_name(name: &Value) -> Checked {
     word(name, "_.:-", 64)?;
     let first = name.as_str().unwrap_or_default().chars().next();
@@ -568,7 +582,21 @@ fn gemini(body: &Value) -> Checked {
             format!("unknown function {name}")
         })?;
     }
-    let stops = list(&body["generationConfig"]["stopSequences"]).len();
+    let config = &body["generationConfig"];
+    let int32 = |value: &Value| value.as_i64().is_some_and(|n| i32::try_from(n).is_ok());
+    for (name, least) in [("seed", i64::MIN), ("topK", 1)] {
+        let given = config.get(name);
+        let fits = given.is_none_or(|v| int32(v) && v.as_i64() >= Some(least));
+        ensure(fits, || {
+            format!("Invalid value at 'generation_config.{name}'")
+        })?;
+    }
+    for (name, _) in config.as_object().into_iter().flatten() {
+        ensure(GENERATION_CONFIG.contains(&name.as_str()), || {
+            format!("Unknown name \"{name}\" at 'generation_config': Cannot find field.")
+        })?;
+    }
+    let stops = list(&config["stopSequences"]).len();
     ensure(stops <= 5, || "at most 5 stop sequences".to_owned())?;
     let contents = list(&body["contents"]);
     ensure(!contents.is_empty(), || {
