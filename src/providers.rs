@@ -20,6 +20,7 @@ mod sequence;
 pub mod setup;
 mod sse;
 pub mod stability;
+mod stops;
 pub mod surrogates;
 pub mod text;
 pub mod vendors;

@@ -254,6 +254,17 @@ fn prompt<'a>(
         .with_some("thinking", thinking)
 }
 
+/// Whether the vendor takes a stop sequence. This server ends the text at others.
+pub fn is_taken_stop(sequence: &str) -> bool {
+    !sequence.trim().is_empty()
+}
+
+fn stops(sequences: &[String]) -> Option<WireValue<'_>> {
+    let taken = || sequences.iter().filter(|stop| is_taken_stop(stop));
+    taken().next()?;
+    Some(WireValue::list(taken))
+}
+
 fn body<'a>(
     call: &'a TextCall,
     conversation: &'a Conversation,
@@ -266,6 +277,6 @@ fn body<'a>(
         // Sent even where the version refuses it: never silently dropped.
         .with_some("temperature", sampling.temperature.map(Value::from))
         .with_some("top_p", sampling.top_p.map(Value::from))
-        .with_list("stop_sequences", &sampling.stop, WireValue::from)
+        .with_some("stop_sequences", stops(&sampling.stop))
         .with_some("stream", streaming.then_some(json!(true)))
 }

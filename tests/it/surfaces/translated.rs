@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{CHAT, MESSAGES, MODELS, RESPONSES, ROUTES, ask, error, events, parts, record, with};
+use super::{
+    CHAT, MESSAGES, MODELS, RESPONSES, ROUTES, ask, error, events, parts, record, text_of, with,
+};
 use crate::common::{Reply, TestApp, Upstream};
 
 const ALWAYS_THINKS: &str = "anthropic/claude-opus-5-5";
@@ -282,6 +284,38 @@ async fn nothing_before_a_stop_sequence_is_an_answer(_: PgPoolOptions, options: 
             // Without one, too: the output was counted.
             let answer = app.post(&account.key, path, &ask(model, "x")).await;
             answer.expect(200);
+        }
+    }
+    app.assert_settled().await;
+}
+
+/// Anthropic refuses these stop sequences.
+#[sqlx::test]
+async fn blank_stop_sequences_end_the_text(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    for (stop, sent) in [
+        (json!([" "]), Value::Null),
+        (json!(" "), Value::Null),
+        (json!(["\n\n", "X", " "]), json!(["X"])),
+    ] {
+        for stream in [false, true] {
+            let more = json!({ "stop": stop, "stream": stream });
+            let body = with(ask(MODELS[2], "x"), &more);
+            let answer = app.post(&account.key, CHAT, &body).await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            let text = if stream {
+                text_of(CHAT, &events(CHAT, &answer.text))
+            } else {
+                let (text, reason, ..) = parts(CHAT, &answer.expect(200));
+                assert_eq!(reason, "stop");
+                text
+            };
+            assert_eq!(text, "Hello", "{stop}");
+            assert_eq!(record(&app, &account, &answer).await["result"], "Hello");
+            let body = upstream.requests().pop().unwrap().body;
+            assert_eq!(body["stop_sequences"], sent);
         }
     }
     app.assert_settled().await;

@@ -8,19 +8,17 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{
+use super::super::{
     super::{
-        super::{
-            ProviderError, TextAnswer,
-            answer::{arguments, count},
-            exchange::{AnswerBuilder, TextParser},
-            http::TEXT_BODY_CAP,
-            sequence::{Blocks, Sequence},
-            sse::Event,
-        },
-        errors, usage,
+        ProviderError, TextAnswer,
+        answer::{arguments, count},
+        exchange::{AnswerBuilder, TextParser},
+        http::TEXT_BODY_CAP,
+        sequence::{Blocks, Sequence},
+        sse::Event,
+        stops::StopFilter,
     },
-    stops::StopFilter,
+    errors, usage,
 };
 use crate::domain::{
     conversation::{Delta, EncryptedReasoning, Stop, ToolCall},

@@ -439,6 +439,9 @@ fn anthropic(body: &Value) -> Checked {
             .all(|value| !value.is_null()),
         || "Input should not be null".to_owned(),
     )?;
+    ensure(list(&body["stop_sequences"]).iter().all(is_said), || {
+        "stop_sequences: each stop sequence must contain non-whitespace".to_owned()
+    })?;
     let system = &body["system"];
     let blank = |block: &Value| !is_said(&block["text"]);
     ensure(

@@ -1,20 +1,20 @@
-//! Ends a text at a stop sequence, for an API that takes none.
+//! Ends a text at a stop sequence that a vendor does not take.
 //!
 //! The model writes on behind the sequence, and what it writes is billed.
 
 /// Finds the first stop sequence in a text that comes in pieces.
 #[derive(Debug)]
 pub struct StopFilter<'a> {
-    sequences: &'a [String],
+    sequences: Vec<&'a str>,
     /// The end of the text, which may be the beginning of a sequence.
     held: String,
     found: Option<&'a str>,
 }
 
 impl<'a> StopFilter<'a> {
-    pub const fn new(sequences: &'a [String]) -> Self {
+    pub fn new(sequences: impl IntoIterator<Item = &'a String>) -> Self {
         Self {
-            sequences,
+            sequences: sequences.into_iter().map(String::as_str).collect(),
             held: String::new(),
             found: None,
         }
@@ -37,8 +37,8 @@ impl<'a> StopFilter<'a> {
             .iter()
             .filter(|sequence| !sequence.is_empty());
         let ends = ends.filter_map(|sequence| {
-            let at = self.held.find(sequence.as_str())?;
-            Some((at + sequence.len(), at, sequence))
+            let at = self.held.find(*sequence)?;
+            Some((at + sequence.len(), at, *sequence))
         });
         if let Some((_, at, sequence)) = ends.min() {
             self.found = Some(sequence);
