@@ -1,14 +1,16 @@
 //! Requests to text models and their answers, independent of the vendor.
 //!
 //! Here: messages and their parts. Submodules: images ([`picture`]), documents ([`document`]), tools
-//! and the form of the answer ([`tools`]), schemas of arguments ([`schema`]), names and ids that a
-//! vendor accepts ([`spelling`]), answers, whole and piece by piece ([`answer`]), and searches at the
-//! vendor ([`searches`]). Not here: the model and its output limit, which belong to the call.
+//! and the form of the answer ([`tools`]), schemas of arguments ([`schema`]), schemas for
+//! vendors that enforce few keywords ([`enforceable`]), names and ids that a vendor accepts
+//! ([`spelling`]), answers, whole and piece by piece ([`answer`]), and searches at the vendor
+//! ([`searches`]). Not here: the model and its output limit, which belong to the call.
 
 pub mod answer;
 mod base64;
 mod document;
 mod encrypted;
+mod enforceable;
 mod json;
 mod markers;
 mod picture;
@@ -29,6 +31,7 @@ pub use super::image_header::ImageType;
 pub use answer::{Answered, Delta, ReasoningField, Visibility};
 pub use document::{Document, DocumentData, DocumentSource, DocumentType};
 pub use encrypted::EncryptedReasoning;
+pub use enforceable::make_enforceable;
 pub use json::{Json, WireObject, WireUrl, WireValue};
 pub use markers::{Choice, choices, ended};
 pub use picture::{Detail, Image, ImageSource, MAX_IMAGES};

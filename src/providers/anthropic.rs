@@ -43,6 +43,7 @@ pub const ADAPTERS: Adapters = Adapters {
             blank_texts: false,
             alternating_roles: true,
             combined_schemas: false,
+            all_keywords: false,
             names: Spelling {
                 max_chars: 128,
                 ..WORDS

@@ -48,6 +48,8 @@ pub struct Dialogue {
     pub instructions_only: bool,
     /// `anyOf`, `oneOf`, `allOf` and `$ref` at the root of a schema of arguments.
     pub combined_schemas: bool,
+    /// All keywords in schemas that answers and strict arguments must follow.
+    pub all_keywords: bool,
     pub names: Spelling,
     pub ids: Spelling,
     /// Maximum number of stop sequences.
@@ -94,6 +96,7 @@ impl Dialogue {
         alternating_roles: false,
         instructions_only: false,
         combined_schemas: true,
+        all_keywords: true,
         names: Spelling::ANY,
         ids: Spelling::ANY,
         max_stops: usize::MAX,

@@ -7,7 +7,8 @@ use serde_json::json;
 use super::{TextModel, dialogue::asked};
 use crate::domain::{
     conversation::{
-        Conversation, Function, Message, Part, ReplacedNames, Role, ToolCall, ToolChoice, Tools,
+        Conversation, Format, Function, Json, Message, Parameters, Part, ReplacedNames, Role,
+        ToolCall, ToolChoice, Tools, make_enforceable,
     },
     generation::Surface,
     request::DialogueRequest,
@@ -45,6 +46,10 @@ impl TextModel {
         }
         self.complete_tools(&mut request.conversation);
         let conversation = Arc::make_mut(&mut request.conversation);
+        // A caller of the vendor's dialect knows what the vendor enforces.
+        if !self.dialogue.all_keywords && self.dialogue.own != Some(request.surface) {
+            make_schemas_enforceable(conversation);
+        }
         conversation.respell_ids(self.dialogue.ids);
         conversation.respell_names(self.dialogue.names)
     }
@@ -210,6 +215,24 @@ impl TextModel {
         } else if !self.dialogue.free_arguments && call.object().is_none() {
             call.arguments = json!({ TRUNCATED: call.arguments }).to_string();
         }
+    }
+}
+
+fn make_schemas_enforceable(conversation: &mut Conversation) {
+    for function in &mut conversation.tools.functions {
+        if function.strict == Some(true) {
+            let mut schema = match &function.parameters {
+                Some(parameters) => parameters.schema.value(),
+                None => json!({"type": "object", "properties": {}}),
+            };
+            make_enforceable(&mut schema);
+            function.parameters = schema.as_object().map(Parameters::of);
+        }
+    }
+    if let Format::Schema(format) = &mut conversation.format {
+        let mut schema = format.schema.value();
+        make_enforceable(&mut schema);
+        format.schema = Json::from(&schema);
     }
 }
 

@@ -32,6 +32,46 @@ async fn a_schema_is_strict_where_it_was(_: PgPoolOptions, options: PgConnectOpt
     }
 }
 
+#[sqlx::test]
+async fn schemas_have_only_what_anthropic_enforces(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let given = json!({"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
+        "properties": {"age": {"type": "integer", "minimum": 0, "description": "In years."},
+            "kind": {"oneOf": [{"const": "a"}, {"type": "object", "properties": {}}]}},
+        "required": ["age", "kind"]});
+    let enforced = json!({"type": "object",
+        "properties": {"age": {"type": "integer", "description": "In years.\n\n{\"minimum\":0}"},
+            "kind": {"anyOf": [{"const": "a"},
+                {"type": "object", "properties": {}, "additionalProperties": false}]}},
+        "required": ["age", "kind"], "additionalProperties": false});
+    for (path, strict, expected) in [
+        (CHAT, true, &enforced),
+        (RESPONSES, true, &enforced),
+        // Nothing is enforced here.
+        (CHAT, false, &given),
+    ] {
+        let body = match path {
+            CHAT => with(
+                ask(MODELS[2], "x"),
+                &json!({"tools": [{"type": "function",
+                    "function": {"name": "f", "parameters": given, "strict": strict}}],
+                    "response_format": {"type": "json_schema",
+                        "json_schema": {"name": "n", "schema": given}}}),
+            ),
+            _ => json!({"model": MODELS[2], "input": "x", "max_output_tokens": 64,
+                "tools": [{"type": "function", "name": "f", "parameters": given, "strict": strict}],
+                "text": {"format": {"type": "json_schema", "name": "n", "schema": given}}}),
+        };
+        app.post(&account.key, path, &body).await.expect(200);
+        let sent = upstream.requests().pop().unwrap().body;
+        assert_eq!(sent["output_config"]["format"]["schema"], enforced);
+        assert_eq!(sent["tools"][0]["input_schema"], *expected, "{path}");
+    }
+    app.assert_settled().await;
+}
+
 /// Models write what they answer in the order of its schema.
 #[sqlx::test]
 async fn members_keep_their_order(_: PgPoolOptions, options: PgConnectOptions) {

@@ -413,6 +413,58 @@ fn knows_system_role(model: &str) -> bool {
     version > vec![4, 7]
 }
 
+/// A schema that answers must follow. The first message is that of agentjido/req_llm#302.
+fn enforced(schema: &Value, place: &str) -> Checked {
+    const ENFORCED: [&str; 16] = [
+        "$defs",
+        "$ref",
+        "additionalProperties",
+        "allOf",
+        "anyOf",
+        "const",
+        "default",
+        "definitions",
+        "description",
+        "enum",
+        "format",
+        "items",
+        "minItems",
+        "properties",
+        "required",
+        "title",
+    ];
+    let kind = &schema["type"];
+    for (name, value) in schema.as_object().into_iter().flatten() {
+        let is_known = name == "type" || ENFORCED.contains(&name.as_str());
+        let fits = name != "minItems" || value == 0 || value == 1;
+        ensure(is_known && fits, || {
+            format!("{place}: For {kind} type, property '{name}' is not supported")
+        })?;
+        let within: Vec<&Value> = match name.as_str() {
+            "$defs" | "definitions" | "properties" => value
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|of| of.1)
+                .collect(),
+            "allOf" | "anyOf" => list(value).iter().collect(),
+            "items" => vec![value],
+            _ => Vec::new(),
+        };
+        within
+            .into_iter()
+            .try_for_each(|schema| enforced(schema, place))?;
+    }
+    ensure(
+        *kind != "object" || schema["additionalProperties"] == false,
+        || {
+            format!(
+                "{place}: For 'object' type, 'additionalProperties' must be explicitly set to false"
+            )
+        },
+    )
+}
+
 fn anthropic(body: &Value) -> Checked {
     let tools = list(&body["tools"]);
     for tool in tools {
@@ -421,6 +473,13 @@ fn anthropic(body: &Value) -> Checked {
         ensure(of_schema["type"] == "object", || {
             "tools.0.custom.input_schema.type: Field required".to_owned()
         })?;
+        if tool["strict"] == true {
+            enforced(of_schema, "tools.0.custom")?;
+        }
+    }
+    let format = &body["output_config"]["format"];
+    if !format.is_null() {
+        enforced(&format["schema"], "output_config.format.schema")?;
     }
     let choice = &body["tool_choice"];
     ensure(choice.is_null() || !tools.is_empty(), || {
