@@ -12,7 +12,10 @@ mod refusal;
 mod template;
 mod wait_queue;
 
-use std::sync::{Arc, Mutex};
+use std::{
+    mem,
+    sync::{Arc, Mutex},
+};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
@@ -43,10 +46,11 @@ use crate::{
         generations::{NewGeneration, NewRoute},
     },
 };
-use candidates::{Candidate, Planned};
+use candidates::Planned;
 use dialogue::replan_text;
 use hold_wait::HoldWait;
 use inputs::FoundInput;
+use plan::Plan;
 use refusal::above_max_cost;
 
 /// Expected maximum time from arrival to creation, including the provider's token count and the wait
@@ -87,7 +91,7 @@ struct Prepared<'a> {
     caller: &'a Caller,
     idempotent: Option<&'a IdempotentRequest>,
     /// In order; at least one.
-    candidates: Vec<Candidate<'a>>,
+    candidates: Vec<Plan<'a>>,
     /// Why the first candidates cannot be called at this try.
     skipped: Vec<MoveReason>,
     /// The candidates that were dropped while planning.
@@ -328,8 +332,8 @@ impl Service {
         surface: Surface,
         info: RequestInfo<'a>,
     ) -> Prepared<'a> {
-        let Planned { first: plan, route } = planned;
-        let (is_queued, streamed) = (plan.call.is_none(), plan.is_streamed());
+        let Planned { mut first, route } = planned;
+        let is_queued = first.call.is_none();
         let id = self.0.ids.next(self.0.clock.now());
         let now = id.created_at();
         let mut new = NewGeneration {
@@ -337,37 +341,32 @@ impl Service {
             account_id: caller.account_id,
             credential: caller.credential,
             presumed: caller.presumed(),
-            modality: plan.model.modality(),
+            modality: first.model.modality(),
             surface,
             provider: String::new(),
             model: String::new(),
-            streamed,
-            prompt: plan.prompt,
-            system_prompt: plan.system_prompt,
-            negative_prompt: plan.negative_prompt,
+            streamed: first.is_streamed(),
+            prompt: mem::take(&mut first.prompt),
+            system_prompt: first.system_prompt.take(),
+            negative_prompt: first.negative_prompt.take(),
             parameters: Value::Null,
-            template: plan.template,
+            template: first.template,
             pricing: Value::Null,
             hold: Credits::ZERO,
             instance: (!is_queued).then(|| self.0.runner.instance()),
             deadline: is_queued.then(|| now + self.0.settings.job_deadline),
             status: self.first_status(is_queued),
-            job: plan.job || info.respond_async,
+            job: first.job || info.respond_async,
             max_jobs: self.0.settings.max_jobs_per_account,
             idempotency: info.idempotent.map(|request| self.binding(request, id)),
             route: None,
             now,
         };
-        let mut candidates = vec![Candidate {
-            model: plan.model,
-            ceiling: plan.ceiling,
-            unlimited: plan.unlimited,
-            parameters: plan.parameters,
-            call: plan.call,
-        }];
+        let (max_cost, inputs) = (first.max_cost, mem::take(&mut first.inputs));
+        let mut candidates = vec![first];
         let (mut dropped, mut fallbacks) = (Vec::new(), Fallbacks::default());
         if let Some(route) = route {
-            candidates.extend(route.others.into_iter().map(Candidate::from));
+            candidates.extend(route.others);
             dropped = route.dropped;
             fallbacks.copies = route.copies;
             new.route = Some(Box::new(NewRoute {
@@ -379,6 +378,8 @@ impl Service {
             }));
         }
         for candidate in &mut candidates {
+            // All have the inputs of the first one, which are released once they are stored.
+            candidate.inputs = Vec::new();
             candidate.parameters[REQUEST_ID] = info.request_id.into();
         }
         Prepared {
@@ -387,9 +388,9 @@ impl Service {
             candidates,
             skipped: Vec::new(),
             dropped,
-            max_cost: plan.max_cost,
-            input_bytes: plan.inputs.iter().map(|input| input.info.bytes).sum(),
-            inputs: plan.inputs,
+            max_cost,
+            input_bytes: inputs.iter().map(|input| input.info.bytes).sum(),
+            inputs,
             kept: None,
             work: Arc::new(Work {
                 new,

@@ -3,7 +3,6 @@
 
 use std::{mem, time::Duration};
 
-use serde_json::Value;
 use tokio::time::{Instant, timeout};
 
 use super::{Prepared, counted, plan::Plan, unshared};
@@ -20,7 +19,6 @@ use crate::{
         share::ShareReached,
         validate::{FieldCode, FieldError},
     },
-    jobs::Call,
     memory::{self, Reservation},
     providers::{DeltaSink, ProviderPermit},
     service::{Result, Service, ServiceError, auth::Caller},
@@ -51,29 +49,6 @@ pub(super) struct PlannedRoute<'a> {
     pub on: FallbackOn,
     /// For the copies of the request.
     pub copies: Option<Reservation>,
-}
-
-/// A model that may serve a prepared request.
-pub(super) struct Candidate<'a> {
-    pub model: &'a Model,
-    pub ceiling: Ceiling,
-    /// Whether its output is limited only by what the caller can pay for.
-    pub unlimited: bool,
-    pub parameters: Value,
-    /// `None` for a job, and while it is lent to the work.
-    pub call: Option<Call>,
-}
-
-impl<'a> From<Plan<'a>> for Candidate<'a> {
-    fn from(plan: Plan<'a>) -> Self {
-        Self {
-            model: plan.model,
-            ceiling: plan.ceiling,
-            unlimited: plan.unlimited,
-            parameters: plan.parameters,
-            call: plan.call,
-        }
-    }
 }
 
 impl Service {

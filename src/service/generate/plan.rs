@@ -28,7 +28,7 @@ use crate::{
 /// Size when none is requested.
 const DEFAULT_SIZE: (u32, u32) = (1024, 1024);
 
-/// A resolved request.
+/// A request that is resolved for one model.
 pub(super) struct Plan<'a> {
     pub model: &'a Model,
     /// As stored and shown: rendered from the template if there is one.
@@ -39,12 +39,13 @@ pub(super) struct Plan<'a> {
     pub parameters: Value,
     pub ceiling: Ceiling,
     pub max_cost: Option<Credits>,
-    /// What this process runs immediately; `None`: a job, for which the row has everything.
+    /// What this process runs immediately; `None`: a job, for which the row has everything, or the
+    /// call is lent to the work that places the hold.
     pub call: Option<Call>,
     pub inputs: Vec<FoundInput>,
     /// Whether it counts as a job: its caller does not wait.
     pub job: bool,
-    /// Whether it may write what the caller can pay for.
+    /// Whether its output is limited only by what the caller can pay for.
     pub unlimited: bool,
 }
 
