@@ -19,7 +19,7 @@ use crate::{
     store::{
         StoreError,
         deliveries::DeliveryRecord,
-        keys::{ApiKeyRecord, NewApiKey},
+        keys::ApiKeyRecord,
         templates::{MAX_TEMPLATES, TemplateRecord},
         webhooks::{NewWebhook, WebhookMade, WebhookRecord},
     },
@@ -81,20 +81,9 @@ impl Service {
             return Err(ServiceError::CappedKey);
         }
         ServiceError::any(self.key_violations(request))?;
-        let new = NewApiKey {
-            account_id: account,
-            name: &request.name,
-            digest: token.digest,
-            hint: &token.hint,
-            abilities: &request.abilities,
-            rate_limit_per_minute: request.rate_limit_per_minute,
-            expires_at: request.expires_at,
-            spend_limit: request.spend_limit,
-            spend_period: request.spend_period,
-            now: self.0.clock.now(),
-        };
-        let store = &self.0.store;
-        let created = store.create_key(&new, by.map(|caller| caller.credential));
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let by_credential = by.map(|caller| caller.credential);
+        let created = store.create_key(account, request, token, by_credential, now);
         let ended = || by.map_or(ServiceError::Token(TokenRefusal::Invalid), Caller::ended);
         created.await?.ok_or_else(ended)
     }

@@ -21,7 +21,7 @@ use crate::domain::{
     page::{Page, PageRequest},
     request::KeyRequest,
     spend::SpendPeriod,
-    token::TokenDigest,
+    token::{NewToken, TokenDigest},
 };
 
 /// The letter of the key list's cursors.
@@ -41,28 +41,6 @@ impl Credential {
             Self::Session(id) => (None, Some(id.0)),
         }
     }
-}
-
-/// A key to be stored.
-#[derive(Debug)]
-pub struct NewApiKey<'a> {
-    pub account_id: AccountId,
-    pub name: &'a str,
-    /// SHA-256 of the key.
-    pub digest: TokenDigest,
-    /// What it is recognised by.
-    pub hint: &'a str,
-    /// What it may call.
-    pub abilities: &'a Abilities,
-    /// Requests per minute.
-    pub rate_limit_per_minute: u32,
-    pub expires_at: Option<DateTime<Utc>>,
-    /// What it may spend in each period.
-    pub spend_limit: Option<Credits>,
-    /// The period of the limit; `None`: for its lifetime.
-    pub spend_period: Option<SpendPeriod>,
-    /// When it is made.
-    pub now: DateTime<Utc>,
 }
 
 /// An API key, without the key itself.
@@ -111,8 +89,11 @@ impl Store {
     /// of the asking token is locked, so that its revocation and this are in an order.
     pub async fn create_key(
         &self,
-        new: &NewApiKey<'_>,
+        account: AccountId,
+        new: &KeyRequest,
+        token: &NewToken,
         by: Option<Credential>,
+        now: DateTime<Utc>,
     ) -> Result<Option<ApiKeyRecord>> {
         let (key, session) = by.map_or((None, None), Credential::ids);
         let reading = sqlx::query_as!(
@@ -126,14 +107,14 @@ impl Store {
                        rate_limit_per_minute, expires_at, spend_limit as "spend_limit: _",
                        spend_period as "spend_period: _", 0::bigint as "spent!: _",
                        last_used_at, revoked_at, created_at"#,
-            new.account_id.0,
+            account.0,
             new.name,
-            &new.digest.0[..],
-            new.hint,
+            &token.digest.0[..],
+            token.hint,
             &new.abilities.names(),
             i32::try_from(new.rate_limit_per_minute).unwrap_or(i32::MAX),
             new.expires_at,
-            new.now,
+            now,
             key,
             session,
             new.spend_limit.map(Credits::micros),

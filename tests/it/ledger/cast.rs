@@ -5,10 +5,11 @@ use gensvc::{
     domain::{
         ability::Abilities,
         ids::{AccountId, ApiKeyId},
+        request::KeyRequest,
         spend::SpendPeriod,
         token::new_api_key,
     },
-    store::{accounts::NewAccount, keys::NewApiKey},
+    store::accounts::NewAccount,
 };
 use uuid::Uuid;
 
@@ -84,19 +85,18 @@ impl World {
         now: DateTime<Utc>,
     ) -> ApiKeyId {
         let token = new_api_key().unwrap();
-        let new = NewApiKey {
-            account_id: account,
-            name: "x",
-            digest: token.digest,
-            hint: &token.hint,
-            abilities: &Abilities::parse(&["*".to_owned()]).unwrap(),
+        let request = KeyRequest {
+            name: "x".to_owned(),
+            abilities: Abilities::parse(&["*".to_owned()]).unwrap(),
             rate_limit_per_minute: 600,
             expires_at,
             spend_limit: limit.map(micros),
             spend_period: period,
-            now,
         };
-        let made = self.stores[0].create_key(&new, None).await.unwrap();
+        let made = self.stores[0]
+            .create_key(account, &request, &token, None, now)
+            .await
+            .unwrap();
         made.unwrap().id
     }
 }
