@@ -17,7 +17,6 @@ use crate::{
         accounts::{AccountRecord, AccountSettings, NewAccount, USERS_EMAIL_KEY, UserRow},
         deletion::Closed,
         keys::ApiKeyRecord,
-        sessions::NewPassword,
     },
 };
 
@@ -91,14 +90,8 @@ impl Service {
     pub async fn reset_password(&self, user: UserId, password: SecretString) -> Result<u64> {
         ServiceError::any(password_violations(password.expose_secret()))?;
         let hash = self.hashed(password).await?;
-        let new = NewPassword {
-            user,
-            hash: &hash,
-            replaces: None,
-            keep: None,
-            now: self.0.clock.now(),
-        };
-        let ended = self.0.store.set_password(&new).await?;
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let ended = store.set_password(user, &hash, None, now).await?;
         ended.ok_or(ServiceError::NotFound)
     }
 

@@ -28,7 +28,6 @@ use crate::{
     store::{
         accounts::{Identity, UserRow},
         generations::Credential,
-        sessions::NewPassword,
     },
 };
 
@@ -134,14 +133,9 @@ impl Service {
             let (user, turn) = verified.await?;
             let user = user.ok_or_else(wrong)?;
             let hash = service.0.passwords.hash(turn, change.new).await?;
-            let new = NewPassword {
-                user: user.id,
-                hash: &hash,
-                replaces: Some(&user.password_hash),
-                keep: Some(session),
-                now: service.0.clock.now(),
-            };
-            let ended = service.0.store.set_password(&new).await?;
+            let (store, now) = (&service.0.store, service.0.clock.now());
+            let by = Some((user.password_hash.as_str(), session));
+            let ended = store.set_password(user.id, &hash, by, now).await?;
             ended.map(|_| ()).ok_or_else(wrong)
         })
         .await?

@@ -21,7 +21,7 @@ use crate::{
         deliveries::DeliveryRecord,
         keys::ApiKeyRecord,
         templates::{MAX_TEMPLATES, TemplateRecord},
-        webhooks::{NewWebhook, WebhookMade, WebhookRecord},
+        webhooks::{WebhookMade, WebhookRecord},
     },
 };
 
@@ -201,8 +201,8 @@ impl Service {
         form: Option<&[u8]>,
         secret: &[u8],
     ) -> Result<WebhookRecord> {
-        let (url, parsed) = &request.url;
-        let checked = self.0.sender.check(caller.account_id, parsed).await;
+        let account = caller.account_id;
+        let checked = self.0.sender.check(account, &request.url.1).await;
         checked.map_err(|refusal| match refusal {
             AddressRefusal::Private => refused(
                 "must lead to a public address; the operator can allow others with \
@@ -211,15 +211,9 @@ impl Service {
             AddressRefusal::Busy => ServiceError::Overloaded,
             AddressRefusal::Unresolvable => refused("must have a host that can be resolved"),
         })?;
-        let new = NewWebhook {
-            account_id: caller.account_id,
-            by: caller.credential,
-            url,
-            events: &request.events,
-            form,
-            now: self.0.clock.now(),
-        };
-        match self.0.store.create_webhook(&new, secret).await? {
+        let (store, now) = (&self.0.store, self.0.clock.now());
+        let made = store.create_webhook(account, caller.credential, request, secret, form, now);
+        match made.await? {
             WebhookMade::Made(webhook) => Ok(webhook),
             WebhookMade::TooMany => Err(refused(format!(
                 "would be one webhook too many: an account has at most {MAX_PER_ACCOUNT}; \

@@ -33,18 +33,6 @@ pub struct PresentedSession {
     pub defaults: serde_json::Value,
 }
 
-#[derive(Debug)]
-pub struct NewPassword<'a> {
-    pub user: UserId,
-    /// argon2id, PHC string.
-    pub hash: &'a str,
-    /// Fails unless this is the current hash.
-    pub replaces: Option<&'a str>,
-    /// Not ended.
-    pub keep: Option<SessionId>,
-    pub now: DateTime<Utc>,
-}
-
 /// Maximum lag of `last_used_at`.
 const LAST_USED_LAG: TimeDelta = TimeDelta::seconds(60);
 
@@ -97,16 +85,24 @@ impl Store {
         Ok(done.rows_affected() == 1)
     }
 
-    /// Sets a password, ends the user's sessions and returns their number. `None`: the current
-    /// password has changed.
-    pub async fn set_password(&self, new: &NewPassword<'_>) -> Result<Option<u64>> {
+    /// Sets a password by its argon2id hash (PHC string), ends the user's sessions and returns their
+    /// number. `by`: if the user changes it, the current hash and the session that stays. `None`:
+    /// the current password has changed.
+    pub async fn set_password(
+        &self,
+        user: UserId,
+        hash: &str,
+        by: Option<(&str, SessionId)>,
+        now: DateTime<Utc>,
+    ) -> Result<Option<u64>> {
         let mut tx = self.requests.named("set a password").begin().await?;
+        let (replaces, keep) = by.unzip();
         let set = sqlx::query!(
             "update users set password_hash = $2
              where id = $1 and ($3::text is null or password_hash = $3)",
-            new.user.0,
-            new.hash,
-            new.replaces,
+            user.0,
+            hash,
+            replaces,
         );
         if set.execute(&mut tx).await?.rows_affected() == 0 {
             return Ok(None);
@@ -115,9 +111,9 @@ impl Store {
         let ended = sqlx::query!(
             "update sessions set revoked_at = $2
              where user_id = $1 and revoked_at is null and id is distinct from $3",
-            new.user.0,
-            new.now,
-            new.keep.map(|session| session.0),
+            user.0,
+            now,
+            keep.map(|session| session.0),
         );
         let ended = ended.execute(&mut tx).await?.rows_affected();
         tx.commit().await?;

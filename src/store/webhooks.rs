@@ -9,6 +9,7 @@ use crate::domain::{
     clock::rfc3339,
     ids::{AccountId, WebhookId},
     page::{Page, PageRequest},
+    request::WebhookRequest,
     webhook::{MAX_PER_ACCOUNT, WebhookEvent},
 };
 
@@ -16,18 +17,6 @@ use crate::domain::{
 pub const WEBHOOKS_CURSOR: u8 = b'w';
 /// How long a deleted webhook's row is kept; longer than any settlement that began before.
 const SETTLEMENT_AT_MOST: TimeDelta = TimeDelta::hours(1);
-
-#[derive(Debug)]
-pub struct NewWebhook<'a> {
-    pub account_id: AccountId,
-    /// The caller, checked again when the webhook is stored.
-    pub by: Credential,
-    pub url: &'a str,
-    pub events: &'a [WebhookEvent],
-    /// Unique digest of the form that creates it.
-    pub form: Option<&'a [u8]>,
-    pub now: DateTime<Utc>,
-}
 
 #[derive(Debug)]
 pub enum WebhookMade {
@@ -55,13 +44,22 @@ pub struct WebhookRecord {
 
 impl Store {
     /// Stores a webhook and its signing secret, unless the account is at its limit, which ignores
-    /// deleted webhooks.
-    pub async fn create_webhook(&self, new: &NewWebhook<'_>, secret: &[u8]) -> Result<WebhookMade> {
+    /// deleted webhooks. `by`: the caller, checked again when it is stored. `form`: the unique digest
+    /// of the form that creates it.
+    pub async fn create_webhook(
+        &self,
+        account: AccountId,
+        by: Credential,
+        new: &WebhookRequest,
+        secret: &[u8],
+        form: Option<&[u8]>,
+        now: DateTime<Utc>,
+    ) -> Result<WebhookMade> {
         let mut tx = self.requests.named("create a webhook").begin().await?;
         // One at a time for an account, by another lock than its row's, for which settlements wait.
         sqlx::query!(
             "select pg_advisory_xact_lock(hashtextextended('webhooks of ' || $1::bigint, 0))",
-            new.account_id.0
+            account.0
         )
         .execute(&mut tx)
         .await?;
@@ -69,28 +67,28 @@ impl Store {
         let count = sqlx::query_scalar!(
             r#"select count(*) as "count!" from webhooks
                where account_id = $1 and deleted_at is null"#,
-            new.account_id.0
+            account.0
         )
         .fetch_one(&mut tx)
         .await?;
         if count >= MAX_PER_ACCOUNT {
             return Ok(WebhookMade::TooMany);
         }
-        let (key, session) = new.by.ids();
+        let (key, session) = by.ids();
         let events: Vec<String> = new.events.iter().map(ToString::to_string).collect();
         let webhook = sqlx::query_as!(
             WebhookRecord,
             r#"insert into webhooks (account_id, url, events, secret, created_at, form_digest)
                select $1, $2, $3, $4, $5, $8 where lock_live_caller($6, $7, $5)
                returning id as "id: _", url, events as "events: _", created_at"#,
-            new.account_id.0,
-            new.url,
+            account.0,
+            new.url.0,
             &events,
             secret,
-            new.now,
+            now,
             key,
             session,
-            new.form,
+            form,
         )
         .fetch_optional(&mut tx)
         .await?;
