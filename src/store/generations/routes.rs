@@ -7,8 +7,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
-use serde_json::{Value, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 use sqlx::types::Json;
 use tokio::{sync::Mutex, time::timeout};
 
@@ -59,23 +58,6 @@ pub struct Left {
     /// HTTP status of the answer.
     pub status: Option<u16>,
     pub provider_request_id: Option<String>,
-}
-
-/// The column `route`, as a hold writes it.
-#[derive(Serialize)]
-struct Column<'a> {
-    name: Option<&'a str>,
-    ceiling: i64,
-    dropped: &'a [Dropped],
-    next: Vec<NextColumn<'a>>,
-}
-
-#[derive(Serialize)]
-struct NextColumn<'a> {
-    model_id: i32,
-    price_id: i32,
-    ceiling: i64,
-    parameters: &'a Value,
 }
 
 impl NewRoute {
@@ -158,19 +140,19 @@ impl Store {
             let (provider, model) = (&candidate.provider, &candidate.model);
             let number = self.price(modality, provider, model, &candidate.pricing);
             let number = number.await?;
-            next.push(NextColumn {
-                model_id: number.model,
-                price_id: number.price,
-                ceiling: candidate.ceiling.micros(),
-                parameters: &candidate.parameters,
-            });
+            next.push(json!({
+                "model_id": number.model,
+                "price_id": number.price,
+                "ceiling": candidate.ceiling.micros(),
+                "parameters": candidate.parameters,
+            }));
         }
-        Ok(group_rows::json(&Column {
-            name: route.name.as_deref(),
-            ceiling: route.ceiling.micros(),
-            dropped: &route.dropped,
-            next,
-        }))
+        Ok(group_rows::json(&json!({
+            "name": route.name,
+            "ceiling": route.ceiling.micros(),
+            "dropped": route.dropped,
+            "next": next,
+        })))
     }
 
     /// Moves a generation on to its next candidate, and records the one that it leaves. A job is
