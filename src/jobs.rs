@@ -38,7 +38,6 @@ use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
 pub use audit::Auditor;
-pub use cancel::Cancel;
 pub use files::{FilesAudit, VerifyFilesError};
 pub use health::Circuit;
 pub use observed::{Adapters, observed};

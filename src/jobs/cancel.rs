@@ -25,25 +25,17 @@ const STREAM_WAIT: Duration = Duration::from_secs(10);
 /// Interval at which the row of a text that another server streams is read without a notice.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cancel {
-    /// Ended by this cancel, or a concurrent one.
-    Done,
-    /// Finished otherwise.
-    AlreadyFinished,
-    /// The server that streams the text was asked, and has not ended it yet: it waits for the
-    /// provider's counts, or hangs. No other process may end it: what was delivered would be free.
-    /// If that server is dead, the sweep ends the text.
-    Requested,
-}
-
 /// The failure of a generation that is cancelled before anything was delivered.
 pub(super) fn cancelled() -> Failure {
     Failure::new(FailureCode::Cancelled, "the generation was cancelled")
 }
 
 impl Runner {
-    pub async fn cancel(&self, generation: &Generation) -> Result<Cancel, RunError> {
+    /// Ends a generation. `false`: it had finished otherwise. A text that another server streams may
+    /// not have ended when this returns: that server waits for the provider's counts, or hangs. No
+    /// other process may end it, since what was delivered would be free. If that server is dead, the
+    /// sweep ends the text.
+    pub async fn cancel(&self, generation: &Generation) -> Result<bool, RunError> {
         if generation.modality == Modality::Text && self.ask_stream(generation).await? {
             return Ok(self.stream_cancelled(generation).await?);
         }
@@ -52,7 +44,7 @@ impl Runner {
         let (runner, (done, verdict)) = (self.clone(), oneshot::channel());
         let of = (generation.account_id, generation.id);
         self.spawn(async move {
-            let ended = runner.end_cancelled(of).await;
+            let ended = runner.end_anywhere(of, cancelled()).await;
             let row = ended.as_ref().ok().cloned().flatten();
             // The provider may be slow; the caller need not wait for it.
             let _ = done.send(ended);
@@ -61,20 +53,19 @@ impl Runner {
                 runner.cancel_task(&row.provider, task).await;
             }
         });
-        Ok(match verdict.await?? {
-            Some(_) => Cancel::Done,
-            None => Cancel::AlreadyFinished,
-        })
+        Ok(verdict.await??.is_some())
     }
 
-    async fn end_cancelled(
+    /// Ends a generation, whichever process runs it.
+    pub(super) async fn end_anywhere(
         &self,
         of: (AccountId, GenerationId),
+        failure: Failure,
     ) -> Result<Option<SettledRow>, StoreError> {
         let attempts = self.handle(of.1).and_then(|handle| handle.attempts());
         let settlement = Settlement {
             instance: None,
-            ..self.settlement(of, Outcome::Failed(cancelled()), attempts, None)
+            ..self.settlement(of, Outcome::Failed(failure), attempts, None)
         };
         let ended = self.end(&settlement).await?;
         if ended.is_some() {
@@ -96,8 +87,9 @@ impl Runner {
         }
     }
 
-    /// Waits until the task has ended its text.
-    async fn stream_cancelled(&self, generation: &Generation) -> Result<Cancel, StoreError> {
+    /// Waits until the task has ended its text, or for some seconds. `false`: it has finished
+    /// otherwise.
+    async fn stream_cancelled(&self, generation: &Generation) -> Result<bool, StoreError> {
         let until = Instant::now() + STREAM_WAIT.min(self.0.settings.lease);
         let (account, id) = (generation.account_id, generation.id);
         let waiter = self.waiter(id);
@@ -115,14 +107,14 @@ impl Runner {
                 None => self.0.store.generation(account, id).await?,
             };
             match record {
-                Some(record) if record.is_cancelled() => return Ok(Cancel::Done),
+                Some(record) if record.is_cancelled() => return Ok(true),
                 Some(record) if !record.status.is_finished() => {
                     if Instant::now() >= until {
-                        return Ok(Cancel::Requested);
+                        return Ok(true);
                     }
                 }
                 // Ended otherwise, or deleted since.
-                _ => return Ok(Cancel::AlreadyFinished),
+                _ => return Ok(false),
             }
         }
     }

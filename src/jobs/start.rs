@@ -24,7 +24,7 @@ use crate::{
     memory,
     providers::{DeltaSink, ImageCall, ProviderPermit, SpeechCall, TextCall, VideoCall},
     store::{
-        generations::{HoldOutcome, NewGeneration, Outcome, Settlement},
+        generations::{HoldOutcome, NewGeneration, Outcome},
         jobs::Job,
         keys::Presumed,
     },
@@ -246,12 +246,7 @@ impl Runner {
         while tokio::time::Instant::now() < until && !self.0.interrupt.is_cancelled() {
             let message = "the database became unavailable while the request was being accepted";
             let failure = Failure::new(FailureCode::Interrupted, message);
-            let settlement = Settlement {
-                instance: None,
-                ..self.settlement(of, Outcome::Failed(failure), None, None)
-            };
-            if let Ok(Some(row)) = self.end(&settlement).await {
-                self.0.running.abandon(of.1);
+            if let Ok(Some(row)) = self.end_anywhere(of, failure).await {
                 self.cancel_task(&row.provider, row.remote_id.as_deref())
                     .await;
                 return;

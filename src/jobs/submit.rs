@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     moves::{is_about_input, is_lost, reason_to_move},
+    running::Stopped,
     step::{Run, Step},
 };
 use crate::{
@@ -109,7 +110,10 @@ impl Run<'_> {
             submissions.made += 1;
             let submitted_at = job.has_candidates().then(|| self.0.clock.now());
             let answer = match kind {
-                Submission::OfText | Submission::OfTask => self.unless_interrupted(call()).await?,
+                Submission::OfText | Submission::OfTask => {
+                    let answer = self.0.interrupt.run_until_cancelled(call()).await;
+                    answer.ok_or(Stopped::Interrupted)?
+                }
                 Submission::Once | Submission::OfJob => self.unless_stopped(call()).await?,
             };
             let error = match answer {

@@ -9,10 +9,7 @@
 mod permits;
 mod sender;
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 use secrecy::ExposeSecret as _;
@@ -31,7 +28,6 @@ use crate::{
         clock::{SharedClock, rfc3339},
         generation::Generation,
         ids::WebhookId,
-        lock::lock,
         webhook::{DeliveryStatus, retry_delay},
     },
     store::{
@@ -76,8 +72,6 @@ struct Inner {
     closing: CancellationToken,
     /// Cancelled when running attempts are dropped.
     stop: CancellationToken,
-    /// Whether the outbox was unavailable at the last reading: it is logged once.
-    unavailable: Mutex<bool>,
 }
 
 #[derive(Serialize)]
@@ -102,32 +96,28 @@ impl Dispatcher {
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             stop: CancellationToken::new(),
-            unavailable: Mutex::new(false),
         }))
     }
 
     /// Claims and sends deliveries; never returns.
     pub async fn run(&self) {
+        // An outage of the outbox is logged once.
+        let mut is_logged = false;
         loop {
             let step = self.step().await;
-            self.log_outage(step.as_ref().err());
+            if let Err(error) = &step
+                && !is_logged
+            {
+                let error = error as &dyn std::error::Error;
+                tracing::warn!(error, "webhook deliveries cannot be taken");
+            }
+            is_logged = step.is_err();
             match step {
                 Ok(0) => self.0.wakeups.deliveries.rung(&self.0.clock).await,
                 Ok(_) => {}
                 Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
             }
         }
-    }
-
-    /// Logs once that the outbox is unavailable, until it is available again.
-    fn log_outage(&self, error: Option<&StoreError>) {
-        let unavailable = error.is_some();
-        let mut known = lock(&self.0.unavailable);
-        if let Some(error) = error.filter(|_| !*known) {
-            let error = error as &dyn std::error::Error;
-            tracing::warn!(error, "webhook deliveries cannot be taken");
-        }
-        *known = unavailable;
     }
 
     pub fn running(&self) -> usize {

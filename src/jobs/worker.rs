@@ -106,15 +106,6 @@ impl Runner {
             tracing::warn!(task, %error, "the provider did not accept a cancel");
         }
     }
-
-    /// Runs a provider call unless the process must stop.
-    pub(super) async fn unless_interrupted<T>(
-        &self,
-        call: impl Future<Output = T>,
-    ) -> Result<T, Stopped> {
-        let answer = self.0.interrupt.run_until_cancelled(call).await;
-        answer.ok_or(Stopped::Interrupted)
-    }
 }
 
 impl Run<'_> {

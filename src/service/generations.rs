@@ -6,14 +6,11 @@ use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
 use super::{Result, Service, ServiceError, WaitPlace, auth::Caller, generate::Submitted, reserve};
-use crate::{
-    domain::{
-        ability::Ability,
-        dialect::Answer,
-        generation::{Generation, Modality, Status},
-        ids::GenerationId,
-    },
-    jobs::Cancel,
+use crate::domain::{
+    ability::Ability,
+    dialect::Answer,
+    generation::{Generation, Modality, Status},
+    ids::GenerationId,
 };
 
 /// Maximum interval at which the row of a generation that another process runs is read again.
@@ -240,10 +237,10 @@ impl Service {
             return Err(ServiceError::AlreadyFinished);
         }
         self.require_running()?;
-        match self.0.runner.cancel(&found).await? {
-            Cancel::Done | Cancel::Requested => self.generation(caller, id).await,
-            Cancel::AlreadyFinished => Err(ServiceError::AlreadyFinished),
+        if !self.0.runner.cancel(&found).await? {
+            return Err(ServiceError::AlreadyFinished);
         }
+        self.generation(caller, id).await
     }
 
     /// Removes the prompt and the result of a finished generation permanently.
