@@ -24,14 +24,13 @@ use crate::{
     domain::clock::SharedClock,
     jobs::{
         self, Auditor, Media, Runner, RunnerSettings, SubmitSettings,
-        audit::AuditSettings,
         webhooks::{Dispatcher, Sender, SenderSettings},
     },
     media::MediaStore,
     memory::Memory,
     observe::Metrics,
     providers::{Registry, http::HttpClient},
-    service::{Service, ServiceSettings, uploads::UploadSettings},
+    service::{Service, ServiceSettings},
     store::Store,
 };
 
@@ -186,10 +185,8 @@ impl App {
             store.clone(),
             Arc::clone(&clock),
             metrics.clone(),
-            AuditSettings {
-                deadline: job_deadline(config),
-                lease: *config.jobs.lease_seconds,
-            },
+            job_deadline(config),
+            *config.jobs.lease_seconds,
         );
         let metrics =
             MetricsEndpoint::new(metrics, config.metrics.token.as_ref(), Arc::clone(&clock));
@@ -265,10 +262,8 @@ fn service_settings(config: &Config) -> ServiceSettings {
         max_waiting_logins: *config.server.max_waiting_logins,
         max_requests: *config.server.max_requests,
         account_share_percent: *config.server.account_share_percent,
-        uploads: UploadSettings {
-            lifetime: TimeDelta::hours(*config.media.upload_hours),
-            bytes_per_account: *config.media.upload_bytes_per_account,
-        },
+        upload_lifetime: TimeDelta::hours(*config.media.upload_hours),
+        upload_bytes_per_account: *config.media.upload_bytes_per_account,
         paused: config.jobs.paused,
     }
 }

@@ -45,7 +45,6 @@ use crate::{
 use auth::KeyCache;
 use generate::HoldQueues;
 use reports::ModelStatsCache;
-use uploads::UploadSettings;
 
 /// Maximum concurrent usage reports, maximum waiting ones, and the maximum wait.
 const REPORTS: (usize, usize, Duration) = (4, 64, Duration::from_secs(5));
@@ -85,7 +84,10 @@ pub struct ServiceSettings {
     pub max_requests: usize,
     /// Share of the concurrency limits, in percent, that one account's synchronous generations may take.
     pub account_share_percent: usize,
-    pub uploads: UploadSettings,
+    /// Time to keep an upload after its last use.
+    pub upload_lifetime: TimeDelta,
+    /// Maximum total bytes of an account's uploads.
+    pub upload_bytes_per_account: i64,
     /// Whether the server accepts no work and ends none.
     pub paused: bool,
 }

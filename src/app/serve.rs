@@ -25,7 +25,7 @@ use super::{
     listener::{self, Limits},
     media,
     periodic::repeat,
-    stop::{Periods, Stop},
+    stop::Stop,
 };
 use crate::{
     config::Config,
@@ -85,11 +85,7 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
         Err(source) => return Err(bind_failure(config, source).await),
     };
     let metrics = metrics_port(config).await?;
-    let stop = Stop::on_signals(Periods {
-        announced: *config.server.drain_seconds,
-        grace: *config.server.shutdown_seconds,
-    });
-    let stop = stop.await?;
+    let stop = Stop::on_signals(&config.server).await?;
     // From here on, SIGHUP no longer terminates the process.
     let hangups = signal(SignalKind::hangup())?;
     stop.enter("the start");
@@ -319,32 +315,20 @@ fn take_work(config: &Config, app: &App, beat: Duration, background: &mut JoinSe
     let step = move |runner: Runner| async move { runner.purge(log_age, PURGE_BATCH).await };
     background.spawn(repeat("the purge", PURGE_EVERY, runner(), step));
     let step = |runner: Runner| async move { runner.sweep_files().await.map(|()| false) };
-    background.spawn(repeat(
-        "the sweep of files",
-        SWEEP_FILES_EVERY,
-        runner(),
-        step,
-    ));
+    let sweeping = repeat("the sweep of files", SWEEP_FILES_EVERY, runner(), step);
+    background.spawn(sweeping);
     // The files of deleted and failed generations.
     let step = |runner: Runner| async move { runner.empty_trash(REMOVAL_BATCH).await };
     background.spawn(repeat("the removal of files", REMOVE_EVERY, runner(), step));
     // Content and files of deleted accounts.
     let step = |runner: Runner| async move { runner.erase_deleted(REMOVAL_BATCH).await };
-    background.spawn(repeat(
-        "the erasure of accounts",
-        REMOVE_EVERY,
-        runner(),
-        step,
-    ));
+    let erasing = repeat("the erasure of accounts", REMOVE_EVERY, runner(), step);
+    background.spawn(erasing);
     if *config.retention.days > 0 {
         let age = TimeDelta::days((*config.retention.days).into());
         let step = move |runner: Runner| async move { runner.delete_old(age, REMOVAL_BATCH).await };
-        background.spawn(repeat(
-            "the removal of old generations",
-            REMOVE_EVERY,
-            runner(),
-            step,
-        ));
+        let name = "the removal of old generations";
+        background.spawn(repeat(name, REMOVE_EVERY, runner(), step));
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::lock::lock;
+use crate::{config::sections::Server, domain::lock::lock};
 
 /// Time from the end of the grace period to the forced exit. The docs say 5 s.
 const FORCED_END: Duration = Duration::from_millis(4_500);
@@ -38,28 +38,28 @@ pub(super) struct Stop {
     step: Arc<Mutex<&'static str>>,
 }
 
-/// Periods of a stop, which a signal can end early.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Periods {
-    /// Time from the first signal to the start of the stop.
-    pub announced: Duration,
-    pub grace: Duration,
-}
-
 impl Stop {
     /// Takes over SIGTERM and SIGINT.
-    pub async fn on_signals(periods: Periods) -> io::Result<Self> {
+    pub async fn on_signals(server: &Server) -> io::Result<Self> {
+        let (announcement, grace) = (*server.drain_seconds, *server.shutdown_seconds);
         let stop = Self::default();
         let (registered, ready) = oneshot::channel();
         let course = stop.clone();
         thread::Builder::new()
             .name("stop".to_owned())
-            .spawn(move || course.run(periods, registered))?;
+            .spawn(move || course.run(announcement, grace, registered))?;
         ready.await.map_err(io::Error::other)??;
         Ok(stop)
     }
 
-    fn run(self, periods: Periods, registered: oneshot::Sender<io::Result<()>>) {
+    /// `announcement`: from the first signal to the start of the stop. A signal ends it early, and
+    /// the period of grace.
+    fn run(
+        self,
+        announcement: Duration,
+        grace: Duration,
+        registered: oneshot::Sender<io::Result<()>>,
+    ) {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
@@ -81,9 +81,9 @@ impl Stop {
             };
             next().await;
             self.announced.cancel();
-            let _ = timeout(periods.announced, next()).await;
+            let _ = timeout(announcement, next()).await;
             self.begun.cancel();
-            let _ = timeout(periods.grace, next()).await;
+            let _ = timeout(grace, next()).await;
             self.over_at.get_or_init(Instant::now);
             self.grace_over.cancel();
             sleep(FORCED_END).await;

@@ -39,15 +39,10 @@ struct Inner {
     store: Store,
     clock: SharedClock,
     metrics: Metrics,
-    settings: AuditSettings,
-    memory: Mutex<Memory>,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub struct AuditSettings {
     /// Maximum age of work without a deadline of its own.
-    pub deadline: TimeDelta,
-    pub lease: Duration,
+    deadline: TimeDelta,
+    lease: Duration,
+    memory: Mutex<Memory>,
 }
 
 #[derive(Default)]
@@ -63,13 +58,15 @@ impl Auditor {
         store: Store,
         clock: SharedClock,
         metrics: Metrics,
-        settings: AuditSettings,
+        deadline: TimeDelta,
+        lease: Duration,
     ) -> Self {
         Self(Arc::new(Inner {
             store,
             clock,
             metrics,
-            settings,
+            deadline,
+            lease,
             memory: Mutex::default(),
         }))
     }
@@ -89,9 +86,9 @@ impl Auditor {
             suspects: &suspects,
             deadline_before: overdue_before,
             created_before: overdue_before
-                .checked_sub_signed(inner.settings.deadline)
+                .checked_sub_signed(inner.deadline)
                 .unwrap_or(DateTime::UNIX_EPOCH),
-            silence: inner.settings.lease + SILENCE,
+            silence: inner.lease + SILENCE,
         };
         let found = match inner.store.live_audit(&scope).await {
             Ok(found) => found,

@@ -1,7 +1,7 @@
 //! Checks, stores, lists and deletes uploaded pictures.
 
 use bytes::Bytes;
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 
 use super::{Result, Service, ServiceError, auth::Caller};
 use crate::{
@@ -13,14 +13,6 @@ use crate::{
 
 /// Name of a body that is a picture, for errors.
 const BODY: &str = "body";
-
-#[derive(Debug, Clone, Copy)]
-pub struct UploadSettings {
-    /// Time to keep an upload after its last use.
-    pub lifetime: TimeDelta,
-    /// Maximum total bytes of an account's uploads.
-    pub bytes_per_account: i64,
-}
 
 impl Service {
     /// Stores a picture. The same bytes of an account are one upload. `claimed`: the content type
@@ -43,7 +35,7 @@ impl Service {
         }
         let now = self.0.clock.now();
         let term = UploadLifetime {
-            expires_at: now + self.0.settings.uploads.lifetime,
+            expires_at: now + self.0.settings.upload_lifetime,
             kept_until: now,
         };
         self.keep(caller, BODY, &info, bytes, term).await
@@ -58,7 +50,7 @@ impl Service {
         bytes: Bytes,
         term: UploadLifetime,
     ) -> Result<UploadRecord> {
-        let quota = self.0.settings.uploads.bytes_per_account;
+        let quota = self.0.settings.upload_bytes_per_account;
         let (runner, account) = (&self.0.runner, caller.account_id);
         let keeping = runner.keep_picture(account, info, bytes, term, quota);
         keeping.await.map_err(|error| match error {

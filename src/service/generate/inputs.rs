@@ -102,7 +102,7 @@ impl Service {
             found.push(input);
         }
         if let Some(limits) = limits {
-            check_together(&found, limits, self.0.settings.uploads.bytes_per_account)?;
+            check_together(&found, limits, self.0.settings.upload_bytes_per_account)?;
             self.check_pixels(&found, limits).await?;
         }
         Ok(found)
@@ -290,7 +290,7 @@ impl Service {
         let param = &input.param;
         let kept = match &input.file {
             FoundFile::Upload(id, _) => {
-                term.expires_at = now + self.0.settings.uploads.lifetime;
+                term.expires_at = now + self.0.settings.upload_lifetime;
                 let store = &self.0.store;
                 let extending = store.extend_upload(caller.account_id, *id, term, true, now);
                 extending.await?.ok_or_else(|| missing_upload(param))?
