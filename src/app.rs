@@ -11,7 +11,7 @@ mod reload;
 pub mod serve;
 mod stop;
 
-use std::sync::Arc;
+use std::{iter::successors, sync::Arc};
 
 use axum::Router;
 use chrono::TimeDelta;
@@ -112,14 +112,12 @@ pub enum AppError {
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let own = text.len();
-    let mut source = error.source();
-    while let Some(cause) = source {
+    for cause in successors(error.source(), |&cause| cause.source()) {
         let words = cause.to_string();
         if !text.ends_with(&words) {
             text.push_str(": ");
             text.push_str(&words);
         }
-        source = cause.source();
     }
     text.split_off(own)
 }

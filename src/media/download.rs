@@ -5,7 +5,7 @@
 //! result of a second lookup. Proxies from the environment are not used, since a proxy would
 //! resolve names itself.
 
-use std::{error::Error, net::IpAddr, sync::Arc, time::Duration};
+use std::{error::Error as _, iter::successors, net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -244,12 +244,10 @@ impl DownloadError {
 
 impl From<reqwest::Error> for DownloadError {
     fn from(error: reqwest::Error) -> Self {
-        let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
-        while let Some(error) = cause {
-            if let Some(NoPublicAddress(address)) = error.downcast_ref() {
-                return Self::Refused(*address);
-            }
-            cause = error.source();
+        let mut causes = successors(error.source(), |&cause| cause.source());
+        let refused = causes.find_map(|cause| cause.downcast_ref::<NoPublicAddress>());
+        if let Some(NoPublicAddress(address)) = refused {
+            return Self::Refused(*address);
         }
         let (timeout, connect) = (error.is_timeout(), error.is_connect());
         let error = error.without_url();

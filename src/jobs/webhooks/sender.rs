@@ -4,7 +4,7 @@
 //! and for each connection, which uses only the checked addresses. No redirects, no proxies of the
 //! environment, no cookies.
 
-use std::{sync::Arc, time::Duration};
+use std::{error::Error as _, iter::successors, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -205,14 +205,10 @@ fn is_private(error: &BoxError) -> bool {
 
 impl SendError {
     fn of(error: &reqwest::Error) -> Self {
-        let mut cause = std::error::Error::source(error);
-        while let Some(found) = cause {
-            if found.is::<NoPublicAddress>() {
-                return Self::Private;
-            }
-            cause = found.source();
-        }
-        if error.is_timeout() {
+        let mut causes = successors(error.source(), |&cause| cause.source());
+        if causes.any(|cause| cause.is::<NoPublicAddress>()) {
+            Self::Private
+        } else if error.is_timeout() {
             Self::Timeout
         } else if error.is_connect() {
             Self::Unreachable

@@ -1,6 +1,6 @@
 //! Failures of the media store.
 
-use std::{error::Error, io};
+use std::{error::Error, io, iter::successors};
 
 /// A failure of the store, not of the file itself.
 #[derive(Debug, thiserror::Error)]
@@ -32,14 +32,9 @@ impl From<object_store::Error> for MediaStoreError {
             return Self::Denied(Box::new(error));
         }
         // The deepest cause with a known kind decides.
-        let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
-        let mut kind = io::ErrorKind::Other;
-        while let Some(error) = cause {
-            if let Some(error) = error.downcast_ref::<io::Error>() {
-                kind = error.kind();
-            }
-            cause = error.source();
-        }
+        let causes = successors(error.source(), |&cause| cause.source());
+        let kinds = causes.filter_map(|cause| Some(cause.downcast_ref::<io::Error>()?.kind()));
+        let kind = kinds.last().unwrap_or(io::ErrorKind::Other);
         classify(kind)(Box::new(error))
     }
 }

@@ -174,7 +174,7 @@ async fn together<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
     let Err((error, items)) = write(pool, items).await else {
         return Vec::new();
     };
-    if items.len() == 1 || is_outage(&error) {
+    if items.len() == 1 || error.is_unconfirmed() {
         return fail_unless_locked(items, &error);
     }
     match write_open(pool, &items).await {
@@ -184,7 +184,7 @@ async fn together<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
             tell(open, verdicts);
             locked
         }
-        Err(error) if is_outage(&error) => fail_unless_locked(items, &error),
+        Err(error) if error.is_unconfirmed() => fail_unless_locked(items, &error),
         // One row failed, and the others must not.
         Err(_) => each_alone(pool, items).await,
     }
@@ -196,7 +196,7 @@ async fn each_alone<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
     let mut items = items.into_iter();
     while let Some(item) = items.next() {
         if let Err((error, mut failed)) = write(pool, vec![item]).await {
-            if is_outage(&error) {
+            if error.is_unconfirmed() {
                 failed.extend(items.by_ref());
             }
             locked.extend(fail_unless_locked(failed, &error));
@@ -215,11 +215,6 @@ async fn write<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Result<(), (StoreE
         Err(error) => return Err((error, items)),
     }
     Ok(())
-}
-
-/// Whether other rows would fail too.
-fn is_outage(error: &StoreError) -> bool {
-    error.concerns_all() && !error.is_of_a_lock()
 }
 
 /// Writes rows of accounts that are not locked, and returns these accounts with the results. Waits
