@@ -11,7 +11,7 @@ use image::{
 
 use super::{
     InvalidMedia, MediaKind,
-    probe::{picture, sniff},
+    probe::{picture_size, sniff},
 };
 
 /// The longest side, in pixels, of an image that is decoded.
@@ -39,7 +39,7 @@ pub fn fit_png(bytes: &Bytes, width: u32, height: u32) -> Result<Bytes, InvalidM
     let kind = sniff(bytes)?;
     let format = ImageFormat::from_mime_type(kind.content_type());
     let format = format.ok_or(InvalidMedia::WrongType { found: kind })?;
-    let claimed = picture::size(kind, bytes)?;
+    let claimed = picture_size(kind, bytes)?;
     check_size(claimed)?;
     let (image, profile) = decode(format, bytes)?;
     let has = (image.width(), image.height());

@@ -1,14 +1,13 @@
 //! Detects and validates formats by the bytes alone, not by the provider's content type.
 
 pub(super) mod mp4;
-pub(super) mod picture;
 
 use std::io::Cursor;
 
 use sha2::{Digest, Sha256};
 
 use super::{InvalidMedia, MediaInfo, MediaKind, audio};
-use crate::domain::image_header::ReadAt as _;
+use crate::domain::image_header::{ReadAt as _, read_header};
 
 /// Checks that `bytes` are a complete file of one of the `expected` formats, by its structure:
 /// all chunks, frames or boxes, not the pixels or samples in them (for pixels see
@@ -23,7 +22,7 @@ pub fn inspect(bytes: &[u8], expected: &[MediaKind]) -> Result<MediaInfo, Invali
     }
     let traits = match kind {
         MediaKind::Png | MediaKind::Jpeg | MediaKind::Webp => {
-            (Some(picture::size(kind, bytes)?), None)
+            (Some(picture_size(kind, bytes)?), None)
         }
         MediaKind::Mp3 => (None, Some(audio::mp3_seconds(bytes)?)),
         MediaKind::Wav => (None, Some(audio::wav_seconds(bytes)?)),
@@ -55,6 +54,41 @@ pub(super) fn sniff(bytes: &[u8]) -> Result<MediaKind, InvalidMedia> {
         Ok(MediaKind::Mp3)
     } else {
         Err(InvalidMedia::Unknown)
+    }
+}
+
+/// Width and height in pixels, both at least 1, of a PNG, JPEG or WebP.
+pub(super) fn picture_size(kind: MediaKind, bytes: &[u8]) -> Result<(u32, u32), InvalidMedia> {
+    let header = read_header(bytes).and_then(|(_, size)| size);
+    let size = header.ok_or(InvalidMedia::Damaged("its header cannot be read"))?;
+    let is_complete = match kind {
+        // The last scan must be followed by an end marker.
+        MediaKind::Jpeg => {
+            let mut pairs = bytes.windows(2).rev();
+            let last = pairs.find(|pair| matches!(pair, [0xff, 0xd9 | 0xda]));
+            last.is_some_and(|pair| pair[1] == 0xd9)
+        }
+        MediaKind::Webp => {
+            let claimed = bytes.read_at(4).map(u32::from_le_bytes);
+            claimed.is_some_and(|length| length as usize + 8 <= bytes.len())
+        }
+        _ => find_png_end(bytes).is_some(),
+    };
+    is_complete.then_some(size).ok_or(InvalidMedia::Cut)
+}
+
+/// `None` unless each chunk up to the end chunk lies within the file.
+fn find_png_end(bytes: &[u8]) -> Option<()> {
+    let mut at = 8;
+    loop {
+        let length = u32::from_be_bytes(bytes.read_at(at)?) as usize;
+        let name: [u8; 4] = bytes.read_at(at + 4)?;
+        // Length, name and checksum are 12 bytes, so every iteration advances.
+        at += length + 12;
+        bytes.get(..at)?;
+        if name == *b"IEND" {
+            return Some(());
+        }
     }
 }
 

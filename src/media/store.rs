@@ -18,7 +18,6 @@ use crate::domain::ids::GenerationId;
 
 mod error;
 mod local;
-mod private;
 
 pub use error::MediaStoreError;
 
@@ -111,7 +110,7 @@ impl MediaStore {
     /// A store in `folder`, which is created if missing and made private to this user. Stale
     /// incoming files are removed.
     pub async fn open(folder: PathBuf) -> io::Result<Self> {
-        private::ensure(&folder, INCOMING).await?;
+        local::make_private(&folder, INCOMING).await?;
         let files = LocalFileSystem::new_with_prefix(&folder)
             .map_err(io::Error::other)?
             .with_fsync(true)
@@ -148,7 +147,7 @@ impl MediaStore {
         settings: &S3Settings,
         incoming: PathBuf,
     ) -> Result<Self, MediaStoreError> {
-        private::ensure(&incoming, "").await?;
+        local::make_private(&incoming, "").await?;
         local::sweep_at_start(&incoming).await?;
         let prefix = ObjectPath::parse(&settings.prefix)
             .map_err(|source| MediaStoreError::from(object_store::Error::from(source)))?;
@@ -271,14 +270,6 @@ impl MediaStore {
                 object_store::GetResultPayload::Stream(body) => body.map_err(Into::into).boxed(),
             },
         }))
-    }
-
-    /// Deletes a file, if it exists.
-    pub async fn delete(&self, key: &MediaKey) -> Result<(), MediaStoreError> {
-        match self.files.delete(&self.path(key)).await {
-            Err(object_store::Error::NotFound { .. }) => Ok(()),
-            done => Ok(done?),
-        }
     }
 
     /// Deletes all files of a generation, including ones that no record lists.

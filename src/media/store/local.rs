@@ -1,6 +1,13 @@
 //! Operations of a local folder that an object store does not have.
 
-use std::{io, ops::Range, path::Path, time::Duration};
+use std::{
+    fs::{self, DirBuilder, Metadata, Permissions},
+    io::{self, ErrorKind},
+    ops::Range,
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    path::Path,
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream::BoxStream};
@@ -17,7 +24,7 @@ const ABANDONED: Duration = Duration::from_hours(3);
 
 /// The bytes of an open file in `range`, which lies within it.
 pub(super) fn body(
-    file: std::fs::File,
+    file: fs::File,
     range: Range<u64>,
 ) -> BoxStream<'static, Result<Bytes, MediaStoreError>> {
     let file = tokio::fs::File::from_std(file);
@@ -34,7 +41,7 @@ pub(super) fn body(
         let mut piece = BytesMut::with_capacity(most);
         let read = (&mut file).take(left).read_buf(&mut piece).await?;
         if read == 0 {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
         }
         let left = left - u64::try_from(read).unwrap_or(left);
         Ok(Some((piece.freeze(), (file, start, left))))
@@ -45,7 +52,7 @@ pub(super) fn body(
 /// Removes a folder recursively and syncs its parent.
 pub(super) async fn remove(root: &Path, name: &str) -> io::Result<()> {
     match tokio::fs::remove_dir_all(root.join(name)).await {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
         Ok(()) => tokio::fs::File::open(root).await?.sync_all().await,
     }
@@ -58,7 +65,7 @@ pub(super) async fn probe(folder: &Path) -> io::Result<()> {
     tokio::fs::write(&file, [0; 4_096]).await?;
     match tokio::fs::remove_file(&file).await {
         // A concurrent health check has removed it.
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
@@ -76,7 +83,7 @@ pub(super) async fn sweep(folder: &Path) -> io::Result<()> {
         let written = match entry.metadata().await {
             Ok(metadata) => metadata.modified()?,
             // Moved into the store meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
         let age = now.duration_since(written).unwrap_or_default();
@@ -103,4 +110,72 @@ pub(super) async fn sweep_at_start(folder: &Path) -> io::Result<()> {
         }
         done => done,
     }
+}
+
+/// Makes `root` and everything in it private. Files of a version that let others read them are
+/// changed once: the folder `last` is closed after all others.
+pub(super) async fn make_private(root: &Path, last: &'static str) -> io::Result<()> {
+    let root = root.to_owned();
+    let ensured = tokio::task::spawn_blocking(move || {
+        let last = root.join(last);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&last)?;
+        // A volume may belong to another user, who decides.
+        if let Err(error) = close_all(&root, &last) {
+            let error: &dyn std::error::Error = &error;
+            let path = root.display();
+            tracing::warn!(error, %path, "other users of this machine may read stored files");
+        }
+        Ok(())
+    });
+    ensured.await.map_err(io::Error::other)?
+}
+
+fn close_all(root: &Path, last: &Path) -> io::Result<()> {
+    // First, so that others lose access at once.
+    close(root)?;
+    if !is_open(&fs::metadata(last)?) {
+        return Ok(());
+    }
+    tracing::info!(path = %root.display(), "making stored files private");
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let entries = match fs::read_dir(folder) {
+            // A generation or an upload that was removed meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            if path != last && !kind.is_symlink() {
+                close(&path)?;
+            }
+            if kind.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    close(last)
+}
+
+fn close(path: &Path) -> io::Result<()> {
+    let closed = fs::metadata(path).and_then(|meta| {
+        if is_open(&meta) {
+            let mode = meta.permissions().mode() & 0o700;
+            fs::set_permissions(path, Permissions::from_mode(mode))?;
+        }
+        Ok(())
+    });
+    match closed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        closed => closed,
+    }
+}
+
+/// Whether other users have access.
+fn is_open(meta: &Metadata) -> bool {
+    meta.permissions().mode() & 0o077 != 0
 }

@@ -97,8 +97,9 @@ async fn stored_read_and_removed() {
         store.link(&key(0), Duration::from_secs(5)).await.unwrap(),
         None
     );
-    store.delete(&key(0)).await.unwrap();
-    store.delete(&key(0)).await.unwrap();
+    let generation = key(0).generation;
+    store.delete_generation(generation).await.unwrap();
+    store.delete_generation(generation).await.unwrap();
     assert!(store.head(&key(0)).await.unwrap().is_none());
     assert_eq!(folder.files(), 0);
 }
