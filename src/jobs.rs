@@ -370,16 +370,3 @@ impl Ended {
         }
     }
 }
-
-/// Why work could not be started or cancelled.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// It is unknown whether the generation was created.
-    #[error("the database did not confirm the hold of {}", .0.id)]
-    Unconfirmed(Box<Generation>, #[source] StoreError),
-    /// The task panicked; the panic hook has logged it.
-    #[error("the task ended without a result")]
-    TaskEnded(#[from] tokio::sync::oneshot::error::RecvError),
-}

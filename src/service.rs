@@ -32,7 +32,7 @@ use crate::{
         share::{ShareReached, share},
         validate::{FieldCode, FieldError},
     },
-    jobs::{RunError, Runner, webhooks::Sender},
+    jobs::{Runner, webhooks::Sender},
     memory::{self, Reservation},
     providers::{ProviderError, Registry},
     resource::{Refusals, Resource},
@@ -395,16 +395,6 @@ pub enum ServiceError {
     /// A bug.
     #[error("{0}")]
     Internal(String),
-}
-
-impl From<RunError> for ServiceError {
-    fn from(error: RunError) -> Self {
-        match error {
-            RunError::Store(error) => Self::Store(error),
-            RunError::Unconfirmed(record, error) => Self::Unconfirmed(record, error),
-            RunError::TaskEnded(_) => Self::Internal(error.to_string()),
-        }
-    }
 }
 
 /// Reserves memory for the request of the current task.

@@ -161,7 +161,7 @@ pub enum StoreError {
     Migrate(#[source] Arc<MigrateError>),
     #[error("the database refused a statement")]
     Database(#[source] Arc<sqlx::Error>),
-    /// The task that ran the shared statement panicked.
+    /// The task that ran the statement panicked.
     #[error("a statement was given up")]
     GivenUp(#[from] RecvError),
 }

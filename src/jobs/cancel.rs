@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{RunError, Runner};
+use super::Runner;
 use crate::{
     domain::{
         generation::{Failure, FailureCode, Generation, Modality},
@@ -35,9 +35,9 @@ impl Runner {
     /// not have ended when this returns: that server waits for the provider's counts, or hangs. No
     /// other process may end it, since what was delivered would be free. If that server is dead, the
     /// sweep ends the text.
-    pub async fn cancel(&self, generation: &Generation) -> Result<bool, RunError> {
+    pub async fn cancel(&self, generation: &Generation) -> Result<bool, StoreError> {
         if generation.modality == Modality::Text && self.ask_stream(generation).await? {
-            return Ok(self.stream_cancelled(generation).await?);
+            return self.stream_cancelled(generation).await;
         }
         // Runs to its end even if the caller disconnects, so that the provider's call is cancelled
         // too.

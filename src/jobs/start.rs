@@ -9,7 +9,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::{Ended, Handle, RunError, Runner, UndecidedAttempt};
+use super::{Ended, Handle, Runner, UndecidedAttempt};
 use crate::{
     domain::{
         conversation::Part,
@@ -24,6 +24,7 @@ use crate::{
     memory,
     providers::{DeltaSink, ImageCall, ProviderPermit, SpeechCall, TextCall, VideoCall},
     store::{
+        StoreError,
         generations::{HoldOutcome, NewGeneration, Outcome},
         jobs::Job,
         keys::Presumed,
@@ -72,6 +73,8 @@ pub enum Started {
     Queued(Generation),
     /// Nothing was created, and the work is no longer shared.
     Refused(HoldOutcome),
+    /// It is unknown whether the generation was created.
+    Unconfirmed(Generation, StoreError),
 }
 
 fn is_large(record: &Generation) -> bool {
@@ -90,7 +93,7 @@ impl Runner {
         work: &Arc<Work>,
         permits: Option<Permits>,
         attempt: Option<Arc<UndecidedAttempt>>,
-    ) -> Result<Started, RunError> {
+    ) -> Result<Started, StoreError> {
         let work = Arc::clone(work);
         let new = &work.new;
         let record = new.record();
@@ -191,10 +194,8 @@ impl Runner {
             (Ok(HoldOutcome::Held), Some(handle)) => Started::Running(record, handle),
             (Ok(HoldOutcome::Held), None) => Started::Queued(record),
             (Ok(why), _) => Started::Refused(why),
-            (Err(error), _) if error.is_unconfirmed() => {
-                return Err(RunError::Unconfirmed(Box::new(record), error));
-            }
-            (Err(error), _) => return Err(error.into()),
+            (Err(error), _) if error.is_unconfirmed() => Started::Unconfirmed(record, error),
+            (Err(error), _) => return Err(error),
         })
     }
 

@@ -321,6 +321,9 @@ impl Service {
                 Submitted::Queued(Box::new(record), None)
             }
             Started::Refused(why) => return self.refused(plan, why).await,
+            Started::Unconfirmed(record, error) => {
+                return Err(ServiceError::Unconfirmed(Box::new(record), error));
+            }
         })
     }
 
