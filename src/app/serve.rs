@@ -215,7 +215,9 @@ async fn run(
     while !paused && app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
 
     background.spawn(check(storage));
-    background.spawn(settlements(app.runner.clone()));
+    let step = |runner: Runner| async move { runner.follow_settlements().await.map(|()| false) };
+    let (runner, every) = (app.runner.clone(), COUNT_USAGE_EVERY);
+    background.spawn(repeat("the count of usage", every, runner, step));
     let listening = app.runner.clone();
     background.spawn(async move { listening.listen().await });
     reload_when_asked(&app, listeners.hangups, &mut background).await?;
@@ -224,8 +226,10 @@ async fn run(
     } else {
         take_work(config, &app, beat, &mut background);
     }
-    if !config.metrics.audit_seconds.is_zero() {
-        background.spawn(audits(app.auditor.clone(), *config.metrics.audit_seconds));
+    let every = *config.metrics.audit_seconds;
+    if !every.is_zero() {
+        let step = |auditor: Auditor| async move { auditor.step().await.map(|()| false) };
+        background.spawn(repeat("the self-audit", every, app.auditor.clone(), step));
     }
     let is_empty = store.is_empty().await?;
     if let Some(local) = local {
@@ -418,17 +422,6 @@ async fn heartbeats(runner: Runner, every: Duration) {
         Ok::<_, Infallible>(false)
     })
     .await;
-}
-
-/// Updates the sums of usage.
-async fn settlements(runner: Runner) {
-    let step = |runner: Runner| async move { runner.follow_settlements().await.map(|()| false) };
-    repeat("the count of usage", COUNT_USAGE_EVERY, runner, step).await;
-}
-
-async fn audits(auditor: Auditor, every: Duration) {
-    let step = |auditor: Auditor| async move { auditor.step().await.map(|()| false) };
-    repeat("the self-audit", every, auditor, step).await;
 }
 
 /// Restarts the private Postgres if it dies.

@@ -121,7 +121,10 @@ impl Step {
 
     /// Fails the generation with the provider's error.
     pub(super) fn upstream(job: &Job, error: ProviderError) -> Self {
-        log_failure(&job.provider, &job.model, &error);
+        // Once, where its generation ends. The adapter has logged a refused account.
+        if error.kind != ProviderErrorKind::Account {
+            tracing::warn!(provider = job.provider, model = job.model, %error, "a generation failed upstream");
+        }
         Self::Finished {
             outcome: Box::new(Outcome::Failed(failure(&error))),
             request_id: error.request_id,
@@ -346,13 +349,5 @@ pub(super) fn failure(error: &ProviderError) -> Failure {
     Failure {
         retry_after: error.retry_after,
         ..Failure::new(code, error.message())
-    }
-}
-
-/// Logs a provider's error once, where its generation ends. The adapter has logged a refused
-/// account.
-fn log_failure(provider: &str, model: &str, error: &ProviderError) {
-    if error.kind != ProviderErrorKind::Account {
-        tracing::warn!(provider, model, %error, "a generation failed upstream");
     }
 }

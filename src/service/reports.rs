@@ -92,18 +92,6 @@ pub struct ModelFigures {
     pub median_seconds: Option<f64>,
 }
 
-impl From<ModelHealth> for ModelFigures {
-    fn from(health: ModelHealth) -> Self {
-        Self {
-            success_rate: health.success_rate(),
-            provider: health.provider,
-            model: health.model,
-            r#type: health.modality,
-            median_seconds: health.median_seconds,
-        }
-    }
-}
-
 impl LastRead {
     /// Whether it still answers callers.
     fn is_fresh(&self, now: DateTime<Utc>) -> bool {
@@ -194,9 +182,16 @@ impl Service {
                 })
         };
         let shown = health.into_iter().filter(is_shown);
+        let figures = shown.map(|health| ModelFigures {
+            success_rate: health.success_rate(),
+            provider: health.provider,
+            model: health.model,
+            r#type: health.modality,
+            median_seconds: health.median_seconds,
+        });
         Ok(Arc::new(ModelStats {
             since: first.filter(|_| read == MAX_READ).unwrap_or(day),
-            data: shown.map(ModelFigures::from).collect(),
+            data: figures.collect(),
         }))
     }
 }

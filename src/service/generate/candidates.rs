@@ -155,10 +155,11 @@ impl Service {
     ) -> Result<Planned<'_>> {
         let wanted = self.wanted(caller, &request);
         match wanted.map_err(ServiceError::Invalid)? {
-            None => Ok(Planned {
-                first: self.plan(caller, request, deltas).await?,
-                route: None,
-            }),
+            None => {
+                let rendered = self.rendered(caller, &request).await?;
+                let first = self.plan(caller, request, rendered, deltas).await?;
+                Ok(Planned { first, route: None })
+            }
             Some(wanted) => Box::pin(self.plan_route(caller, request, wanted, deltas)).await,
         }
     }
@@ -217,7 +218,7 @@ impl Service {
         let mut left = u32::try_from(candidates.len()).unwrap_or(u32::MAX);
         for (at, (model, asked)) in candidates.into_iter().enumerate() {
             let deltas = deltas.as_ref().map(DeltaSink::another);
-            let planned = self.plan_rendered(caller, asked, rendered.clone(), deltas);
+            let planned = self.plan(caller, asked, rendered.clone(), deltas);
             let planned = if is_counted {
                 let share = until.saturating_duration_since(Instant::now()) / left;
                 let planned = timeout(share, planned).await;

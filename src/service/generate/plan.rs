@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{inputs::FoundInput, template::RenderedPrompt};
+use super::{
+    inputs::FoundInput,
+    template::{Rendered, RenderedPrompt},
+};
 use crate::{
     domain::{
         catalogue::{ImageModel, Model, ModelKind, SpeechModel, Support, TextModel, VideoModel},
@@ -48,9 +51,6 @@ pub(super) struct Plan<'a> {
     /// Whether its output is limited only by what the caller can pay for.
     pub unlimited: bool,
 }
-
-/// A rendered prompt, or the failing fields.
-pub(super) type Rendered = Result<RenderedPrompt, Vec<FieldError>>;
 
 impl<'a> Plan<'a> {
     fn new(model: &'a Model, prompt: String, parameters: Value, ceiling: Ceiling) -> Self {
@@ -111,28 +111,6 @@ impl Service {
 
     /// `deltas`: where the pieces of a streamed text go.
     pub(super) async fn plan(
-        &self,
-        caller: &Caller,
-        request: GenerationRequest,
-        deltas: Option<DeltaSink>,
-    ) -> Result<Plan<'_>> {
-        let rendered = self.rendered(caller, &request).await?;
-        self.plan_rendered(caller, request, rendered, deltas).await
-    }
-
-    /// The prompt of a text as its template renders it.
-    pub(super) async fn rendered(
-        &self,
-        caller: &Caller,
-        request: &GenerationRequest,
-    ) -> Result<Rendered> {
-        match request {
-            GenerationRequest::Text(text) => self.rendered_prompt(caller, text).await,
-            _ => Ok(Ok(RenderedPrompt::default())),
-        }
-    }
-
-    pub(super) async fn plan_rendered(
         &self,
         caller: &Caller,
         mut request: GenerationRequest,

@@ -7,7 +7,8 @@ use crate::{
         generation::TemplateUse,
         ids::TemplateId,
         request::{
-            SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, TemplatePreview, TemplateText, TextRequest,
+            GenerationRequest, SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, TemplatePreview,
+            TemplateText,
         },
         template::{PROMPT, RenderError, Template},
         validate::{Errors, FieldCode, FieldError, too_long},
@@ -26,13 +27,19 @@ pub struct RenderedPrompt {
     pub template: Option<TemplateUse>,
 }
 
+/// A rendered prompt, or the failing fields.
+pub(super) type Rendered = Result<RenderedPrompt, Vec<FieldError>>;
+
 impl Service {
-    /// Applies the template of a request. The inner error lists every failing field.
-    pub(super) async fn rendered_prompt(
+    /// The prompts of a text, as its template renders them.
+    pub(super) async fn rendered(
         &self,
         caller: &Caller,
-        request: &TextRequest,
-    ) -> Result<Result<RenderedPrompt, Vec<FieldError>>> {
+        request: &GenerationRequest,
+    ) -> Result<Rendered> {
+        let GenerationRequest::Text(request) = request else {
+            return Ok(Ok(RenderedPrompt::default()));
+        };
         let Some(wanted) = &request.template else {
             return Ok(Ok(RenderedPrompt {
                 prompt: request.prompt.clone(),
@@ -86,7 +93,7 @@ impl Service {
         caller: &Caller,
         preview: TemplatePreview,
         system_prompt: Option<String>,
-    ) -> Result<Result<RenderedPrompt, Vec<FieldError>>> {
+    ) -> Result<Rendered> {
         // Rendering takes milliseconds of CPU: keep it off the async threads.
         let permit = self.0.renderings.acquire(caller.account_id).await;
         let permit = permit.ok_or(ServiceError::Overloaded)?;
@@ -101,10 +108,7 @@ impl Service {
     }
 }
 
-fn apply(
-    preview: &TemplatePreview,
-    system_prompt: Option<String>,
-) -> Result<RenderedPrompt, Vec<FieldError>> {
+fn apply(preview: &TemplatePreview, system_prompt: Option<String>) -> Rendered {
     let text = &preview.text;
     let errors = Errors::default();
     let param = |name: &str| {
