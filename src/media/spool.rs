@@ -35,7 +35,7 @@ impl Spool {
         let path = folder.join(Uuid::now_v7().to_string());
         let file = tokio::fs::File::create_new(&path).await?;
         Ok(Self {
-            path: Temporary(Some(path)),
+            path: Temporary(path),
             file: BufWriter::with_capacity(BUFFER, file),
             bytes: 0,
             digest: Sha256::new(),
@@ -82,7 +82,7 @@ impl Spooled {
         &self,
         expected: &[MediaKind],
     ) -> Result<Result<MediaInfo, InvalidMedia>, MediaStoreError> {
-        let path = self.path.path()?.to_owned();
+        let path = self.path().to_owned();
         let (bytes, sha256, expected) = (self.bytes, self.sha256, expected.to_vec());
         let checked = tokio::task::spawn_blocking(move || check(&path, bytes, sha256, &expected));
         match checked.await.map_err(io::Error::other)? {
@@ -92,13 +92,8 @@ impl Spooled {
         }
     }
 
-    pub(super) fn path(&self) -> io::Result<&Path> {
-        self.path.path()
-    }
-
-    /// Forgets a file that was moved away, instead of removing it.
-    pub(super) fn forget(mut self) {
-        self.path.0 = None;
+    pub(super) fn path(&self) -> &Path {
+        &self.path.0
     }
 }
 
@@ -128,25 +123,17 @@ fn check(
     Ok(probe::inspect(&bytes, expected)?)
 }
 
-/// Removes the file when dropped.
+/// Removes the file when dropped, unless it was moved away.
 #[derive(Debug)]
-struct Temporary(Option<PathBuf>);
-
-impl Temporary {
-    fn path(&self) -> io::Result<&Path> {
-        self.0
-            .as_deref()
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-}
+struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        if let Some(path) = self.0.take()
-            && let Err(error) = std::fs::remove_file(&path)
+        if let Err(error) = std::fs::remove_file(&self.0)
+            && error.kind() != io::ErrorKind::NotFound
         {
-            let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, path = %path.display(), "a temporary file could not be removed");
+            let (error, path): (&dyn std::error::Error, _) = (&error, self.0.display());
+            tracing::warn!(error, %path, "a temporary file could not be removed");
         }
     }
 }

@@ -206,11 +206,10 @@ impl MediaStore {
         let to = self.path(key);
         match &self.place {
             Place::Local(_) => {
-                let name = file.path()?.file_name().and_then(|name| name.to_str());
+                let name = file.path().file_name().and_then(|name| name.to_str());
                 let from = ObjectPath::from_iter([INCOMING, name.unwrap_or_default()]);
                 // `finish` has synced its contents; this syncs the folders.
                 self.files.rename(&from, &to).await?;
-                file.forget();
             }
             Place::S3 { .. } => {
                 let options = PutMultipartOptions {
@@ -219,7 +218,7 @@ impl MediaStore {
                 };
                 let upload = self.files.put_multipart_opts(&to, options).await?;
                 let mut upload = WriteMultipart::new_with_chunk_size(upload, s3::PART);
-                if let Err(error) = s3::send(&mut upload, file.path()?).await {
+                if let Err(error) = s3::send(&mut upload, file.path()).await {
                     // Best effort: a lifecycle rule of the bucket removes the rest.
                     let _aborted = upload.abort().await;
                     return Err(error);

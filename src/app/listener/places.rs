@@ -5,7 +5,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -54,8 +54,8 @@ pub(super) struct Place {
     address: Address,
     permit: Permit<Address>,
     is_authenticated: AtomicBool,
-    /// Requests whose response is not sent yet.
-    requests: AtomicUsize,
+    /// Shared with each request whose response is not sent yet.
+    requests: Arc<()>,
     /// Cancelled when the connection has to end.
     pub close: CancellationToken,
 }
@@ -106,7 +106,7 @@ impl Places {
             address,
             permit,
             is_authenticated: AtomicBool::new(false),
-            requests: AtomicUsize::new(0),
+            requests: Arc::default(),
             close: close.child_token(),
         });
         // A proxy has connections open before it has requests.
@@ -159,25 +159,15 @@ impl Places {
 impl Place {
     /// Whether it neither sends a request nor receives a response.
     fn is_silent(&self) -> bool {
-        self.requests.load(Ordering::Acquire) == 0
+        Arc::strong_count(&self.requests) == 1
     }
 
     pub(super) fn is_authenticated(&self) -> bool {
         self.is_authenticated.load(Ordering::Acquire)
     }
 
-    /// A request, until its response is sent.
-    pub(super) fn request(self: &Arc<Self>) -> RequestGuard {
-        self.requests.fetch_add(1, Ordering::AcqRel);
-        RequestGuard(Arc::clone(self))
-    }
-}
-
-/// Held while a request is answered.
-pub(super) struct RequestGuard(Arc<Place>);
-
-impl Drop for RequestGuard {
-    fn drop(&mut self) {
-        self.0.requests.fetch_sub(1, Ordering::AcqRel);
+    /// A request, to be held until its response is sent.
+    pub(super) fn request(&self) -> Arc<()> {
+        Arc::clone(&self.requests)
     }
 }

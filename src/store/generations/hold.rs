@@ -259,7 +259,6 @@ pub(super) async fn write(
     let keys = group_rows::ids(ids().map(|(key, _)| key));
     let sessions = group_rows::ids(ids().map(|(_, session)| session));
     let presumptions = Presumptions::of(items.iter().map(|item| item.terms.uncounted()));
-    let presumed = presumptions.columns();
     let now = items.iter().map(|item| item.terms.now).max();
     let now = now.unwrap_or_default();
     let verdicts = sqlx::query!(
@@ -379,14 +378,14 @@ pub(super) async fn write(
         &accounts,
         &keys,
         &sessions,
-        &presumed.ids,
-        &presumed.limits,
-        &presumed.counts,
-        &presumed.defaults as _,
+        &presumptions.ids,
+        &presumptions.limits,
+        &presumptions.counts,
+        &presumptions.defaults as _,
         now,
         nanos(now),
         is_decided,
-        &presumed.versions,
+        &presumptions.versions,
     )
     .fetch_all(executor)
     .await?;

@@ -84,17 +84,12 @@ impl Presumed {
 /// The place of a request whose key another of its group presumes to be otherwise.
 const CONFLICTING: i32 = i32::MAX;
 
-/// What is presumed of the keys of a group, and their requests that are to be counted.
+/// What is presumed of the keys of a group, in the order of their ids, and their requests that are to
+/// be counted.
 #[derive(Default)]
 pub struct Presumptions<'a> {
-    /// By key, what the first request presumes, and how many are counted.
-    keys: BTreeMap<i64, (&'a Presumed, i32)>,
     /// Of each hold its place among the requests of its key; `None`: there is nothing to count.
     pub places: Vec<Option<i32>>,
-}
-
-/// A row for each key, in the order of their ids.
-pub struct Columns<'a> {
     pub ids: Vec<i64>,
     pub limits: Vec<i32>,
     pub counts: Vec<i32>,
@@ -106,9 +101,11 @@ impl<'a> Presumptions<'a> {
     /// Of each hold the presumed key whose request is still to be counted.
     pub fn of(uncounted: impl Iterator<Item = Option<&'a Presumed>>) -> Self {
         let mut all = Self::default();
+        // By key, what the first request presumes, and how many are counted.
+        let mut keys: BTreeMap<i64, (&'a Presumed, i32)> = BTreeMap::new();
         for presumed in uncounted {
             let place = presumed.map(|presumed| {
-                let (first, n) = all.keys.entry(presumed.key.id.0).or_insert((presumed, 0));
+                let (first, n) = keys.entry(presumed.key.id.0).or_insert((presumed, 0));
                 let (first, one) = (&first.key, &presumed.key);
                 if first.version != one.version || first.defaults != one.defaults {
                     // One of them is wrong: it is read again.
@@ -119,18 +116,14 @@ impl<'a> Presumptions<'a> {
             });
             all.places.push(place);
         }
-        all
-    }
-
-    pub fn columns(&self) -> Columns<'a> {
-        let keys = || self.keys.values();
-        let limit = |key: &Presumed| i32::try_from(key.limit).unwrap_or(i32::MAX);
-        Columns {
-            ids: self.keys.keys().copied().collect(),
-            limits: keys().map(|(key, _)| limit(key)).collect(),
-            counts: keys().map(|&(_, n)| n).collect(),
-            defaults: keys().map(|(key, _)| &key.key.defaults).collect(),
-            versions: keys().map(|(key, _)| key.key.version).collect(),
+        for (id, (presumed, count)) in keys {
+            all.ids.push(id);
+            let limit = i32::try_from(presumed.limit);
+            all.limits.push(limit.unwrap_or(i32::MAX));
+            all.counts.push(count);
+            all.defaults.push(&presumed.key.defaults);
+            all.versions.push(presumed.key.version);
         }
+        all
     }
 }
