@@ -132,8 +132,8 @@ impl Drop for Temporary {
         if let Err(error) = std::fs::remove_file(&self.0)
             && error.kind() != io::ErrorKind::NotFound
         {
-            let (error, path): (&dyn std::error::Error, _) = (&error, self.0.display());
-            tracing::warn!(error, %path, "a temporary file could not be removed");
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(error, path = %self.0.display(), "a temporary file could not be removed");
         }
     }
 }
