@@ -30,7 +30,7 @@ mod store;
 pub use address::is_public;
 pub use audio::{mp3_from_parts, wav, wav_from_parts};
 pub use download::{
-    AddressPolicy, BoxError, DownloadError, DownloadSettings, Downloader, NoPublicAddress, Resolver,
+    AddressPolicy, BoxError, DownloadError, DownloadSettings, Downloader, NoPublicAddress,
 };
 pub use fit::{LONGEST_SIDE, MOST_PIXELS, fit_png, same_shape};
 pub use info::{InvalidMedia, MediaInfo};

@@ -9,16 +9,18 @@ use std::{error::Error as _, iter::successors, net::IpAddr, sync::Arc, time::Dur
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use reqwest::{Client, Response, redirect};
+use reqwest::{Client, Response};
 use url::Url;
 
 use super::{MediaStoreError, Spool, Spooled};
 
 mod gate;
 
-pub use gate::{AddressPolicy, BoxError, Resolver};
+pub use gate::{AddressPolicy, BoxError};
 
 const MOST_REDIRECTS: usize = 3;
+/// Concurrent DNS lookups.
+const LOOKUPS: usize = 32;
 
 /// Where files may come from, and how long a download may take.
 #[derive(Debug, Clone)]
@@ -60,21 +62,10 @@ pub struct Downloader {
 impl Downloader {
     /// Fails only when the TLS library cannot be set up.
     pub fn new(settings: &DownloadSettings) -> Result<Self, reqwest::Error> {
-        let gate = Arc::new(AddressPolicy::new(
-            &settings.allowed_hosts,
-            settings.allow_private,
-        ));
-        let client = Client::builder()
-            .user_agent(concat!("gensvc/", env!("CARGO_PKG_VERSION")))
-            .redirect(redirect::Policy::none())
-            .referer(false)
-            .no_proxy()
-            .no_gzip()
-            .connect_timeout(settings.connect_time)
-            .dns_resolver(Resolver(Arc::clone(&gate)))
-            .build()?;
+        let (hosts, all) = (&settings.allowed_hosts, settings.allow_private);
+        let gate = Arc::new(AddressPolicy::new(hosts, all, LOOKUPS));
         Ok(Self {
-            client,
+            client: gate.client(settings.connect_time).build()?,
             gate,
             total_time: settings.total_time,
             idle_time: settings.idle_time,

@@ -9,13 +9,13 @@ use std::{error::Error as _, iter::successors, sync::Arc, time::Duration};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::header::CONTENT_TYPE;
-use reqwest::{Client, Response, redirect};
+use reqwest::{Client, Response};
 use sha2::Sha256;
 use url::Url;
 
 use crate::{
     domain::ids::AccountId,
-    media::{AddressPolicy, BoxError, NoPublicAddress, Resolver},
+    media::{AddressPolicy, BoxError, NoPublicAddress},
     resource::Resource,
 };
 
@@ -110,20 +110,14 @@ impl Message<'_> {
 impl Sender {
     /// Fails only when the TLS library cannot be set up.
     pub fn new(settings: SenderSettings) -> Result<Self, reqwest::Error> {
-        let gate = AddressPolicy::new(&[], settings.allow_private).looking_up(DELIVERY_LOOKUPS);
+        let gate = AddressPolicy::new(&[], settings.allow_private, DELIVERY_LOOKUPS);
         let gate = Arc::new(gate);
         let (places, queue) = CHECK_LOOKUPS;
         let checks = Resource::new("host lookups of webhooks", places, queue, CHECK_WAIT);
-        let client = Client::builder()
-            .user_agent(concat!("gensvc/", env!("CARGO_PKG_VERSION")))
-            .redirect(redirect::Policy::none())
-            .referer(false)
-            .no_proxy()
-            .no_gzip()
-            .connect_timeout(CONNECT_AT_MOST)
+        let client = gate
+            .client(CONNECT_AT_MOST)
             .pool_idle_timeout(KEEP_IDLE)
             .pool_max_idle_per_host(2)
-            .dns_resolver(Resolver(Arc::clone(&gate)))
             .build()?;
         Ok(Self {
             client,

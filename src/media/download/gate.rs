@@ -5,9 +5,14 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     net::{IpAddr, SocketAddr, ToSocketAddrs as _},
     sync::Arc,
+    time::Duration,
 };
 
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{
+    Client, ClientBuilder,
+    dns::{Addrs, Name, Resolve, Resolving},
+    redirect,
+};
 use url::{Host, Url};
 
 use super::{DownloadError, NoPublicAddress};
@@ -30,14 +35,6 @@ pub struct AddressPolicy {
     lookups: Limiter<u64>,
 }
 
-/// Concurrent DNS lookups by default.
-const LOOKUPS: usize = 32;
-
-/// Callers bound how long they wait, and how many they are.
-fn lookups(most: usize) -> Limiter<u64> {
-    Limiter::with_queue((most, half(most)), (usize::MAX, usize::MAX))
-}
-
 /// The normalized spelling of a host.
 fn normal(host: &str) -> String {
     let host = host.strip_suffix('.').unwrap_or(host);
@@ -48,23 +45,26 @@ fn normal(host: &str) -> String {
 }
 
 impl AddressPolicy {
-    /// Allows public addresses, `allowed` hosts (names or addresses), or `all`.
-    pub fn new(allowed: &[String], all: bool) -> Self {
-        let allowed = allowed.iter().map(|host| normal(host)).collect();
+    /// Allows public addresses, `allowed` hosts (names or addresses), or `all`. `lookups`: maximum
+    /// number of concurrent DNS lookups. Callers bound how long they wait, and how many they are.
+    pub fn new(allowed: &[String], all: bool, lookups: usize) -> Self {
         Self {
-            allowed,
+            allowed: allowed.iter().map(|host| normal(host)).collect(),
             all,
-            lookups: lookups(LOOKUPS),
+            lookups: Limiter::with_queue((lookups, half(lookups)), (usize::MAX, usize::MAX)),
         }
     }
 
-    /// The same policy with its own limit of concurrent DNS lookups.
-    #[must_use]
-    pub fn looking_up(self, most: usize) -> Self {
-        Self {
-            lookups: lookups(most),
-            ..self
-        }
+    /// A client that connects only to the addresses that this allows, and follows no redirects.
+    pub fn client(self: &Arc<Self>, connect_timeout: Duration) -> ClientBuilder {
+        Client::builder()
+            .user_agent(concat!("gensvc/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            .referer(false)
+            .no_proxy()
+            .no_gzip()
+            .connect_timeout(connect_timeout)
+            .dns_resolver(Resolver(Arc::clone(self)))
     }
 
     fn is_allowed(&self, host: &str) -> bool {
@@ -90,7 +90,7 @@ impl AddressPolicy {
     }
 
     /// IP addresses are checked here, since they are not resolved; [`Url`] has normalized their
-    /// spellings (octal, hexadecimal, one number). Names are checked by [`Resolver`].
+    /// spellings (octal, hexadecimal, one number). Names are checked when they are resolved.
     pub fn check_literal(&self, url: &Url) -> Result<(), NoPublicAddress> {
         let address = match url.host() {
             None | Some(Host::Domain(_)) => return Ok(()),
@@ -140,23 +140,16 @@ impl AddressPolicy {
 
 /// The HTTP client's resolver: the client connects only to the addresses that it returns.
 #[derive(Debug)]
-pub struct Resolver(pub Arc<AddressPolicy>);
-
-impl Resolver {
-    /// The addresses of a name that may be connected to.
-    pub async fn addresses(&self, name: &str) -> Result<Vec<SocketAddr>, BoxError> {
-        let mut key = DefaultHasher::new();
-        name.hash(&mut key);
-        let permit = self.0.lookups.acquire(key.finish(), 1).await;
-        self.0.resolve(name, permit).await
-    }
-}
+struct Resolver(Arc<AddressPolicy>);
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let resolver = Self(Arc::clone(&self.0));
+        let policy = Arc::clone(&self.0);
         Box::pin(async move {
-            let open = resolver.addresses(name.as_str()).await?;
+            let mut key = DefaultHasher::new();
+            name.as_str().hash(&mut key);
+            let permit = policy.lookups.acquire(key.finish(), 1).await;
+            let open = policy.resolve(name.as_str(), permit).await?;
             Ok(Box::new(open.into_iter()) as Addrs)
         })
     }
@@ -168,7 +161,7 @@ mod tests {
 
     fn gate(allowed: &[&str]) -> AddressPolicy {
         let hosts: Vec<String> = allowed.iter().map(|&host| host.to_owned()).collect();
-        AddressPolicy::new(&hosts, false)
+        AddressPolicy::new(&hosts, false, 1)
     }
 
     fn check(gate: &AddressPolicy, url: &str) -> Result<(), DownloadError> {
