@@ -55,7 +55,7 @@ use crate::{
         limiter::Limiter,
     },
     media::{Downloader, MediaStore},
-    observe::{Metrics, Settled},
+    observe::Metrics,
     providers::Registry,
     store::{
         Store, StoreError,
@@ -94,8 +94,6 @@ pub struct RunnerSettings {
     pub workers_per_account: usize,
 }
 
-type WorkerQuota = Limiter<AccountId>;
-
 #[derive(Clone)]
 pub struct Media {
     pub store: MediaStore,
@@ -113,7 +111,7 @@ struct Inner {
     ids: GenerationIds,
     settings: RunnerSettings,
     /// Workers by account.
-    quota: WorkerQuota,
+    quota: Limiter<AccountId>,
     /// Held while rows are claimed and registered, and while the sweep compares the two.
     claims: tokio::sync::Mutex<()>,
     wakeups: Arc<Wakeups>,
@@ -157,7 +155,7 @@ impl Runner {
             instance: InstanceId(Uuid::now_v7()),
             ids: GenerationIds::default(),
             settings,
-            quota: WorkerQuota::new(settings.workers, settings.workers_per_account),
+            quota: Limiter::new(settings.workers, settings.workers_per_account),
             claims: tokio::sync::Mutex::new(()),
             wakeups: Arc::default(),
             tasks: TaskTracker::new(),
@@ -313,16 +311,12 @@ impl Runner {
             self.0.settled.fetch_add(1, Ordering::Relaxed);
             self.0.wakeups.ended.wake(settlement.id);
             self.0.wakeups.freed.wake(settlement.account_id);
-            self.0.metrics.settled(Settled {
-                modality: row.modality,
-                provider: &row.provider,
-                model: &row.model,
-                held: row.estimated,
-                outcome: match &settlement.outcome {
-                    Outcome::Completed(completion) => Ok(completion.charged),
-                    Outcome::Failed(failure) => Err(failure.code),
-                },
-            });
+            let outcome = match &settlement.outcome {
+                Outcome::Completed(completion) => Ok(completion.charged),
+                Outcome::Failed(failure) => Err(failure.code),
+            };
+            let (metrics, held) = (&self.0.metrics, row.estimated);
+            metrics.settled(row.modality, &row.provider, &row.model, held, outcome);
         }
         Ok(ended)
     }

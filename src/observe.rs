@@ -9,7 +9,7 @@ mod metrics;
 use std::borrow::Cow;
 
 pub use live::{AuditNumbers, Gauges, MemoryUse, PoolState, Unfinished};
-pub use metrics::{Metrics, ProviderWatch, RequestWatch, Settled};
+pub use metrics::{Metrics, ProviderWatch, RequestWatch};
 
 /// The target of spans that are exported as traces and never appear in logs. Their fields
 /// follow the semantic conventions of OpenTelemetry; none holds a prompt or a result.

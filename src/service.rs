@@ -57,8 +57,6 @@ const RENDERINGS: (usize, usize, Duration) = (2, 64, Duration::from_secs(2));
 const WAITS: usize = 2_000;
 const WAITS_PER_ACCOUNT: usize = 500;
 
-type WaitLimiter = Limiter<AccountId>;
-
 /// A place among the callers that wait.
 pub type WaitPlace = Permit<AccountId>;
 
@@ -109,7 +107,7 @@ struct Inner {
     key_cache: KeyCache,
     model_stats: ModelStatsCache,
     ids: GenerationIds,
-    waits: WaitLimiter,
+    waits: Limiter<AccountId>,
     /// Synchronous generations. The total is bounded by `max_requests`.
     synchronous: Limiter<AccountId>,
     hold_queues: HoldQueues,
@@ -146,7 +144,7 @@ impl Service {
             key_cache: KeyCache::default(),
             model_stats: ModelStatsCache::default(),
             ids: GenerationIds::default(),
-            waits: WaitLimiter::new(WAITS, WAITS_PER_ACCOUNT),
+            waits: Limiter::new(WAITS, WAITS_PER_ACCOUNT),
             synchronous: Limiter::new(usize::MAX, per_account),
             hold_queues: HoldQueues::default(),
             refusals: Refusals::new("provider calls"),

@@ -65,13 +65,13 @@ impl Run<'_> {
         let provider = self.0.providers.image.get(&job.provider);
         let provider = provider.ok_or_else(|| Step::no_provider(job))?;
         let loaded = self.load_inputs(&work.inputs).await;
-        let loaded = loaded.map_err(|step| match step {
+        let (inputs, _memory) = loaded.map_err(|step| match step {
             // The caller waits, so the call is not retried later.
             Step::NotStored(failure) => Step::failed(failure),
             step => step,
         })?;
         let call = ImageCall {
-            inputs: loaded.pictures,
+            inputs,
             ..work.call.clone()
         };
         let submitting = self.submit(Submission::Once, || provider.generate(&call));

@@ -81,12 +81,6 @@ fn weight(bytes: u64) -> usize {
     usize::try_from(copied).unwrap_or(usize::MAX)
 }
 
-/// Pictures, with the permit for their memory unless the generation took it before its hold.
-pub(super) struct Loaded {
-    pub pictures: Vec<InputPicture>,
-    _permit: Option<Permit<AccountId>>,
-}
-
 /// Waits for memory for inputs. `None` after a minute.
 async fn acquire(account: AccountId, bytes: u64) -> Option<Permit<AccountId>> {
     let acquiring = LOADED_BYTES.acquire(account, weight(bytes));
@@ -189,9 +183,12 @@ pub fn upload_key(file_id: Uuid, content_type: &str) -> Option<MediaKey> {
 }
 
 impl Run<'_> {
-    /// Reads the inputs of a generation once there is memory for them. `Err`: the step that
-    /// replaces the submission.
-    pub(super) async fn load_inputs(&self, inputs: &[StoredInput]) -> Result<Loaded, Step> {
+    /// Reads the inputs of a generation once there is memory for them, with the permit for it
+    /// unless the generation took that before its hold. `Err`: the step that replaces the submission.
+    pub(super) async fn load_inputs(
+        &self,
+        inputs: &[StoredInput],
+    ) -> Result<(Vec<InputPicture>, Option<Permit<AccountId>>), Step> {
         let (job, guard) = (self.job, self.guard);
         let permit = if inputs.is_empty() || guard.input_memory.is_some() {
             None
@@ -223,10 +220,7 @@ impl Run<'_> {
                 bytes,
             });
         }
-        Ok(Loaded {
-            pictures,
-            _permit: permit,
-        })
+        Ok((pictures, permit))
     }
 }
 

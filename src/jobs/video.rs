@@ -53,14 +53,14 @@ impl Run<'_> {
         let task = job.remote_id.as_deref();
         let is_loading = task.is_none_or(|task| provider.poll_needs_inputs(task));
         let inputs = if is_loading { &work.inputs[..] } else { &[] };
-        let loaded = match self.load_inputs(inputs).await {
+        let (inputs, _memory) = match self.load_inputs(inputs).await {
             Ok(loaded) => loaded,
             // Nothing was submitted, or the task continues: the next worker starts over.
             Err(Step::Finished { .. }) if self.0.interrupt.is_cancelled() => return Step::retry(),
             Err(step) => return step,
         };
         let call = &VideoCall {
-            inputs: loaded.pictures,
+            inputs,
             ..work.call.clone()
         };
         if let Some(task) = &job.remote_id {

@@ -62,17 +62,6 @@ struct Series {
     audit_failures: Counter,
 }
 
-/// Labels and amounts of a settlement.
-#[derive(Debug, Clone, Copy)]
-pub struct Settled<'a> {
-    pub modality: Modality,
-    pub provider: &'a str,
-    pub model: &'a str,
-    pub held: Credits,
-    /// The charge, or the reason of the failure.
-    pub outcome: Result<Credits, FailureCode>,
-}
-
 impl Default for Metrics {
     fn default() -> Self {
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
@@ -173,17 +162,24 @@ impl Metrics {
         series.get_or_create(&label).observe(after.as_secs_f64());
     }
 
-    /// Counts a settlement of this process.
-    pub fn settled(&self, settled: Settled<'_>) {
+    /// Counts a settlement of this process. `outcome`: the charge, or the reason of the failure.
+    pub fn settled(
+        &self,
+        modality: Modality,
+        provider: &str,
+        model: &str,
+        held: Credits,
+        outcome: Result<Credits, FailureCode>,
+    ) {
         let series = &self.0.series;
-        let [provider, model] = of_model(settled.provider, settled.model);
-        let label = [("type", settled.modality.as_str().into()), provider, model];
-        let (status, code, charged) = match settled.outcome {
+        let [provider, model] = of_model(provider, model);
+        let label = [("type", modality.as_str().into()), provider, model];
+        let (status, code, charged) = match outcome {
             Ok(charged) => (Status::Completed, "", charged),
             Err(code) => (Status::Failed, code.as_str(), Credits::ZERO),
         };
         let micros = |credits: Credits| u64::try_from(credits.micros()).unwrap_or(0);
-        let released = micros(settled.held.minus_or_zero(charged));
+        let released = micros(held.minus_or_zero(charged));
         series.charged.get_or_create(&label).inc_by(micros(charged));
         series.released.get_or_create(&label).inc_by(released);
         let [modality, provider, model] = label;

@@ -111,10 +111,8 @@ impl Service {
         let now = self.0.clock.now();
         match self.0.store.present_admin(digest, now).await? {
             None => refused(TokenRefusal::Invalid),
-            Some(admin) => match admin.rate {
-                None => refused(TokenRefusal::Revoked),
-                Some(rate) => Ok(Presented::Operator(admin.id, rate)),
-            },
+            Some((_, None)) => refused(TokenRefusal::Revoked),
+            Some((id, Some(rate))) => Ok(Presented::Operator(id, rate)),
         }
     }
 

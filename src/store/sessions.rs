@@ -52,13 +52,6 @@ pub struct AdminTokenRecord {
     pub created_at: DateTime<Utc>,
 }
 
-#[derive(Debug)]
-pub struct PresentedAdmin {
-    pub id: AdminTokenId,
-    /// The state of the rate limit; `None` for a revoked token.
-    pub rate: Option<RateState>,
-}
-
 impl Store {
     /// `false`: `hash` is not the user's current password. Locks the user's row, so that a
     /// concurrent change of the password comes before or after.
@@ -347,12 +340,12 @@ impl Store {
     }
 
     /// Reads an admin token and counts the request against the default limit, as
-    /// [`Store::authenticate_key`] does.
+    /// [`Store::authenticate_key`] does. Without the state of the limit, the token is revoked.
     pub async fn present_admin(
         &self,
         digest: TokenDigest,
         now: DateTime<Utc>,
-    ) -> Result<Option<PresentedAdmin>> {
+    ) -> Result<Option<(AdminTokenId, Option<RateState>)>> {
         let reading = sqlx::query!(
             r#"
             with token as materialized (
@@ -379,12 +372,10 @@ impl Store {
         )
         .fetch_optional(self.requests.named("authenticate an admin token"));
         let gcra = Gcra::per_minute(DEFAULT_PER_MINUTE);
-        Ok(reading.await?.map(|row| PresentedAdmin {
-            id: row.id,
-            rate: row
-                .tat
-                .zip(row.admitted)
-                .map(|(tat, admitted)| gcra.counted(now, tat, admitted, 0)),
+        Ok(reading.await?.map(|row| {
+            let counted = row.tat.zip(row.admitted);
+            let rate = counted.map(|(tat, admitted)| gcra.counted(now, tat, admitted, 0));
+            (row.id, rate)
         }))
     }
 }
