@@ -24,7 +24,7 @@ use crate::{
     domain::clock::SharedClock,
     jobs::{
         self, Auditor, Media, Runner, RunnerSettings, SubmitSettings,
-        webhooks::{Dispatcher, Sender, SenderSettings},
+        webhooks::{Dispatcher, Sender},
     },
     media::MediaStore,
     memory::Memory,
@@ -173,11 +173,9 @@ impl App {
                 workers_per_account: *config.jobs.max_workers_per_account,
             },
         );
-        let sender = Sender::new(SenderSettings {
-            allow_private: config.webhooks.allow_private,
-            timeout: *config.webhooks.timeout_ms,
-        })
-        .map_err(AppError::Sender)?;
+        let webhooks = &config.webhooks;
+        let sender = Sender::new(webhooks.allow_private, *webhooks.timeout_ms);
+        let sender = sender.map_err(AppError::Sender)?;
         let dispatcher = Dispatcher::new(&runner, sender.clone(), api::renderer(links.clone()));
         let auditor = Auditor::new(
             store.clone(),

@@ -197,11 +197,11 @@ impl Runner {
     /// there may be more.
     pub async fn erase_deleted(&self, batch: i64) -> Result<bool, StoreError> {
         let now = self.0.clock.now();
-        let erased = self.0.store.erase_deleted(now, batch).await?;
-        for id in erased.with_files {
+        let (with_files, is_complete) = self.0.store.erase_deleted(now, batch).await?;
+        for id in with_files {
             self.remove_files(id).await;
         }
-        Ok(!erased.is_complete)
+        Ok(!is_complete)
     }
 
     /// Deletes what has expired, and webhook deliveries older than `log_age`, at most `batch` of

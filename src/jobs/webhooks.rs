@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use sender::{AddressRefusal, SendError, Sender, SenderSettings};
+pub use sender::{AddressRefusal, SendError, Sender};
 
 use super::{
     Runner,

@@ -20,15 +20,6 @@ pub enum Closed {
     NoAccount,
 }
 
-/// The result of one step of an erasure.
-#[derive(Debug)]
-pub struct Erased {
-    /// Erased generations that may have files, and the file ids of removed uploads.
-    pub with_files: Vec<GenerationId>,
-    /// Whether nothing was left to remove, except content of running work.
-    pub is_complete: bool,
-}
-
 impl Store {
     /// Closes an account permanently, in one transaction: removes its users, sessions and
     /// templates, revokes its keys and deletes its webhooks. Running work finishes. Repeating it
@@ -108,9 +99,13 @@ impl Store {
 
     /// Removes the content of up to `batch` finished generations of deleted accounts, then up to
     /// `batch` uploads that no running generation may read. Records when all content and files of
-    /// an account are removed.
-    #[expect(clippy::too_many_lines, reason = "two statements")]
-    pub async fn erase_deleted(&self, now: DateTime<Utc>, batch: i64) -> Result<Erased> {
+    /// an account are removed. Returns erased generations that may have files, or the file ids of
+    /// removed uploads, and whether nothing was left to remove, except content of running work.
+    pub async fn erase_deleted(
+        &self,
+        now: DateTime<Utc>,
+        batch: i64,
+    ) -> Result<(Vec<GenerationId>, bool)> {
         let rows = sqlx::query!(
             r#"
             with next as materialized (
@@ -210,9 +205,6 @@ impl Store {
             .execute(self.requests.named("note erased accounts").long())
             .await?;
         }
-        Ok(Erased {
-            with_files,
-            is_complete,
-        })
+        Ok((with_files, is_complete))
     }
 }

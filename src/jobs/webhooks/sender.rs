@@ -35,21 +35,16 @@ const KEEP_IDLE: Duration = Duration::from_secs(30);
 const READ_AT_MOST: usize = 64 << 10;
 const READ_FOR: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Clone, Copy)]
-pub struct SenderSettings {
-    /// Whether private addresses are allowed.
-    pub allow_private: bool,
-    /// Timeout of an attempt, from the first connection to the head of the response.
-    pub timeout: Duration,
-}
-
 /// Has a connection pool. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Sender {
     client: Client,
     gate: Arc<AddressPolicy>,
     checks: Arc<Resource>,
-    settings: SenderSettings,
+    /// Whether private addresses are allowed.
+    allow_private: bool,
+    /// Timeout of an attempt, from the first connection to the head of the response.
+    timeout: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,8 +104,8 @@ impl Message<'_> {
 
 impl Sender {
     /// Fails only when the TLS library cannot be set up.
-    pub fn new(settings: SenderSettings) -> Result<Self, reqwest::Error> {
-        let gate = AddressPolicy::new(&[], settings.allow_private, DELIVERY_LOOKUPS);
+    pub fn new(allow_private: bool, timeout: Duration) -> Result<Self, reqwest::Error> {
+        let gate = AddressPolicy::new(&[], allow_private, DELIVERY_LOOKUPS);
         let gate = Arc::new(gate);
         let (places, queue) = CHECK_LOOKUPS;
         let checks = Resource::new("host lookups of webhooks", places, queue, CHECK_WAIT);
@@ -123,17 +118,18 @@ impl Sender {
             client,
             gate,
             checks: Arc::new(checks),
-            settings,
+            allow_private,
+            timeout,
         })
     }
 
     pub fn timeout(&self) -> Duration {
-        self.settings.timeout
+        self.timeout
     }
 
     /// Checks that `url` currently resolves to an allowed address.
     pub async fn check(&self, account: AccountId, url: &Url) -> Result<(), AddressRefusal> {
-        if self.settings.allow_private {
+        if self.allow_private {
             return Ok(());
         }
         self.gate
@@ -172,7 +168,7 @@ impl Sender {
             .header("webhook-timestamp", message.timestamp)
             .header("webhook-signature", message.signature(secret)?)
             .body(message.body);
-        let response = tokio::time::timeout(self.settings.timeout, request.send())
+        let response = tokio::time::timeout(self.timeout, request.send())
             .await
             .map_err(|_elapsed| SendError::Timeout)?
             .map_err(|error| SendError::of(&error))?;
@@ -252,14 +248,7 @@ mod tests {
 
     #[tokio::test]
     async fn addresses_are_judged_when_a_webhook_is_made() {
-        let sender = |allow_private| {
-            let timeout = Duration::from_secs(1);
-            Sender::new(SenderSettings {
-                allow_private,
-                timeout,
-            })
-            .unwrap()
-        };
+        let sender = |allow_private| Sender::new(allow_private, Duration::from_secs(1)).unwrap();
         let (strict, lax) = (sender(false), sender(true));
         for (url, expected) in [
             ("https://8.8.8.8/hook", Ok(())),
