@@ -226,10 +226,8 @@ async fn run(
     } else {
         take_work(config, &app, beat, &mut background);
     }
-    let every = *config.metrics.audit_seconds;
-    if !every.is_zero() {
-        let step = |auditor: Auditor| async move { auditor.step().await.map(|()| false) };
-        background.spawn(repeat("the self-audit", every, app.auditor.clone(), step));
+    if !config.metrics.audit_seconds.is_zero() {
+        background.spawn(audits(app.auditor.clone(), *config.metrics.audit_seconds));
     }
     let is_empty = store.is_empty().await?;
     if let Some(local) = local {
@@ -422,6 +420,11 @@ async fn heartbeats(runner: Runner, every: Duration) {
         Ok::<_, Infallible>(false)
     })
     .await;
+}
+
+async fn audits(auditor: Auditor, every: Duration) {
+    let step = |auditor: Auditor| async move { auditor.step().await.map(|()| false) };
+    repeat("the self-audit", every, auditor, step).await;
 }
 
 /// Restarts the private Postgres if it dies.
