@@ -4,7 +4,7 @@
 //! Includes execution, settlement and graceful shutdown, but not permissions, prices and wire formats.
 //! A task never holds a connection or a transaction while it waits for a provider.
 
-pub mod audit;
+mod audit;
 mod cancel;
 mod files;
 mod health;

@@ -65,7 +65,7 @@ fn video(track: &[u8], extends: &[u8]) -> Result<Option<Video>, InvalidMedia> {
         return Ok(None);
     }
     let header = child(track, *b"tkhd")?.ok_or(InvalidMedia::Damaged("no track header"))?;
-    let mut size = shown(header)?;
+    let (id, mut size) = id_and_size(header)?;
     if size.0 == 0 || size.1 == 0 {
         size = coded(media)?.unwrap_or_default();
     }
@@ -76,35 +76,29 @@ fn video(track: &[u8], extends: &[u8]) -> Result<Option<Video>, InvalidMedia> {
         Some(header) => duration(header)?,
         None => (0, 0),
     };
-    let id = track_id(header)?;
     let sample = usual_sample(extends, id)?;
     Ok(Some((Track { id, scale, sample }, size, units)))
 }
 
-/// The number in a `tkhd` box.
-fn track_id(header: &[u8]) -> Result<u32, InvalidMedia> {
+/// The number of a track, and its size rotated by its matrix, in a `tkhd` box.
+fn id_and_size(header: &[u8]) -> Result<(u32, (u32, u32)), InvalidMedia> {
     let mut fields = Fields::new(header);
     let version = fields.version()?;
     fields.skip(if version == 0 { 8 } else { 16 })?;
-    fields.u32()
-}
-
-/// The size in a `tkhd` box, rotated by its matrix.
-fn shown(header: &[u8]) -> Result<(u32, u32), InvalidMedia> {
-    let mut fields = Fields::new(header);
-    let version = fields.version()?;
-    fields.skip(if version == 0 { 36 } else { 48 })?;
+    let id = fields.u32()?;
+    fields.skip(if version == 0 { 24 } else { 28 })?;
     let (a, b) = (fields.u32()?, fields.u32()?);
     fields.skip(28)?;
     // 16.16 fixed point; saturates before it could overflow.
     let mut pixels = || Ok(fields.u32()?.saturating_add(0x8000) >> 16);
     let (width, height) = (pixels()?, pixels()?);
     // A quarter turn maps x to y: the first element is zero.
-    Ok(if a == 0 && b != 0 {
+    let size = if a == 0 && b != 0 {
         (height, width)
     } else {
         (width, height)
-    })
+    };
+    Ok((id, size))
 }
 
 /// The coded picture size, by the first sample description.
