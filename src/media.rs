@@ -36,7 +36,7 @@ pub use fit::{LONGEST_SIDE, MOST_PIXELS, fit_png, same_shape};
 pub use info::{InvalidMedia, MediaInfo};
 pub use key::{InvalidKey, MediaKey, MediaKind};
 pub use picture::{
-    MAX_DECODED_BYTES, PICTURE_KINDS, PictureTraits, is_turned, picture_traits, read_picture,
+    MAX_DECODED_BYTES, PICTURE_KINDS, PictureHeader, is_turned, picture_header, read_picture,
 };
 pub use probe::inspect;
 pub use s3::S3Settings;

@@ -26,31 +26,23 @@ pub const MAX_DECODED_BYTES: u64 = 4 * MAX_INPUT_PIXELS + (16 << 20);
 /// Memory limit for data before the pixels, such as a compressed color profile.
 const MAX_HEADER_MEMORY: u64 = 16 << 20;
 
-struct Header {
+/// The header of a picture.
+#[derive(Debug)]
+pub struct PictureHeader {
     size: (u32, u32),
     orientation: Orientation,
     is_animated: bool,
-    has_alpha: bool,
+    /// Whether it may have transparent pixels.
+    pub has_alpha: bool,
     /// Memory of the pixels.
     decoded_bytes: u64,
 }
 
-/// Traits of a picture other than its size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PictureTraits {
-    /// Whether it may have transparent pixels.
-    pub has_alpha: bool,
+impl PictureHeader {
     /// Whether EXIF data rotates or mirrors the pixels for display.
-    pub is_rotated: bool,
-}
-
-/// Reads the traits from the header of a picture that was checked before.
-pub fn picture_traits(kind: MediaKind, bytes: &[u8]) -> Result<PictureTraits, InvalidMedia> {
-    let header = header(kind, bytes).map_err(|error| refusal(&error))?;
-    Ok(PictureTraits {
-        has_alpha: header.has_alpha,
-        is_rotated: header.orientation != Orientation::NoTransforms,
-    })
+    pub fn is_rotated(&self) -> bool {
+        self.orientation != Orientation::NoTransforms
+    }
 }
 
 /// Checks that `bytes` are one complete still picture. Width and height are as displayed, after
@@ -64,7 +56,7 @@ pub fn read_picture(bytes: &[u8]) -> Result<MediaInfo, InvalidMedia> {
     let mut info = inspect(bytes, &PICTURE_KINDS)?;
     let claimed = info.width.zip(info.height).unwrap_or_default();
     check_pixels(claimed)?;
-    let header = header(info.kind, bytes).map_err(|error| refusal(&error))?;
+    let header = picture_header(info.kind, bytes).map_err(|error| refusal(&error))?;
     if header.is_animated {
         return Err(InvalidMedia::Animated);
     }
@@ -92,10 +84,10 @@ fn check_pixels((width, height): (u32, u32)) -> Result<(), InvalidMedia> {
     Ok(())
 }
 
-/// Creating a decoder reads the file up to the first pixel.
-fn header(kind: MediaKind, bytes: &[u8]) -> Result<Header, ImageError> {
-    fn of(mut decoder: impl ImageDecoder, is_animated: bool) -> Header {
-        Header {
+/// Reads the header of a picture. Creating a decoder reads the file up to the first pixel.
+pub fn picture_header(kind: MediaKind, bytes: &[u8]) -> Result<PictureHeader, ImageError> {
+    fn of(mut decoder: impl ImageDecoder, is_animated: bool) -> PictureHeader {
+        PictureHeader {
             size: decoder.dimensions(),
             has_alpha: decoder.color_type().has_alpha(),
             decoded_bytes: decoder.total_bytes(),

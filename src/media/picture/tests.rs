@@ -109,8 +109,8 @@ fn transparency_and_rotation_are_read_from_the_header() {
     let clear = image::RgbaImage::new(4, 4);
     let mut bytes = Cursor::new(Vec::new());
     clear.write_to(&mut bytes, ImageFormat::Png).unwrap();
-    let clear = picture_traits(MediaKind::Png, bytes.get_ref()).unwrap();
-    assert!(clear.has_alpha && !clear.is_rotated);
+    let clear = picture_header(MediaKind::Png, bytes.get_ref()).unwrap();
+    assert!(clear.has_alpha && !clear.is_rotated());
     let mut jpeg = Vec::new();
     let mut encoder = JpegEncoder::new(&mut jpeg);
     encoder.set_exif_metadata(exif(3)).unwrap();
@@ -118,8 +118,8 @@ fn transparency_and_rotation_are_read_from_the_header() {
     encoder
         .write_image(&pixels, 4, 4, ExtendedColorType::Rgb8)
         .unwrap();
-    let turned = picture_traits(MediaKind::Jpeg, &jpeg).unwrap();
-    assert!(!turned.has_alpha && turned.is_rotated);
+    let turned = picture_header(MediaKind::Jpeg, &jpeg).unwrap();
+    assert!(!turned.has_alpha && turned.is_rotated());
 }
 
 #[test]

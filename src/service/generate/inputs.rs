@@ -17,7 +17,7 @@ use crate::{
         validate::{FieldCode, FieldError},
     },
     jobs::{Call, upload_key},
-    media::{MediaInfo, MediaKey, MediaKind, PICTURE_KINDS, picture_traits, unhex},
+    media::{MediaInfo, MediaKey, MediaKind, PICTURE_KINDS, picture_header, unhex},
     memory::{self, Reservation},
     offload::offload,
     service::{Result, Service, ServiceError, auth::Caller, reserve, uploads::check},
@@ -148,13 +148,13 @@ impl Service {
                 }
             };
             let kind = input.info.kind;
-            let traits = offload(move || picture_traits(kind, &bytes)).await;
-            let traits = traits.and_then(Result::ok);
-            let traits = traits
+            let header = offload(move || picture_header(kind, &bytes)).await;
+            let header = header.and_then(Result::ok);
+            let header = header
                 .ok_or_else(|| ServiceError::Internal("a stored picture is broken".to_owned()))?;
-            let message = if input.role == InputRole::Mask && !traits.has_alpha {
+            let message = if input.role == InputRole::Mask && !header.has_alpha {
                 "must have an alpha channel: transparent where the source is changed"
-            } else if traits.is_rotated {
+            } else if header.is_rotated() {
                 "is rotated by its EXIF data, which this edit does not support: rotate its pixels"
             } else {
                 continue;
