@@ -167,17 +167,17 @@ pub async fn move_credits(
     body: JsonBody<MoveRequest>,
 ) -> Result<Response, ApiError> {
     let request = body.read()?;
-    let done = state
+    let (entry, moved) = state
         .service
         .move_credits(id, request.what, Some(&request.reference))
         .await?;
     let mut status = StatusCode::OK;
-    if done.moved {
+    if moved {
         status = StatusCode::CREATED;
-        tracing::info!(%operator, account = %id, kind = done.entry.kind,
-            amount = %done.entry.amount, entry = %done.entry.id, "credits were moved");
+        tracing::info!(%operator, account = %id, kind = entry.kind, amount = %entry.amount,
+            entry = %entry.id, "credits were moved");
     }
-    Ok((status, Json(done.entry)).into_response())
+    Ok((status, Json(entry)).into_response())
 }
 
 /// Suspend an account

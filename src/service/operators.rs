@@ -46,14 +46,6 @@ pub enum Presented {
     Customer(Caller),
 }
 
-/// A movement of credits.
-#[derive(Debug)]
-pub struct Movement {
-    pub entry: LedgerEntry,
-    /// Whether this request made it, rather than an earlier one.
-    pub moved: bool,
-}
-
 impl Service {
     /// Grants or revokes the role of an operator.
     pub async fn set_operator(&self, user: UserId, operator: bool) -> Result<()> {
@@ -137,13 +129,14 @@ impl Service {
     }
 
     /// Moves credits. A reference stands for one movement of an account: repeating it returns the
-    /// first entry, another movement with it is refused.
+    /// first entry, another movement with it is refused. Returns the entry, and whether this request
+    /// made it, rather than an earlier one.
     pub async fn move_credits(
         &self,
         account: AccountId,
         what: Move,
         reference: Option<&str>,
-    ) -> Result<Movement> {
+    ) -> Result<(LedgerEntry, bool)> {
         self.require_running()?;
         ServiceError::any(what.violations(reference))?;
         let new = NewMove {
@@ -165,11 +158,8 @@ impl Service {
             other => other?,
         };
         match moved {
-            Moved::Done(entry) => Ok(Movement { entry, moved: true }),
-            Moved::Repeated(entry) => Ok(Movement {
-                entry,
-                moved: false,
-            }),
+            Moved::Done(entry) => Ok((entry, true)),
+            Moved::Repeated(entry) => Ok((entry, false)),
             Moved::ReferenceUsed(entry) => Err(ServiceError::ReferenceReused(Box::new(entry))),
             Moved::Short(balance) => out_of_range(format!(
                 "takes more than the {} credits that are available",

@@ -278,7 +278,7 @@ impl<T> Created<T> {
 
 /// Creates something, unless `find` has the id of what the same form created, which is then read.
 /// `create` fails on a unique constraint if the same form was sent at the same time.
-pub async fn create_once<I, T, F, R, C>(
+async fn create_once<I, T, F, R, C>(
     find: impl Fn() -> F,
     read: impl Fn(I) -> R,
     create: impl FnOnce() -> C,

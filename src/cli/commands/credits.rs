@@ -38,17 +38,17 @@ pub(super) async fn run(config: &Config, command: CreditsCommand, output: Output
             }
         };
         let done = app.service.move_credits(account, what, reference).await;
-        let done = done.map_err(explained)?;
-        let amount = done.entry.amount;
+        let (entry, moved) = done.map_err(explained)?;
+        let amount = entry.amount;
         let in_words = credits(&amount.to_string());
         let sentence = match &command {
-            CreditsCommand::Refund(Refund { generation, .. }) if done.moved => {
+            CreditsCommand::Refund(Refund { generation, .. }) if moved => {
                 format!("Refunded {in_words} of generation {generation} to account {account}")
             }
             CreditsCommand::Refund(Refund { generation, .. }) => {
                 format!("Generation {generation} was refunded before; nothing was moved")
             }
-            _ if !done.moved => {
+            _ if !moved => {
                 format!("This reference was used for {email} before; nothing was moved")
             }
             CreditsCommand::Grant(_) => format!("Granted {in_words} to {email}"),
@@ -63,8 +63,8 @@ pub(super) async fn run(config: &Config, command: CreditsCommand, output: Output
                 "balance": standing.balance,
                 "held": standing.held,
                 "available": standing.available,
-                "moved": done.moved,
-                "entry": done.entry,
+                "moved": moved,
+                "entry": entry,
             }),
         )
     })

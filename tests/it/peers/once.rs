@@ -5,7 +5,6 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use gensvc::{
     domain::ids::GenerationId,
-    service::operators::Movement,
     store::{credits::Move, verify::Scope},
 };
 use http::Method;
@@ -149,7 +148,7 @@ async fn a_double_refund_that_mints_credits(_: PgPoolOptions, options: PgConnect
         })
     });
     let refunds = join_all(refunds).await;
-    let moved = |r: &&Result<_, _>| matches!(r, Ok(Ok(Movement { moved: true, .. })));
+    let moved = |r: &&Result<_, _>| matches!(r, Ok(Ok((_, true))));
     assert_eq!(refunds.iter().filter(moved).count(), 1);
     app.assert_settled().await;
 }
