@@ -160,8 +160,8 @@ const MAX_ADDRESSES: usize = 16_384;
 /// Hashes and verifies off the async threads, a few at a time, with a bounded queue.
 #[derive(Debug, Clone)]
 pub(super) struct Hasher {
-    /// Checks that run, and those that wait in turn.
-    by_party: Limiter<Waiter>,
+    /// Checks that run, and those that wait in turn. `None`: all addresses with failed logins.
+    by_party: Limiter<Option<Party>>,
     /// The same by the hash of their email, so that guesses at one leave room for others.
     by_email: Limiter<u64>,
     failures: Arc<Mutex<Failures>>,
@@ -171,11 +171,11 @@ pub(super) struct Hasher {
 /// How many, and when the last.
 type Failures = HashMap<Address, (u32, DateTime<Utc>)>;
 
-/// Who takes turns: all addresses with failed logins as one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Waiter {
-    Party(Party),
-    Failed,
+/// The failures of an address, 0 once its last one is long ago.
+fn recent(failures: &Failures, address: Address, now: DateTime<Utc>) -> u32 {
+    let found = failures.get(&address);
+    let recent = found.filter(|(_, at)| *at + FAILURE_PERIOD > now);
+    recent.map_or(0, |(count, _)| *count)
 }
 
 /// The right to check or hash passwords.
@@ -183,7 +183,7 @@ enum Waiter {
 #[expect(dead_code, reason = "held, not read")]
 pub(super) struct Turn {
     by_email: Option<Permit<u64>>,
-    by_party: Permit<Waiter>,
+    by_party: Permit<Option<Party>>,
 }
 
 impl Hasher {
@@ -209,17 +209,14 @@ impl Hasher {
         email: &str,
         now: DateTime<Utc>,
     ) -> Result<Turn> {
-        let waiter = if self.failures_of(address, now) < MAX_FAILURES {
-            Waiter::Party(address.into())
-        } else {
-            Waiter::Failed
-        };
+        let failed = recent(&lock(&self.failures), address, now);
+        let party = (failed < MAX_FAILURES).then(|| address.into());
         let mut key = DefaultHasher::new();
         email.to_lowercase().hash(&mut key);
         let turn = match self.by_email.try_acquire(key.finish()) {
             None => None,
             by_email => {
-                let by_party = self.by_party.acquire(waiter, 1).await;
+                let by_party = self.by_party.acquire(party, 1).await;
                 by_party.map(|by_party| Turn { by_email, by_party })
             }
         };
@@ -231,8 +228,7 @@ impl Hasher {
 
     /// Waits for the operator's turn.
     pub(super) async fn turn_of_operator(&self) -> Result<Turn> {
-        let waiter = Waiter::Party(Party::Operator);
-        let by_party = self.by_party.acquire(waiter, 1).await;
+        let by_party = self.by_party.acquire(Some(Party::Operator), 1).await;
         Ok(Turn {
             by_email: None,
             by_party: by_party.ok_or(ServiceError::Overloaded)?,
@@ -246,22 +242,9 @@ impl Hasher {
             failures.retain(|_, (_, at)| *at + FAILURE_PERIOD > now);
         }
         if failures.len() < MAX_ADDRESSES || failures.contains_key(&address) {
-            let (count, at) = failures.entry(address).or_insert((0, now));
-            *count = if *at + FAILURE_PERIOD > now {
-                *count
-            } else {
-                0
-            } + 1;
-            *at = now;
+            let count = recent(&failures, address, now) + 1;
+            failures.insert(address, (count, now));
         }
-    }
-
-    fn failures_of(&self, address: Address, now: DateTime<Utc>) -> u32 {
-        let failures = lock(&self.failures);
-        let recent = failures
-            .get(&address)
-            .filter(|(_, at)| *at + FAILURE_PERIOD > now);
-        recent.map_or(0, |(count, _)| *count)
     }
 
     pub(super) async fn hash(&self, turn: Turn, password: SecretString) -> Result<String> {
