@@ -324,9 +324,9 @@ async fn answer_queued<P: Permission>(
         let found =
             service.generation_within(caller, record.id, wait, || incoming.permit.release());
         match found.await {
-            Ok(found) => {
-                applied = Prefer::applied_wait(wait).filter(|_| found.waited);
-                record = found.generation;
+            Ok((found, waited)) => {
+                applied = Prefer::applied_wait(wait).filter(|_| waited);
+                record = found;
             }
             Err(ServiceError::NotFound) if !is_replay => {
                 let remains = service.remains(caller, record.id).await?;

@@ -89,9 +89,9 @@ pub async fn lookup(
     let finding = state
         .service
         .generation_within(caller, id, timeout, waiting);
-    let found = finding.await?;
-    let mut response = current(state, found.generation);
-    if let Some(applied) = wait.filter(|_| found.waited).and_then(Prefer::applied_wait) {
+    let (found, waited) = finding.await?;
+    let mut response = current(state, found);
+    if let Some(applied) = wait.filter(|_| waited).and_then(Prefer::applied_wait) {
         response.headers_mut().insert("preference-applied", applied);
     }
     Ok(response)

@@ -27,15 +27,6 @@ const ANSWER_BYTES: usize = 12 << 20;
 /// Longer than any generation runs whose caller waits.
 const LONGEST: Duration = Duration::from_hours(6);
 
-/// A generation that was waited for.
-#[derive(Debug)]
-pub struct Found {
-    pub generation: Generation,
-    /// Whether the wait lasted until the end or the timeout. `false` if too many requests wait, or
-    /// the server stops.
-    pub waited: bool,
-}
-
 impl Service {
     pub async fn generation(&self, caller: &Caller, id: GenerationId) -> Result<Generation> {
         let found = self.0.store.generation(caller.account_id, id).await?;
@@ -64,15 +55,15 @@ impl Service {
     }
 
     /// One generation of the caller's account once it is finished, or as it is after `timeout`, or at
-    /// once if too many requests wait already or the server stops. `on_wait` is called before it
-    /// waits.
+    /// once if too many requests wait already or the server stops; then `false` is returned with it.
+    /// `on_wait` is called before it waits.
     pub async fn generation_within(
         &self,
         caller: &Caller,
         id: GenerationId,
         timeout: Duration,
         on_wait: impl Fn() + Send,
-    ) -> Result<Found> {
+    ) -> Result<(Generation, bool)> {
         self.wait(caller, id, timeout, None, false, on_wait).await
     }
 
@@ -124,13 +115,13 @@ impl Service {
         };
         let timeout = if persistent { LONGEST } else { timeout };
         let waiting = self.wait(caller, id, timeout, place, persistent, on_wait);
-        let found = match waiting.await {
+        let (generation, _) = match waiting.await {
             Err(ServiceError::NotFound) if persistent || !is_replay => {
                 return self.remains(caller, id).await;
             }
             found => found?,
         };
-        let generation = Box::new(found.generation);
+        let generation = Box::new(generation);
         Err(if generation.status.is_finished() {
             return Ok(*generation);
         } else if self.is_draining() {
@@ -156,7 +147,8 @@ impl Service {
     }
 
     /// `place`: the permit to wait, if it was taken before. `persistent`: waits also without one, and
-    /// while the database is unavailable.
+    /// while the database is unavailable. Returns whether the wait lasted until the end or the
+    /// timeout.
     async fn wait(
         &self,
         caller: &Caller,
@@ -165,11 +157,10 @@ impl Service {
         mut place: Option<WaitPlace>,
         persistent: bool,
         on_wait: impl Fn() + Send,
-    ) -> Result<Found> {
+    ) -> Result<(Generation, bool)> {
         let begun = Instant::now();
         let until = begun + longest;
         let (waiter, stopping) = (self.0.runner.waiter(id), self.0.runner.stopping());
-        let found = |generation, waited| Found { generation, waited };
         let mut has_waited = false;
         loop {
             // Get the handle first, so that a generation that ends in between is seen as ended.
@@ -185,7 +176,7 @@ impl Service {
             };
             let rest = until.saturating_duration_since(Instant::now());
             if generation.status.is_finished() || rest.is_zero() {
-                return Ok(found(generation, true));
+                return Ok((generation, true));
             }
             if place.is_none() {
                 place = self.0.waits.try_acquire(caller.account_id);
@@ -194,7 +185,7 @@ impl Service {
             // A persistent wait continues while this process still works on the generation.
             let is_stopping = stopping.is_cancelled() && (!persistent || handle.is_none());
             if !may_wait || is_stopping {
-                return Ok(found(generation, false));
+                return Ok((generation, false));
             }
             if !has_waited {
                 has_waited = true;
@@ -222,7 +213,7 @@ impl Service {
                 stopping.run_until_cancelled(ended).await
             };
             if let Some(Ok(Some(record))) = ended {
-                return Ok(found(Arc::unwrap_or_clone(record), true));
+                return Ok((Arc::unwrap_or_clone(record), true));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Reports: the usage of an account, and the outcomes of the models in the last day.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
@@ -55,8 +55,8 @@ pub type ModelStatsCache = Arc<Mutex<Option<LastRead>>>;
 /// A read of the figures that has ended.
 #[derive(Debug)]
 pub struct LastRead {
-    ended_at: DateTime<Utc>,
-    has_failed: bool,
+    /// When it answers callers.
+    fresh: Range<DateTime<Utc>>,
     /// If the read failed, the figures of an earlier one; its error if there are none.
     stats: Result<Arc<ModelStats>, StoreError>,
 }
@@ -90,18 +90,6 @@ pub struct ModelFigures {
     /// Median of the seconds from start to end of completed generations; null if there are none.
     #[schema(required, nullable)]
     pub median_seconds: Option<f64>,
-}
-
-impl LastRead {
-    /// Whether it still answers callers.
-    fn is_fresh(&self, now: DateTime<Utc>) -> bool {
-        let max_age = if self.has_failed {
-            RETRY_AFTER
-        } else {
-            MAX_AGE
-        };
-        (TimeDelta::zero()..max_age).contains(&(now - self.ended_at))
-    }
 }
 
 impl Service {
@@ -146,21 +134,21 @@ impl Service {
     pub async fn model_stats(&self) -> Result<Arc<ModelStats>> {
         let mut cached = Arc::clone(&self.0.model_stats).lock_owned().await;
         let now = self.0.clock.now();
-        if let Some(last) = cached.as_ref().filter(|last| last.is_fresh(now)) {
+        if let Some(last) = cached.as_ref().filter(|last| last.fresh.contains(&now)) {
             return Ok(last.stats.clone()?);
         }
         let service = self.clone();
         let reading = self.complete("the reading of model statistics", async move {
             let read = service.read_model_stats().await;
-            let has_failed = read.is_err();
+            let max_age = if read.is_ok() { MAX_AGE } else { RETRY_AFTER };
             let earlier = cached.take().and_then(|last| last.stats.ok());
             let stats = read.or_else(|error| {
                 tracing::warn!(%error, "model statistics could not be read");
                 earlier.ok_or(error)
             });
+            let ended_at = service.0.clock.now();
             *cached = Some(LastRead {
-                ended_at: service.0.clock.now(),
-                has_failed,
+                fresh: ended_at..ended_at + max_age,
                 stats: stats.clone(),
             });
             stats
