@@ -62,18 +62,12 @@ pub struct Gauges<'a> {
 
 /// All gauges. Those of the database are missing if it did not answer.
 pub(super) fn registry(gauges: Gauges<'_>, audit: Option<&AuditNumbers>) -> Registry {
-    let Gauges {
-        unfinished,
-        pools,
-        waiting,
-        memory,
-    } = gauges;
     let mut registry = Registry::with_prefix("gensvc");
     if let Some(audit) = audit {
         add_audit(&mut registry, audit);
     }
     let connections = Family::<Labels<2, &str>, Gauge>::default();
-    for &(pool, in_use, idle) in pools {
+    for &(pool, in_use, idle) in gauges.pools {
         for (state, count) in [("in_use", in_use), ("idle", idle)] {
             let label = [("pool", pool), ("state", state)];
             connections.get_or_create(&label).set(count.into());
@@ -85,18 +79,18 @@ pub(super) fn registry(gauges: Gauges<'_>, audit: Option<&AuditNumbers>) -> Regi
         connections,
     );
     let waits = "Requests that wait for another generation, to end or to free its hold";
-    let is_up = usize::from(unfinished.is_some());
+    let is_up = usize::from(gauges.unfinished.is_some());
     for (name, help, number) in [
-        ("waiting", waits, waiting),
+        ("waiting", waits, gauges.waiting),
         (
             "memory_used_bytes",
             "Memory that is kept for requests",
-            memory.used,
+            gauges.memory.used,
         ),
         (
             "memory_budget_bytes",
             "Memory that may be kept for requests",
-            memory.budget,
+            gauges.memory.budget,
         ),
         ("database_up", "Whether the database answered", is_up),
     ] {
@@ -106,9 +100,9 @@ pub(super) fn registry(gauges: Gauges<'_>, audit: Option<&AuditNumbers>) -> Regi
     registry.register(
         "memory_refusals",
         "Reservations of memory that were refused",
-        ConstCounter::new(memory.refused),
+        ConstCounter::new(gauges.memory.refused),
     );
-    let Some(unfinished) = unfinished else {
+    let Some(unfinished) = gauges.unfinished else {
         return registry;
     };
 
