@@ -63,11 +63,8 @@ fn extend(provider: &mut Provider, changed: &Provider) -> Result<(), ConfigError
         ));
     }
     for model in &changed.models {
-        match provider
-            .models
-            .iter_mut()
-            .find(|known| known.id == model.id)
-        {
+        let known = provider.models.iter().find(|known| known.id == model.id);
+        match known {
             None => provider.models.push(model.clone()),
             Some(known) if format!("{:?}", known.settings) == format!("{:?}", model.settings) => {}
             Some(_) => {

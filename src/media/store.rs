@@ -97,15 +97,6 @@ pub struct MediaFile {
     pub body: BoxStream<'static, Result<Bytes, MediaStoreError>>,
 }
 
-impl fmt::Debug for MediaFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MediaFile")
-            .field("head", &self.head)
-            .field("range", &self.range)
-            .finish_non_exhaustive()
-    }
-}
-
 impl MediaStore {
     /// A store in `folder`, which is created if missing and made private to this user. Stale
     /// incoming files are removed.
