@@ -42,4 +42,4 @@ pub use probe::inspect;
 pub use s3::S3Settings;
 pub use sign::{LinkError, MediaSigner, WeakSecret, hex, unhex};
 pub use spool::{Spool, Spooled};
-pub use store::{Listed, MediaFile, MediaHead, MediaStore, MediaStoreError};
+pub use store::{MediaFile, MediaHead, MediaStore, MediaStoreError};

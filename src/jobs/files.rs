@@ -148,10 +148,10 @@ impl Runner {
         // are read.
         let mut found = HashMap::new();
         let mut stored = media.list();
-        while let Some(file) = stored.try_next().await? {
-            match file.name.parse::<MediaKey>() {
-                Ok(key) => _ = found.insert(key, file.bytes),
-                Err(_) => audit.unknown.push(file.name),
+        while let Some((name, bytes)) = stored.try_next().await? {
+            match name.parse::<MediaKey>() {
+                Ok(key) => _ = found.insert(key, bytes),
+                Err(_) => audit.unknown.push(name),
             }
         }
         // What runs now may have ended when its record would be read.

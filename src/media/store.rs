@@ -78,14 +78,6 @@ impl From<ObjectMeta> for MediaHead {
     }
 }
 
-/// A file as [`MediaStore::list`] finds it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
-    /// A [`MediaKey`], unless another program stored the file.
-    pub name: String,
-    pub bytes: u64,
-}
-
 /// A stored file, or a range of it, as a stream.
 pub struct MediaFile {
     /// Of the whole file.
@@ -279,16 +271,16 @@ impl MediaStore {
         }
     }
 
-    /// All files except incoming ones, including those of other programs.
-    pub fn list(&self) -> BoxStream<'_, Result<Listed, MediaStoreError>> {
+    /// Names and sizes of all files except incoming ones. A name is a [`MediaKey`], unless another
+    /// program stored the file.
+    pub fn list(&self) -> BoxStream<'_, Result<(String, u64), MediaStoreError>> {
         let depth = self.prefix.parts().count();
         let files = self.files.list(Some(&self.prefix)).map_err(Into::into);
         let listed = files.try_filter_map(move |meta| {
             let name: ObjectPath = meta.location.parts().skip(depth).collect();
             let name = name.to_string();
             let ours = name == PROBE || name.starts_with(&format!("{INCOMING}/"));
-            let bytes = meta.size;
-            std::future::ready(Ok((!ours).then_some(Listed { name, bytes })))
+            std::future::ready(Ok((!ours).then_some((name, meta.size))))
         });
         listed.boxed()
     }
