@@ -23,7 +23,7 @@ use crate::{
     console,
     domain::clock::SharedClock,
     jobs::{
-        self, Auditor, Media, Runner, RunnerSettings, SubmitSettings,
+        self, Auditor, Runner, RunnerSettings, SubmitSettings,
         webhooks::{Dispatcher, Sender},
     },
     media::MediaStore,
@@ -156,10 +156,8 @@ impl App {
             store.clone(),
             Arc::clone(&clock),
             providers.clone(),
-            Media {
-                store: storage.clone(),
-                downloader: media::downloader(config)?,
-            },
+            storage.clone(),
+            media::downloader(config)?,
             metrics.clone(),
             RunnerSettings {
                 submit: SubmitSettings {

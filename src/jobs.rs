@@ -94,17 +94,12 @@ pub struct RunnerSettings {
     pub workers_per_account: usize,
 }
 
-#[derive(Clone)]
-pub struct Media {
-    pub store: MediaStore,
-    pub downloader: Downloader,
-}
-
 struct Inner {
     store: Store,
     clock: SharedClock,
     providers: Registry,
-    media: Media,
+    media: MediaStore,
+    downloader: Downloader,
     metrics: Metrics,
     instance: InstanceId,
     /// Of files that belong to no generation.
@@ -142,7 +137,8 @@ impl Runner {
         store: Store,
         clock: SharedClock,
         providers: Registry,
-        media: Media,
+        media: MediaStore,
+        downloader: Downloader,
         metrics: Metrics,
         settings: RunnerSettings,
     ) -> Self {
@@ -151,6 +147,7 @@ impl Runner {
             clock,
             providers,
             media,
+            downloader,
             metrics,
             instance: InstanceId(Uuid::now_v7()),
             ids: GenerationIds::default(),

@@ -95,14 +95,14 @@ impl Runner {
             .await
             .map_err(|error| unusable(id, &error))?;
         let key = MediaKey::new(id, index, kind);
-        let stored = self.0.media.store.put(&key, bytes).await;
+        let stored = self.0.media.put(&key, bytes).await;
         stored.map_err(|error| not_stored(id, &error))?;
         Ok(output(&key, &info))
     }
 
     /// Deletes the files of a generation that did not complete.
     pub(super) async fn discard_files(&self, id: GenerationId) {
-        if let Err(error) = self.0.media.store.delete_generation(id).await {
+        if let Err(error) = self.0.media.delete_generation(id).await {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(generation = %id, error, "could not delete files; they must be removed by hand");
         }
@@ -110,13 +110,13 @@ impl Runner {
 
     /// Deletes leftovers of interrupted uploads.
     pub async fn sweep_files(&self) -> Result<(), MediaStoreError> {
-        self.0.media.store.sweep().await
+        self.0.media.sweep().await
     }
 
     /// Deletes the files of a deleted generation at once. [`Self::empty_trash`] deletes what could
     /// not be deleted, and what is written later.
     pub async fn remove_files(&self, id: GenerationId) {
-        if let Err(error) = self.0.media.store.delete_generation(id).await {
+        if let Err(error) = self.0.media.delete_generation(id).await {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(generation = %id, error, "could not delete files yet; will retry");
         }
@@ -128,7 +128,7 @@ impl Runner {
         let now = self.0.clock.now();
         let trash = self.0.store.media_trash(now - LATE_WRITES, limit).await?;
         for &id in &trash {
-            match self.0.media.store.delete_generation(id).await {
+            match self.0.media.delete_generation(id).await {
                 Ok(()) => self.0.store.media_removed(id).await?,
                 Err(error) => {
                     tracing::warn!(generation = %id, %error, "could not delete files yet; will retry");
@@ -142,7 +142,7 @@ impl Runner {
 
     /// Compares them while servers may run. Needs some 60 bytes of memory for each file.
     pub async fn verify_files(&self) -> Result<FilesAudit, VerifyFilesError> {
-        let (store, media) = (&self.0.store, &self.0.media.store);
+        let (store, media) = (&self.0.store, &self.0.media);
         let mut audit = FilesAudit::default();
         // The files first: each of them was recorded, or is of something that runs, when the records
         // are read.
@@ -221,7 +221,7 @@ impl Runner {
         let bytes = match found.remove(&key) {
             Some(bytes) => Some(bytes),
             // It may have been stored since.
-            None => self.0.media.store.head(&key).await?.map(|head| head.bytes),
+            None => self.0.media.head(&key).await?.map(|head| head.bytes),
         };
         match bytes {
             None => audit.missing.push(key.to_string()),

@@ -83,7 +83,7 @@ impl Run<'_> {
         let until = Instant::now() + DOWNLOAD_TIME;
         let mut tries = 0;
         loop {
-            let downloader = &self.0.media.downloader;
+            let downloader = &self.0.downloader;
             let downloading = downloader.to_bytes(url, None, MAX_IMAGE_BYTES);
             let error = match timeout_at(until, downloading).await {
                 Ok(Ok(bytes)) => return Ok(bytes),

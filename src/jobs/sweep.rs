@@ -78,7 +78,7 @@ impl Runner {
 
     /// Says once that another server lives, where it may not see the files of this one.
     fn tell_of_peers(&self) {
-        if self.0.media.store.is_local() && !self.0.told_of_peers.swap(true, Ordering::Relaxed) {
+        if self.0.media.is_local() && !self.0.told_of_peers.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "another gensvc server uses this database, but files are stored in a local \
                  folder: unless the servers share it, a link to a file of one is not found by the \

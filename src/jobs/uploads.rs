@@ -119,7 +119,7 @@ impl Runner {
         store.begin_upload(file_id.0, now).await?;
         let key = MediaKey::new(file_id, 0, info.kind);
         let writing = async {
-            self.0.media.store.put(&key, bytes).await?;
+            self.0.media.put(&key, bytes).await?;
             Ok::<_, MediaStoreError>(STORE_PERMITS.acquire(account, 1).await)
         };
         let stored = match tokio::time::timeout(WRITE_TIMEOUT, writing).await {
@@ -142,7 +142,7 @@ impl Runner {
 
     /// Returns the bytes of a stored file; `None` if it does not exist.
     pub async fn stored_bytes(&self, key: &MediaKey) -> Result<Option<Bytes>, MediaStoreError> {
-        let Some(file) = self.0.media.store.get(key, None).await? else {
+        let Some(file) = self.0.media.get(key, None).await? else {
             return Ok(None);
         };
         let length = usize::try_from(file.head.bytes).unwrap_or_default();

@@ -155,10 +155,10 @@ impl Run<'_> {
             }
             VideoOutput::Url { url, header } => (url, header),
         };
-        let media = &self.0.media;
         let storage_failure = |error: media::MediaStoreError| storage_failure(job, &error);
-        let spool = media.store.spool().await.map_err(storage_failure)?;
-        let fetching = media.downloader.to_file(&url, header, MAX_BYTES, spool);
+        let spool = self.0.media.spool().await.map_err(storage_failure)?;
+        let downloader = &self.0.downloader;
+        let fetching = downloader.to_file(&url, header, MAX_BYTES, spool);
         let file = fetching.await.map_err(|error| match error {
             DownloadError::Store(error) => storage_failure(error),
             error if error.is_final() => Step::failed(unusable(job.id, &error)),
@@ -179,7 +179,7 @@ impl Run<'_> {
             return Err(Step::failed(unusable(job.id, &error)));
         }
         let key = MediaKey::new(job.id, 0, MediaKind::Mp4);
-        let storing = media.store.put_file(&key, file);
+        let storing = self.0.media.put_file(&key, file);
         storing.await.map_err(storage_failure)?;
         Ok(output(&key, &info))
     }
