@@ -106,6 +106,16 @@ impl Service {
             Ceiling::Units(ceiling) => ceiling.inputs.per_image,
             Ceiling::Text(_) => Credits::ZERO,
         };
+        let inputs = plan.inputs.iter().map(|input| {
+            let (width, height) = input.size();
+            EstimatedInput {
+                role: input.role,
+                sha256: input.info.sha256_hex(),
+                width,
+                height,
+                price,
+            }
+        });
         Ok(Estimate {
             r#type: plan.model.modality(),
             provider: first.provider,
@@ -114,20 +124,7 @@ impl Service {
             hold,
             sufficient: limits.into_iter().flatten().all(|limit| hold <= limit),
             prices: plan.model.prices(),
-            inputs: plan
-                .inputs
-                .iter()
-                .map(|input| {
-                    let (width, height) = input.size();
-                    EstimatedInput {
-                        role: input.role,
-                        sha256: input.info.sha256_hex(),
-                        width,
-                        height,
-                        price,
-                    }
-                })
-                .collect(),
+            inputs: inputs.collect(),
             candidates,
             dropped,
         })
