@@ -1,12 +1,11 @@
 //! The account's own settings.
 
-use axum::{Json, extract::State};
+use axum::Json;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    ApiState,
     body::JsonBody,
     error::ApiError,
     extract::{Authorized, Manage, NoQuery},
@@ -90,13 +89,9 @@ impl From<AccountSettings> for AccountBody {
     get, path = "/v1/account", tag = "account",
     responses((status = 200, description = "The account", body = AccountBody)),
 )]
-pub async fn get(
-    State(state): State<ApiState>,
-    auth: Authorized<Manage>,
-    _query: NoQuery,
-) -> Result<Json<AccountBody>, ApiError> {
+pub async fn get(auth: Authorized<Manage>, _query: NoQuery) -> Result<Json<AccountBody>, ApiError> {
     let account = auth.caller.account_id;
-    let found = state.service.store().account_settings(account).await?;
+    let found = auth.service.store().account_settings(account).await?;
     Ok(Json(found.into()))
 }
 
@@ -109,11 +104,10 @@ pub async fn get(
     responses((status = 200, description = "The account, changed", body = AccountBody)),
 )]
 pub async fn change(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     body: JsonBody<AccountChange>,
 ) -> Result<Json<AccountBody>, ApiError> {
-    let change = body.read_as(|change| state.service.change_violations(change))?;
-    let account = state.service.change_account(&auth.caller, &change).await?;
+    let change = body.read_as(|change| auth.service.change_violations(change))?;
+    let account = auth.service.change_account(&auth.caller, &change).await?;
     Ok(Json(account.into()))
 }

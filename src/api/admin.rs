@@ -2,11 +2,11 @@
 
 pub mod reports;
 
-use std::fmt;
+use std::{fmt, ops::Deref};
 
 use axum::{
     Json,
-    extract::{FromRequestParts, State},
+    extract::FromRequestParts,
     response::{IntoResponse as _, Response},
 };
 use http::{StatusCode, Uri, request::Parts};
@@ -39,17 +39,29 @@ use crate::{
 
 /// The caller of an operator's route: an admin token, or the session of an operator, within its
 /// rate limit. Others are refused with 401, 429 or 403, checked in this order.
-#[derive(Debug, Clone, Copy)]
-pub enum Operator {
+pub struct Operator {
+    state: ApiState,
+    id: OperatorId,
+}
+
+enum OperatorId {
     Token(AdminTokenId),
     Person(UserId),
 }
 
+impl Deref for Operator {
+    type Target = ApiState;
+
+    fn deref(&self) -> &ApiState {
+        &self.state
+    }
+}
+
 impl fmt::Display for Operator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Token(id) => write!(f, "admin token {id}"),
-            Self::Person(id) => write!(f, "user {id}"),
+        match self.id {
+            OperatorId::Token(id) => write!(f, "admin token {id}"),
+            OperatorId::Person(id) => write!(f, "user {id}"),
         }
     }
 }
@@ -69,15 +81,16 @@ impl FromRequestParts<ApiState> for Operator {
         if let Some(rate) = rate.filter(|rate| rate.retry_after_seconds.is_some()) {
             return Err(ServiceError::RateLimited(rate).into());
         }
-        match presented {
-            Presented::Operator(token, _) => Ok(Self::Token(token)),
+        let id = match presented {
+            Presented::Operator(token, _) => OperatorId::Token(token),
             Presented::Customer(caller) => {
                 caller.require_active()?;
                 let user = caller.user_id.filter(|_| caller.operator);
-                let user = user.ok_or(ServiceError::AdminRequired)?;
-                Ok(Self::Person(user))
+                OperatorId::Person(user.ok_or(ServiceError::AdminRequired)?)
             }
-        }
+        };
+        let state = state.clone();
+        Ok(Self { state, id })
     }
 }
 
@@ -103,13 +116,12 @@ impl Input for (AccountFilter, PageRequest) {
     responses((status = 200, description = "A page of accounts, newest first", body = PageBody<AccountRecord>)),
 )]
 pub async fn list(
-    State(state): State<ApiState>,
-    _operator: Operator,
+    operator: Operator,
     query: Query<(AccountFilter, PageRequest)>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let (filter, page) = query.read()?;
-    let store = state.service.store();
+    let store = operator.service.store();
     let found = store.accounts(&filter, &page).await?;
     Ok(record::page(found, &uri, |account| account))
 }
@@ -122,14 +134,13 @@ pub async fn list(
     responses((status = 201, description = "The account", body = AccountRecord)),
 )]
 pub async fn create(
-    State(state): State<ApiState>,
     operator: Operator,
     body: JsonBody<AccountRequest>,
 ) -> Result<(StatusCode, Json<AccountRecord>), ApiError> {
     let request = body.read()?;
-    let (id, _) = state.service.create_account(&request).await?;
+    let (id, _) = operator.service.create_account(&request).await?;
     tracing::info!(%operator, account = %id, "an account was made");
-    let account = state.service.account(id).await?;
+    let account = operator.service.account(id).await?;
     Ok((StatusCode::CREATED, Json(account)))
 }
 
@@ -139,12 +150,11 @@ pub async fn create(
     responses((status = 200, description = "The account", body = AccountRecord)),
 )]
 pub async fn get(
-    State(state): State<ApiState>,
-    _operator: Operator,
+    operator: Operator,
     PathId(id): PathId<AccountId>,
     _query: NoQuery,
 ) -> Result<Json<AccountRecord>, ApiError> {
-    Ok(Json(state.service.account(id).await?))
+    Ok(Json(operator.service.account(id).await?))
 }
 
 /// Grant, correct or refund credits
@@ -161,13 +171,12 @@ pub async fn get(
     ),
 )]
 pub async fn move_credits(
-    State(state): State<ApiState>,
     operator: Operator,
     PathId(id): PathId<AccountId>,
     body: JsonBody<MoveRequest>,
 ) -> Result<Response, ApiError> {
     let request = body.read()?;
-    let (entry, moved) = state
+    let (entry, moved) = operator
         .service
         .move_credits(id, request.what, Some(&request.reference))
         .await?;
@@ -189,13 +198,12 @@ pub async fn move_credits(
     responses((status = 200, description = "The suspended account", body = AccountRecord)),
 )]
 pub async fn suspend(
-    State(state): State<ApiState>,
     operator: Operator,
     PathId(id): PathId<AccountId>,
     body: OptionalBody<SuspensionRequest>,
 ) -> Result<Json<AccountRecord>, ApiError> {
     let reason = body.read()?.reason;
-    let account = state
+    let account = operator
         .service
         .set_suspended(id, true, reason.as_deref())
         .await?;
@@ -211,13 +219,12 @@ pub async fn suspend(
     responses((status = 200, description = "The account", body = AccountRecord)),
 )]
 pub async fn resume(
-    State(state): State<ApiState>,
     operator: Operator,
     PathId(id): PathId<AccountId>,
     _query: NoQuery,
     _body: EmptyBody,
 ) -> Result<Json<AccountRecord>, ApiError> {
-    let account = state.service.set_suspended(id, false, None).await?;
+    let account = operator.service.set_suspended(id, false, None).await?;
     tracing::info!(%operator, account = %id, "account resumed");
     Ok(Json(account))
 }
@@ -230,7 +237,6 @@ pub async fn resume(
     responses((status = 200, description = "The account", body = AccountRecord)),
 )]
 pub async fn change(
-    State(state): State<ApiState>,
     operator: Operator,
     PathId(id): PathId<AccountId>,
     body: JsonBody<AccountUpdate>,
@@ -238,7 +244,7 @@ pub async fn change(
     let change = body.read()?;
     // Before the change: a caller who hangs up must not leave it without a line.
     tracing::info!(%operator, account = %id, "changing an account");
-    let account = state.service.update_account(id, &change).await?;
+    let account = operator.service.update_account(id, &change).await?;
     Ok(Json(account))
 }
 
@@ -254,13 +260,12 @@ pub async fn change(
     responses((status = 200, description = "The deleted account", body = AccountRecord)),
 )]
 pub async fn delete(
-    State(state): State<ApiState>,
     operator: Operator,
     PathId(id): PathId<AccountId>,
     _query: NoQuery,
 ) -> Result<Json<AccountRecord>, ApiError> {
     tracing::info!(%operator, account = %id, "deleting an account");
-    let account = state.service.delete_account(id).await?;
+    let account = operator.service.delete_account(id).await?;
     Ok(Json(account))
 }
 
@@ -273,14 +278,13 @@ pub async fn delete(
     responses((status = 200, description = "The key", body = ApiKeyRecord)),
 )]
 pub async fn replace_key(
-    State(state): State<ApiState>,
     operator: Operator,
     PathIds(id, key): PathIds<AccountId, ApiKeyId>,
     body: JsonBody<KeyRequest>,
 ) -> Result<Json<ApiKeyRecord>, ApiError> {
-    let request = body.read_as(|request| state.service.key_violations(request))?;
+    let request = body.read_as(|request| operator.service.key_violations(request))?;
     tracing::info!(%operator, account = %id, key = %key, "replacing a key");
-    let record = state.service.replace_key(id, key, &request).await?;
+    let record = operator.service.replace_key(id, key, &request).await?;
     Ok(Json(record))
 }
 
@@ -293,13 +297,12 @@ pub async fn replace_key(
     responses((status = 200, description = "The revoked key", body = ApiKeyRecord)),
 )]
 pub async fn revoke_key(
-    State(state): State<ApiState>,
     operator: Operator,
     PathIds(id, key): PathIds<AccountId, ApiKeyId>,
     _query: NoQuery,
 ) -> Result<Json<ApiKeyRecord>, ApiError> {
     tracing::info!(%operator, account = %id, key = %key, "revoking a key");
-    let record = state.service.revoke_key(id, key).await?;
+    let record = operator.service.revoke_key(id, key).await?;
     Ok(Json(record))
 }
 
@@ -312,13 +315,12 @@ pub async fn revoke_key(
     responses((status = 202, description = "The delivery, pending", body = DeliveryRecord)),
 )]
 pub async fn redeliver(
-    State(state): State<ApiState>,
     operator: Operator,
     PathIds(id, delivery): PathIds<AccountId, WebhookDeliveryId>,
     _query: NoQuery,
     _body: EmptyBody,
 ) -> Result<(StatusCode, Json<DeliveryRecord>), ApiError> {
     tracing::info!(%operator, account = %id, delivery = %delivery, "sending a webhook again");
-    let found = state.service.redeliver(id, None, delivery).await?;
+    let found = operator.service.redeliver(id, None, delivery).await?;
     Ok((StatusCode::ACCEPTED, Json(found)))
 }

@@ -1,13 +1,12 @@
 //! API keys: create, list, look up, revoke.
 
-use axum::{Json, extract::State, response::Response};
+use axum::{Json, response::Response};
 use http::{StatusCode, Uri};
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    ApiState,
     body::JsonBody,
     error::ApiError,
     extract::{Authorized, Manage, NoQuery, PathId, Query, SubmittedForm},
@@ -39,14 +38,13 @@ pub struct NewKeyBody {
     responses((status = 201, description = "The key", body = NewKeyBody)),
 )]
 pub async fn create(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     SubmittedForm(form): SubmittedForm,
     body: JsonBody<KeyRequest>,
 ) -> Result<Response, ApiError> {
-    let request = body.read_as(|request| state.service.key_violations(request))?;
+    let request = body.read_as(|request| auth.service.key_violations(request))?;
     let caller = &auth.caller;
-    let service = &state.service;
+    let service = &auth.service;
     let (created, secret) = match form {
         Some(form) => service.create_key_by_form(caller, &request, &form).await?,
         None => {
@@ -66,13 +64,12 @@ pub async fn create(
     responses((status = 200, description = "A page of keys, newest first", body = PageBody<ApiKeyRecord>)),
 )]
 pub async fn list(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     query: Query<PageOf<KEYS_CURSOR>>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
-    let (store, now) = (state.service.store(), state.service.now());
+    let (store, now) = (auth.service.store(), auth.service.now());
     let found = store.keys(auth.caller.account_id, &page, now).await?;
     Ok(record::page(found, &uri, |key| key))
 }
@@ -83,12 +80,11 @@ pub async fn list(
     responses((status = 200, description = "The key", body = ApiKeyRecord)),
 )]
 pub async fn get(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     PathId(id): PathId<ApiKeyId>,
     _query: NoQuery,
 ) -> Result<Json<ApiKeyRecord>, ApiError> {
-    Ok(Json(state.service.key(&auth.caller, id).await?))
+    Ok(Json(auth.service.key(&auth.caller, id).await?))
 }
 
 /// Revoke an API key
@@ -99,11 +95,10 @@ pub async fn get(
     responses((status = 200, description = "The revoked key", body = ApiKeyRecord)),
 )]
 pub async fn revoke(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     PathId(id): PathId<ApiKeyId>,
     _query: NoQuery,
 ) -> Result<Json<ApiKeyRecord>, ApiError> {
     let account = auth.caller.account_id;
-    Ok(Json(state.service.revoke_key(account, id).await?))
+    Ok(Json(auth.service.revoke_key(account, id).await?))
 }

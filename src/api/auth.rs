@@ -134,12 +134,11 @@ pub async fn login(
     responses((status = 204, description = "The session has ended")),
 )]
 pub async fn logout(
-    State(state): State<ApiState>,
     auth: Authorized<SessionOnly>,
     _query: NoQuery,
     _body: EmptyBody,
 ) -> Result<StatusCode, ApiError> {
-    state.service.logout(&auth.caller).await?;
+    auth.service.logout(&auth.caller).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -152,14 +151,13 @@ pub async fn logout(
     responses((status = 204, description = "The new password is set")),
 )]
 pub async fn change_password(
-    State(state): State<ApiState>,
     auth: Authorized<SessionOnly>,
     Extension(permit): Extension<RequestPermit>,
     body: JsonBody<PasswordChange>,
 ) -> Result<StatusCode, ApiError> {
     let (change, caller) = (body.read()?, &auth.caller);
     let address = permit.key();
-    let changing = state.service.change_password(caller, change, address);
+    let changing = auth.service.change_password(caller, change, address);
     changing.await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -169,12 +167,8 @@ pub async fn change_password(
     get, path = "/v1/auth/me", tag = "auth",
     responses((status = 200, description = "Who the caller is", body = MeBody)),
 )]
-pub async fn me(
-    State(state): State<ApiState>,
-    auth: Authorized<AnyToken>,
-    _query: NoQuery,
-) -> Result<Json<MeBody>, ApiError> {
-    let found = state.service.identity(&auth.caller).await?;
+pub async fn me(auth: Authorized<AnyToken>, _query: NoQuery) -> Result<Json<MeBody>, ApiError> {
+    let found = auth.service.identity(&auth.caller).await?;
     let caller = auth.caller;
     Ok(Json(MeBody {
         operator: caller.operator,

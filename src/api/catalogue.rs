@@ -228,12 +228,8 @@ pub async fn models(
     get, path = "/v1/models/stats", tag = "catalogue",
     responses((status = 200, description = "The statistics", body = ModelStats)),
 )]
-pub async fn stats(
-    State(state): State<ApiState>,
-    _auth: Authorized<AnyToken>,
-    _query: NoQuery,
-) -> Result<Response, ApiError> {
-    let figures = state.service.model_stats().await?;
+pub async fn stats(auth: Authorized<AnyToken>, _query: NoQuery) -> Result<Response, ApiError> {
+    let figures = auth.service.model_stats().await?;
     Ok(Json(&*figures).into_response())
 }
 

@@ -1,13 +1,12 @@
 //! The account's balance and ledger, its usage, and estimates.
 
-use axum::{Json, extract::State, response::Response};
+use axum::{Json, response::Response};
 use http::Uri;
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
 use super::{
-    ApiState,
     body::JsonBody,
     error::ApiError,
     extract::{Authorized, NoQuery, Query, ReadCredits},
@@ -73,11 +72,10 @@ pub struct BalanceBody {
     responses((status = 200, description = "How the account stands", body = BalanceBody)),
 )]
 pub async fn balance(
-    State(state): State<ApiState>,
     auth: Authorized<ReadCredits>,
     _query: NoQuery,
 ) -> Result<Json<BalanceBody>, ApiError> {
-    let store = state.service.store();
+    let store = auth.service.store();
     let found = store.balance(auth.caller.account_id).await?;
     Ok(Json(BalanceBody {
         balance: found.balance,
@@ -92,13 +90,12 @@ pub async fn balance(
     responses((status = 200, description = "A page of entries, newest first", body = PageBody<LedgerEntry>)),
 )]
 pub async fn ledger(
-    State(state): State<ApiState>,
     auth: Authorized<ReadCredits>,
     query: Query<LedgerQuery>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let asked = query.read()?;
-    let (store, account) = (state.service.store(), auth.caller.account_id);
+    let (store, account) = (auth.service.store(), auth.caller.account_id);
     let finding = store.ledger(account, asked.kind, asked.generation, &asked.page);
     Ok(record::page(finding.await?, &uri, |entry| entry))
 }
@@ -111,13 +108,12 @@ pub async fn ledger(
     responses((status = 200, description = "The report", body = UsageReport)),
 )]
 pub async fn usage(
-    State(state): State<ApiState>,
     auth: Authorized<ReadCredits>,
     query: Query<UsageRequest>,
 ) -> Result<Json<UsageReport>, ApiError> {
     let request = query.read()?;
     let account = auth.caller.account_id;
-    Ok(Json(state.service.usage(account, &request).await?))
+    Ok(Json(auth.service.usage(account, &request).await?))
 }
 
 /// Estimate a generation
@@ -129,11 +125,10 @@ pub async fn usage(
     responses((status = 200, description = "What would be held", body = Estimate)),
 )]
 pub async fn estimate(
-    State(state): State<ApiState>,
     auth: Authorized<ReadCredits>,
     body: JsonBody<GenerationRequest>,
 ) -> Result<Json<Estimate>, ApiError> {
     let caller = &auth.caller;
-    let request = generate::read(&state, caller, body).await?;
-    Ok(Json(state.service.estimate(caller, request).await?))
+    let request = generate::read(&auth.state, caller, body).await?;
+    Ok(Json(auth.service.estimate(caller, request).await?))
 }

@@ -1,7 +1,7 @@
 //! Arguments of handlers: a caller with a permission, a checked query, an id. Bodies have their own
 //! file.
 
-use std::{convert::Infallible, marker::PhantomData};
+use std::{convert::Infallible, marker::PhantomData, ops::Deref};
 
 use axum::extract::{FromRequestParts, Path};
 use chrono::{DateTime, Utc};
@@ -87,12 +87,20 @@ permissions! {
 
 /// A caller that is authenticated, within the rate limit, and permitted: otherwise 401, 429 or 403,
 /// in this order.
-#[derive(Debug)]
 pub struct Authorized<P> {
+    pub state: ApiState,
     pub caller: Caller,
     /// The time before the first statement of the request.
     pub arrived: DateTime<Utc>,
     permission: PhantomData<P>,
+}
+
+impl<P> Deref for Authorized<P> {
+    type Target = ApiState;
+
+    fn deref(&self) -> &ApiState {
+        &self.state
+    }
 }
 
 impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
@@ -114,6 +122,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
         };
         P::check(&caller)?;
         Ok(Self {
+            state: state.clone(),
             caller,
             arrived,
             permission: PhantomData,
@@ -123,7 +132,6 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
 
 /// What every route that generates takes besides its body.
 pub struct Incoming<P> {
-    pub state: ApiState,
     pub auth: Authorized<P>,
     pub headers: HeaderMap,
     pub permit: RequestPermit,
@@ -139,7 +147,6 @@ impl<P: Permission> FromRequestParts<ApiState> for Incoming<P> {
         let permit = extensions.get::<RequestPermit>().cloned();
         let request_id = extensions.get::<RequestId>().cloned();
         Ok(Self {
-            state: state.clone(),
             auth,
             headers: parts.headers.clone(),
             permit: permit.ok_or_else(ApiError::internal)?,
@@ -150,7 +157,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Incoming<P> {
 
 impl<P> Incoming<P> {
     pub fn parts(&self) -> (&ApiState, &Caller, &HeaderMap) {
-        (&self.state, &self.auth.caller, &self.headers)
+        (&self.auth.state, &self.auth.caller, &self.headers)
     }
 }
 

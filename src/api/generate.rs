@@ -16,7 +16,9 @@ use super::{
     body::JsonBody,
     context::IDEMPOTENCY_KEY,
     error::ApiError,
-    extract::{GenerateAudio, GenerateImage, GenerateText, GenerateVideo, Incoming, Permission},
+    extract::{
+        Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo, Incoming, Permission,
+    },
     lifecycle::Retirement,
     links::MediaLinks,
     prefer::Prefer,
@@ -98,8 +100,7 @@ pub async fn text(
     let Some(deltas) = deltas else {
         return answer_sync(&incoming, submitted).await;
     };
-    let Incoming { state, auth, .. } = incoming;
-    let caller = auth.caller;
+    let Authorized { state, caller, .. } = incoming.auth;
     let is_replay = submitted.is_replay();
     let (submitted, record) = state.service.record_of(&caller, submitted).await?;
     let retirement = Retirement::of(&state.service, &record);

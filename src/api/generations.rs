@@ -2,7 +2,6 @@
 
 use axum::{
     Json,
-    extract::State,
     response::{IntoResponse, Response},
 };
 use http::{StatusCode, Uri, header};
@@ -110,16 +109,15 @@ pub async fn lookup(
     responses((status = 200, description = "A page of generations", body = PageBody<GenerationSummary>)),
 )]
 pub async fn history(
-    State(state): State<ApiState>,
     auth: Authorized<ReadHistory>,
     query: Query<(HistoryFilter, PageRequest)>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let (filter, page) = query.read()?;
-    let (store, account) = (state.service.store(), auth.caller.account_id);
+    let (store, account) = (auth.service.store(), auth.caller.account_id);
     let found = store.history(account, &filter, &page).await?;
     Ok(record::page(found, &uri, |g| {
-        GenerationSummary::of(g, state.links())
+        GenerationSummary::of(g, auth.links())
     }))
 }
 
@@ -141,14 +139,13 @@ pub async fn history(
     responses((status = 200, description = "The cancelled generation; `Retry-After` while it is unfinished", body = GenerationRecord)),
 )]
 pub async fn cancel(
-    State(state): State<ApiState>,
     auth: Authorized<OfTheType>,
     PathId(id): PathId<GenerationId>,
     _query: NoQuery,
     _body: EmptyBody,
 ) -> Result<Response, ApiError> {
-    let record = state.service.cancel(&auth.caller, id).await?;
-    Ok(current(&state, record))
+    let record = auth.service.cancel(&auth.caller, id).await?;
+    Ok(current(&auth.state, record))
 }
 
 /// The record as it is now, with `Retry-After` while it is unfinished.
@@ -173,11 +170,10 @@ fn current(state: &ApiState, record: Generation) -> Response {
     responses((status = 204, description = "Deleted")),
 )]
 pub async fn delete(
-    State(state): State<ApiState>,
     auth: Authorized<OfTheType>,
     PathId(id): PathId<GenerationId>,
     _query: NoQuery,
 ) -> Result<StatusCode, ApiError> {
-    state.service.delete(&auth.caller, id).await?;
+    auth.service.delete(&auth.caller, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

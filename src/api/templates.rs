@@ -1,12 +1,11 @@
 //! Prompt templates: create, list, look up, replace, delete.
 
-use axum::{Json, extract::State, response::Response};
+use axum::{Json, response::Response};
 use http::{StatusCode, Uri};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    ApiState,
     body::JsonBody,
     error::ApiError,
     extract::{Authorized, Manage, NoQuery, PathId, Query, SubmittedForm},
@@ -27,13 +26,12 @@ use crate::{
     responses((status = 201, description = "The template", body = TemplateRecord)),
 )]
 pub async fn create(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     SubmittedForm(form): SubmittedForm,
     body: JsonBody<TemplateText>,
 ) -> Result<Response, ApiError> {
     let text = body.read()?;
-    let service = &state.service;
+    let service = &auth.service;
     let made = service.create_template(&auth.caller, &text, form.as_ref());
     let body = made.await?;
     Ok(record::created(body, StatusCode::CREATED))
@@ -59,16 +57,12 @@ pub struct PreviewBody {
     responses((status = 200, description = "What the template becomes", body = PreviewBody)),
 )]
 pub async fn preview(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     body: JsonBody<TemplatePreview>,
 ) -> Result<Json<PreviewBody>, ApiError> {
     let preview = body.read()?;
     let variables = preview.text.variables.clone();
-    let rendered = state
-        .service
-        .preview_template(&auth.caller, preview)
-        .await?;
+    let rendered = auth.service.preview_template(&auth.caller, preview).await?;
     Ok(Json(PreviewBody {
         prompt: rendered.prompt,
         system_prompt: rendered.system_prompt,
@@ -82,13 +76,12 @@ pub async fn preview(
     responses((status = 200, description = "A page of templates, newest first", body = PageBody<TemplateRecord>)),
 )]
 pub async fn list(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     query: Query<PageOf<TEMPLATES_CURSOR>>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
-    let store = state.service.store();
+    let store = auth.service.store();
     let found = store.templates(auth.caller.account_id, &page).await?;
     Ok(record::page(found, &uri, |template| template))
 }
@@ -99,12 +92,11 @@ pub async fn list(
     responses((status = 200, description = "The template", body = TemplateRecord)),
 )]
 pub async fn get(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     PathId(id): PathId<TemplateId>,
     _query: NoQuery,
 ) -> Result<Json<TemplateRecord>, ApiError> {
-    Ok(Json(state.service.template(&auth.caller, id).await?))
+    Ok(Json(auth.service.template(&auth.caller, id).await?))
 }
 
 /// Replace a prompt template
@@ -115,14 +107,13 @@ pub async fn get(
     responses((status = 200, description = "The new version", body = TemplateRecord)),
 )]
 pub async fn replace(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     PathId(id): PathId<TemplateId>,
     SubmittedForm(form): SubmittedForm,
     body: JsonBody<TemplateText>,
 ) -> Result<Response, ApiError> {
     let text = body.read()?;
-    let service = &state.service;
+    let service = &auth.service;
     let made = service.replace_template(&auth.caller, id, &text, form.as_ref());
     let body = made.await?;
     Ok(record::created(body, StatusCode::OK))
@@ -136,11 +127,10 @@ pub async fn replace(
     responses((status = 204, description = "Deleted")),
 )]
 pub async fn delete(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     PathId(id): PathId<TemplateId>,
     _query: NoQuery,
 ) -> Result<StatusCode, ApiError> {
-    state.service.delete_template(&auth.caller, id).await?;
+    auth.service.delete_template(&auth.caller, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

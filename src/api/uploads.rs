@@ -2,7 +2,6 @@
 
 use axum::{
     Json,
-    extract::State,
     response::{IntoResponse as _, Response},
 };
 use chrono::{DateTime, Utc};
@@ -11,7 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    ApiState, MediaLinks,
+    MediaLinks,
     body::RawBody,
     error::ApiError,
     extract::{Authorized, NoQuery, PathId, Query, UsePictures},
@@ -83,7 +82,6 @@ impl UploadBody {
     responses((status = 201, description = "The upload", body = UploadBody)),
 )]
 pub async fn create(
-    State(state): State<ApiState>,
     auth: Authorized<UsePictures>,
     _query: NoQuery,
     body: RawBody,
@@ -92,8 +90,8 @@ pub async fn create(
         .into_iter()
         .find(|kind| kind.content_type() == body.media_type)
         .ok_or_else(|| ApiError::media_type("image/png, image/jpeg or image/webp"))?;
-    let made = state.service.upload(&auth.caller, claimed, body.bytes);
-    let body = UploadBody::of(made.await?, state.links());
+    let made = auth.service.upload(&auth.caller, claimed, body.bytes);
+    let body = UploadBody::of(made.await?, auth.links());
     Ok((StatusCode::CREATED, Json(body)).into_response())
 }
 
@@ -105,16 +103,15 @@ pub async fn create(
     responses((status = 200, description = "A page of uploads", body = PageBody<UploadBody>)),
 )]
 pub async fn list(
-    State(state): State<ApiState>,
     auth: Authorized<UsePictures>,
     query: Query<PageOf<b'g'>>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
-    let (store, now) = (state.service.store(), state.service.now());
+    let (store, now) = (auth.service.store(), auth.service.now());
     let found = store.uploads(auth.caller.account_id, &page, now).await?;
     Ok(record::page(found, &uri, |upload| {
-        UploadBody::of(upload, state.links())
+        UploadBody::of(upload, auth.links())
     }))
 }
 
@@ -124,13 +121,12 @@ pub async fn list(
     responses((status = 200, description = "The upload", body = UploadBody)),
 )]
 pub async fn get(
-    State(state): State<ApiState>,
     auth: Authorized<UsePictures>,
     PathId(id): PathId<UploadId>,
     _query: NoQuery,
 ) -> Result<Json<UploadBody>, ApiError> {
-    let found = state.service.find_upload(&auth.caller, id).await?;
-    Ok(Json(UploadBody::of(found, state.links())))
+    let found = auth.service.find_upload(&auth.caller, id).await?;
+    Ok(Json(UploadBody::of(found, auth.links())))
 }
 
 /// Delete an upload
@@ -142,11 +138,10 @@ pub async fn get(
     responses((status = 204, description = "Deleted")),
 )]
 pub async fn delete(
-    State(state): State<ApiState>,
     auth: Authorized<UsePictures>,
     PathId(id): PathId<UploadId>,
     _query: NoQuery,
 ) -> Result<StatusCode, ApiError> {
-    state.service.delete_upload(&auth.caller, id).await?;
+    auth.service.delete_upload(&auth.caller, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State, response::Response};
+use axum::{Json, response::Response};
 use http::{StatusCode, Uri};
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    ApiState, MediaLinks,
+    MediaLinks,
     body::{EmptyBody, JsonBody},
     error::ApiError,
     extract::{Authorized, Manage, NoQuery, PathId, PathIds, Query, SubmittedForm},
@@ -58,13 +58,12 @@ pub fn renderer(links: MediaLinks) -> RenderRecord {
     responses((status = 201, description = "The webhook", body = NewWebhookBody)),
 )]
 pub async fn create(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     SubmittedForm(form): SubmittedForm,
     body: JsonBody<WebhookRequest>,
 ) -> Result<Response, ApiError> {
     let request = body.read()?;
-    let service = &state.service;
+    let service = &auth.service;
     let made = service.create_webhook(&auth.caller, &request, form.as_ref());
     let (webhook, secret) = made.await?;
     let secret = secret.expose_secret().to_owned();
@@ -78,13 +77,12 @@ pub async fn create(
     responses((status = 200, description = "A page of webhooks, newest first", body = PageBody<WebhookRecord>)),
 )]
 pub async fn list(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     query: Query<PageOf<WEBHOOKS_CURSOR>>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
-    let store = state.service.store();
+    let store = auth.service.store();
     let found = store.webhooks(auth.caller.account_id, &page).await?;
     Ok(record::page(found, &uri, |webhook| webhook))
 }
@@ -95,12 +93,11 @@ pub async fn list(
     responses((status = 200, description = "The webhook", body = WebhookRecord)),
 )]
 pub async fn get(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     PathId(id): PathId<WebhookId>,
     _query: NoQuery,
 ) -> Result<Json<WebhookRecord>, ApiError> {
-    Ok(Json(state.service.webhook(&auth.caller, id).await?))
+    Ok(Json(auth.service.webhook(&auth.caller, id).await?))
 }
 
 /// Delete a webhook
@@ -111,12 +108,11 @@ pub async fn get(
     responses((status = 204, description = "Deleted")),
 )]
 pub async fn delete(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     PathId(id): PathId<WebhookId>,
     _query: NoQuery,
 ) -> Result<StatusCode, ApiError> {
-    state.service.delete_webhook(&auth.caller, id).await?;
+    auth.service.delete_webhook(&auth.caller, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -128,14 +124,13 @@ pub async fn delete(
     responses((status = 200, description = "A page of deliveries, newest first", body = PageBody<DeliveryRecord>)),
 )]
 pub async fn deliveries(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     PathId(id): PathId<WebhookId>,
     query: Query<PageOf<DELIVERIES_CURSOR>>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
-    let found = state.service.deliveries(&auth.caller, id, &page).await?;
+    let found = auth.service.deliveries(&auth.caller, id, &page).await?;
     Ok(record::page(found, &uri, |delivery| delivery))
 }
 
@@ -148,13 +143,12 @@ pub async fn deliveries(
     responses((status = 202, description = "The delivery, pending", body = DeliveryRecord)),
 )]
 pub async fn redeliver(
-    State(state): State<ApiState>,
     auth: Authorized<Manage>,
     PathIds(id, delivery): PathIds<WebhookId, WebhookDeliveryId>,
     _query: NoQuery,
     _body: EmptyBody,
 ) -> Result<(StatusCode, Json<DeliveryRecord>), ApiError> {
     let account = auth.caller.account_id;
-    let found = state.service.redeliver(account, Some(id), delivery).await?;
+    let found = auth.service.redeliver(account, Some(id), delivery).await?;
     Ok((StatusCode::ACCEPTED, Json(found)))
 }

@@ -1,6 +1,6 @@
 //! Reports for operators: providers, unfinished work, spending, the self-audit.
 
-use axum::{Json, extract::State};
+use axum::Json;
 use chrono::{DateTime, Datelike as _, Days, NaiveDate, NaiveTime, Utc};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -9,7 +9,6 @@ use utoipa::ToSchema;
 use super::Operator;
 use crate::{
     api::{
-        ApiState,
         catalogue::CircuitBody,
         error::ApiError,
         extract::{NoQuery, Query},
@@ -128,12 +127,11 @@ fn provider_state(
     responses((status = 200, description = "How they do", body = ProvidersHealthBody)),
 )]
 pub async fn providers(
-    State(state): State<ApiState>,
-    _operator: Operator,
+    operator: Operator,
     _query: NoQuery,
 ) -> Result<Json<ProvidersHealthBody>, ApiError> {
-    let (calls, health, mut errors) = state.service.provider_health().await?;
-    let circuits = state.service.open_circuits();
+    let (calls, health, mut errors) = operator.service.provider_health().await?;
+    let circuits = operator.service.open_circuits();
     let mut models: BTreeMap<String, Vec<ModelHealth>> = BTreeMap::new();
     for model in health {
         let of = models.entry(model.provider.clone()).or_default();
@@ -177,11 +175,10 @@ pub struct UnfinishedListBody {
     responses((status = 200, description = "What has not ended", body = UnfinishedListBody)),
 )]
 pub async fn jobs(
-    State(state): State<ApiState>,
-    _operator: Operator,
+    operator: Operator,
     _query: NoQuery,
 ) -> Result<Json<UnfinishedListBody>, ApiError> {
-    let (data, total) = state.service.store().unfinished_jobs(ROWS).await?;
+    let (data, total) = operator.service.store().unfinished_jobs(ROWS).await?;
     Ok(Json(UnfinishedListBody { data, total }))
 }
 
@@ -244,18 +241,19 @@ pub struct SpendingBody {
     responses((status = 200, description = "The report", body = SpendingBody)),
 )]
 pub async fn usage(
-    State(state): State<ApiState>,
-    _operator: Operator,
+    operator: Operator,
     query: Query<SpendingQuery>,
 ) -> Result<Json<SpendingBody>, ApiError> {
     let SpendingQuery { by, from, to } = query.read()?;
     let midnight = |day: NaiveDate| day.and_time(NaiveTime::MIN).and_utc();
-    let last = to.unwrap_or_else(|| state.service.now().date_naive());
+    let last = to.unwrap_or_else(|| operator.service.now().date_naive());
     let first = from
         .or_else(|| last.checked_sub_days(Days::new(30)))
         .unwrap_or(last);
     let end = last.checked_add_days(Days::new(1)).unwrap_or(last);
-    let spending = state.service.spending(by, midnight(first), midnight(end));
+    let spending = operator
+        .service
+        .spending(by, midnight(first), midnight(end));
     let (data, total) = spending.await?;
     Ok(Json(SpendingBody { data, total }))
 }
@@ -284,12 +282,8 @@ pub struct AuditBody {
     get, path = "/v1/admin/audit", tag = "admin",
     responses((status = 200, description = "What it found", body = AuditBody)),
 )]
-pub async fn audit(
-    State(state): State<ApiState>,
-    _operator: Operator,
-    _query: NoQuery,
-) -> Json<AuditBody> {
-    let found = state.settings.metrics.metrics().last_audit();
+pub async fn audit(operator: Operator, _query: NoQuery) -> Json<AuditBody> {
+    let found = operator.settings.metrics.metrics().last_audit();
     let checks = found.iter().flat_map(|found| &found.differences);
     let checks: BTreeMap<String, usize> = checks
         .map(|(name, count)| ((*name).to_owned(), *count))
