@@ -30,14 +30,14 @@ use super::{
 };
 use crate::{
     domain::{
-        catalogue::{Model, ModelKind, TextModel},
+        catalogue::Model,
         conversation::Delta,
         dialect::{Answer, Head, Writer},
         generation::{FinishReason, Generation, Modality, Output, Status, Surface},
         ids::GenerationId,
         request::{DialogueRequest, GenerationRequest},
         route::{PROVIDER, route_name},
-        validate::{Body, FieldCode, FieldError},
+        validate::{Body, FieldCode},
     },
     media::{MediaFile, MediaKey},
     providers::{DeltaSink, Deltas},
@@ -61,24 +61,7 @@ struct SdkHeaders {
     retry_count: Option<u32>,
 }
 
-/// Reads the idempotency key, or the number of an SDK's attempt, by which earlier requests are found.
-async fn idempotent<P, T: Body + Send + 'static>(
-    incoming: &Incoming<P>,
-    route: &'static str,
-    body: JsonBody<T>,
-) -> Result<(Option<IdempotentRequest>, JsonBody<T>), ApiError> {
-    let Incoming { auth, headers, .. } = incoming;
-    let count = headers.get(RETRY_COUNT);
-    let count = count.and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
-    let attempt = count.zip(body.digest());
-    let attempt = attempt.map(|(count, digest)| {
-        IdempotentRequest::attempt(count, &auth.caller, auth.arrived, route, digest)
-    });
-    let (key, body) = idempotency_key(headers, route, body).await?;
-    Ok((key.or(attempt), body))
-}
-
-/// A request of an SDK that was read, and its caller.
+/// A request of an SDK, and its caller.
 struct SdkRequest {
     sdk: Sdk,
     state: ApiState,
@@ -91,21 +74,38 @@ struct SdkRequest {
 }
 
 impl SdkRequest {
-    fn new<P>(
+    /// Reads the idempotency key, or the number of an SDK's attempt, by which earlier requests are
+    /// found.
+    async fn new<P, T: Body + Send + 'static>(
         sdk: Sdk,
         incoming: Incoming<P>,
-        key: Option<IdempotentRequest>,
+        route: &'static str,
         names: &'static [(&'static str, &'static str)],
-    ) -> Self {
-        Self {
+        body: JsonBody<T>,
+    ) -> Result<(Self, JsonBody<T>), ApiError> {
+        let Incoming {
+            auth,
+            headers,
+            permit,
+            request_id,
+        } = incoming;
+        let count = headers.get(RETRY_COUNT);
+        let count = count.and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
+        let attempt = count.zip(body.digest());
+        let attempt = attempt.map(|(count, digest)| {
+            IdempotentRequest::attempt(count, &auth.caller, auth.arrived, route, digest)
+        });
+        let (key, body) = idempotency_key(&headers, route, body).await?;
+        let request = Self {
             sdk,
-            state: incoming.state,
-            caller: incoming.auth.caller,
-            permit: incoming.permit,
-            request_id: incoming.request_id,
-            key,
+            state: auth.state,
+            caller: auth.caller,
+            permit,
+            request_id,
+            key: key.or(attempt),
             names,
-        }
+        };
+        Ok((request, body))
     }
 
     /// Generates, and answers as `writer` writes it.
@@ -343,20 +343,10 @@ impl Headers {
 const LEFT_OUT: HeaderName = HeaderName::from_static("x-gensvc-left-out");
 const MAX_TOKENS: HeaderName = HeaderName::from_static("x-gensvc-max-tokens");
 
-/// A text model, with the name that requests use.
-type Listed<'a> = (String, &'a Model, &'a TextModel);
-
-fn listed(model: &Model) -> Option<Listed<'_>> {
-    match &model.kind {
-        ModelKind::Text(text) => Some((model.name(), model, text)),
-        _ => None,
-    }
-}
-
-/// The text models of this server.
-fn models(state: &ApiState) -> impl Iterator<Item = Listed<'_>> {
+/// The models of this type that are not retired.
+fn models(state: &ApiState, modality: Modality) -> impl Iterator<Item = &Model> {
     let models = state.service.catalogue().listed();
-    models.filter(|model| !model.retired).filter_map(listed)
+    models.filter(move |model| model.modality() == modality && !model.retired)
 }
 
 /// Adds a model's retirement and aliases to its entry in a list, as GET /v1/models has them.
@@ -373,27 +363,28 @@ fn with_lifecycle(mut body: Value, model: &Model) -> Value {
     body
 }
 
-/// The model that a request of this caller would get by this name.
+/// The model that a request of this caller, of one of these types, would get by this name.
 fn named<'a>(
     state: &'a ApiState,
     caller: &Caller,
     name: Result<Path<String>, PathRejection>,
-) -> Result<Listed<'a>, ApiError> {
+    types: &[Modality],
+) -> Result<&'a Model, ApiError> {
     let Path(name) = name.map_err(|_| no_model())?;
-    let account = caller.account_default(Modality::Text);
     let catalogue = state.service.catalogue();
-    let found = catalogue.named(Modality::Text, &name, &account);
-    let found = found.map_err(not_found)?;
     let route = route_name(&name).and_then(|name| catalogue.find_listed(PROVIDER, name));
-    listed(route.unwrap_or(found)).ok_or_else(no_model)
-}
-
-/// The error for a name that resolves to no model or to a retired one.
-fn not_found(error: FieldError) -> ApiError {
-    match error.code {
-        FieldCode::ModelRetired => ApiError::invalid(vec![error]),
-        _ => no_model(),
+    let mut refusal = no_model();
+    for &modality in types {
+        let account = caller.account_default(modality);
+        match catalogue.named(modality, &name, &account) {
+            Ok(model) => return Ok(route.unwrap_or(model)),
+            Err(error) if error.code == FieldCode::ModelRetired => {
+                refusal = ApiError::invalid(vec![error]);
+            }
+            Err(_) => {}
+        }
     }
+    Err(refusal)
 }
 
 fn no_model() -> ApiError {

@@ -2,41 +2,42 @@
 
 use axum::{
     Json,
-    extract::{Path, State, rejection::PathRejection},
+    extract::{Path, rejection::PathRejection},
     response::Response,
 };
 use chrono::DateTime;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
-use super::{
-    Listed, SdkHeaders, SdkRequest, dialogue_body::DialogueBody, idempotent, models, named,
-    with_lifecycle,
-};
+use super::{SdkHeaders, SdkRequest, dialogue_body::read, models, named, no_model, with_lifecycle};
 use crate::{
     api::{
-        ApiState,
         body::JsonBody,
         context::Sdk,
         error::ApiError,
         extract::{AnyToken, Authorized, BetaQuery, CountTokens, GenerateText, Incoming, Query},
     },
     domain::{
+        catalogue::{Model, ModelKind},
         dialect::messages::{CountRequest, MessagesRequest, MessagesWriter},
-        generation::Surface,
-        request::DialogueRequest,
-        validate::{Body, Fields, Input, integer, text},
+        generation::{Modality, Surface},
+        validate::{Fields, Input, integer, text},
     },
 };
 
 const MESSAGES: &str = "/anthropic/v1/messages";
+const SURFACE: Surface = Surface::AnthropicMessages;
 /// Models that one page has at most.
 const MAX_PAGE: i64 = 1000;
 
-fn model_body((id, model, text): &Listed<'_>) -> Value {
+/// `None` unless it is a text model.
+fn model_body(model: &Model) -> Option<Value> {
+    let ModelKind::Text(text) = &model.kind else {
+        return None;
+    };
     let body = json!({
         "type": "model",
-        "id": id,
+        "id": model.name(),
         "display_name": model.id,
         // Unknown.
         "created_at": DateTime::UNIX_EPOCH,
@@ -44,7 +45,7 @@ fn model_body((id, model, text): &Listed<'_>) -> Value {
         "max_input_tokens": text.limits.max_input_tokens,
         "max_tokens": text.limits.max_output_tokens,
     });
-    with_lifecycle(body, model)
+    Some(with_lifecycle(body, model))
 }
 
 /// Which page of the models.
@@ -83,23 +84,11 @@ pub async fn create(
     body: JsonBody<MessagesRequest>,
 ) -> Result<Response, ApiError> {
     let own = own_headers(&incoming.headers);
-    let (key, body) = idempotent(&incoming, MESSAGES, body).await?;
-    let reading = body.apart(|body| dialogue(body, own, |MessagesRequest(dialogue)| dialogue));
-    let dialogue = reading.await?;
-    let call = SdkRequest::new(Sdk::Anthropic, incoming, key, &[]);
+    let reading = SdkRequest::new(Sdk::Anthropic, incoming, MESSAGES, &[], body);
+    let (call, body) = reading.await?;
+    let reading = body.apart(|body| read(body, SURFACE, own, |MessagesRequest(dialogue)| dialogue));
+    let MessagesRequest(dialogue) = reading.await?;
     Box::pin(call.answer(dialogue, MessagesWriter::new)).await
-}
-
-/// Reads a body, and keeps it as it was sent.
-fn dialogue<T: Body>(
-    mut body: JsonBody<T>,
-    headers: Vec<(&'static str, String)>,
-    of: impl FnOnce(T) -> DialogueRequest,
-) -> Result<DialogueRequest, ApiError> {
-    let sent = DialogueBody::new(&mut body, Surface::AnthropicMessages, headers);
-    let mut dialogue = of(body.read()?);
-    sent.attach_to(&mut dialogue);
-    Ok(dialogue)
 }
 
 /// The headers that belong to a body.
@@ -122,15 +111,14 @@ fn own_headers(headers: &HeaderMap) -> Vec<(&'static str, String)> {
     responses((status = 200, description = "The input tokens", body = Object)),
 )]
 pub async fn count_tokens(
-    State(state): State<ApiState>,
     auth: Authorized<CountTokens>,
     headers: HeaderMap,
     body: JsonBody<CountRequest>,
 ) -> Result<Json<Value>, ApiError> {
     let own = own_headers(&headers);
-    let reading = body.apart(|body| dialogue(body, own, |CountRequest(dialogue)| dialogue));
-    let dialogue = reading.await?;
-    let counting = state.service.count_tokens(&auth.caller, dialogue);
+    let reading = body.apart(|body| read(body, SURFACE, own, |CountRequest(dialogue)| dialogue));
+    let CountRequest(dialogue) = reading.await?;
+    let counting = auth.service.count_tokens(&auth.caller, dialogue);
     Ok(Json(json!({"input_tokens": counting.await?})))
 }
 
@@ -142,8 +130,7 @@ pub async fn count_tokens(
     responses((status = 200, description = "The models", body = Object)),
 )]
 pub async fn list(
-    State(state): State<ApiState>,
-    _auth: Authorized<AnyToken>,
+    auth: Authorized<AnyToken>,
     query: Query<ModelPage>,
 ) -> Result<Json<Value>, ApiError> {
     let ModelPage {
@@ -151,11 +138,11 @@ pub async fn list(
         after,
         before,
     } = query.read()?;
-    let all: Vec<_> = models(&state).collect();
+    let all: Vec<_> = models(&auth.state, Modality::Text).collect();
     let limit = limit.unwrap_or(all.len());
     let place = |name: &Option<String>| {
         let name = name.as_ref()?;
-        all.iter().position(|(id, ..)| id == name)
+        all.iter().position(|model| model.name() == *name)
     };
     let begin = place(&after).map_or(0, |at| at + 1);
     let end = place(&before).unwrap_or(all.len()).max(begin);
@@ -169,9 +156,9 @@ pub async fn list(
         _ => end < all.len(),
     };
     let page = &all[begin..end];
-    let id = |(id, ..): &Listed<'_>| id.clone();
+    let id = |model: &&Model| model.name();
     Ok(Json(json!({
-        "data": page.iter().map(model_body).collect::<Vec<_>>(),
+        "data": page.iter().filter_map(|model| model_body(model)).collect::<Vec<_>>(),
         "has_more": has_more,
         "first_id": page.first().map(id),
         "last_id": page.last().map(id),
@@ -187,13 +174,12 @@ pub async fn list(
     responses((status = 200, description = "The model", body = Object)),
 )]
 pub async fn get(
-    State(state): State<ApiState>,
     auth: Authorized<AnyToken>,
     path: Result<Path<String>, PathRejection>,
     _query: Query<BetaQuery>,
 ) -> Result<Json<Value>, ApiError> {
-    let model = named(&state, &auth.caller, path)?;
-    Ok(Json(model_body(&model)))
+    let model = named(&auth.state, &auth.caller, path, &[Modality::Text])?;
+    model_body(model).map(Json).ok_or_else(no_model)
 }
 
 /// What agents ask for to see whether anybody is here.

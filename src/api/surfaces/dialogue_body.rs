@@ -1,50 +1,32 @@
-//! The parts of a body that a dialogue keeps in addition to its values.
+//! Reads the body of a dialogue, which keeps more of it than its values.
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-
 use crate::{
-    api::body::JsonBody,
+    api::{body::JsonBody, error::ApiError},
     domain::{
-        dialect::original,
-        generation::Surface,
-        receipt::Prefixes,
-        request::{DialogueRequest, Original},
+        dialect::original, generation::Surface, receipt::Prefixes, request::DialogueRequest,
         validate::Body,
     },
 };
 
-/// The bytes of a body, and the digests of its beginnings.
-pub struct DialogueBody {
-    bytes: Option<Bytes>,
-    original: Option<Box<Original>>,
-    prefixes: Option<Prefixes>,
-}
-
-impl DialogueBody {
-    /// `headers`: those that belong to the body.
-    pub fn new<T: Body>(
-        body: &mut JsonBody<T>,
-        surface: Surface,
-        headers: Vec<(&'static str, String)>,
-    ) -> Self {
-        let prefixes = Prefixes::of(surface, body.members(), &headers);
-        let (bytes, members) = body.take_original().unzip();
-        let original = members.map(|members| original(surface, members, body.members(), headers));
-        Self {
-            bytes,
-            original: original.map(Box::new),
-            prefixes,
-        }
+/// Reads the body of a dialogue, and keeps its bytes, its members as they were sent and the digests
+/// of its beginnings. `headers` belong to the body; `dialogue` finds the dialogue in the request.
+pub fn read<T: Body>(
+    mut body: JsonBody<T>,
+    surface: Surface,
+    headers: Vec<(&'static str, String)>,
+    dialogue: impl FnOnce(&mut T) -> &mut DialogueRequest,
+) -> Result<T, ApiError> {
+    let prefixes = Prefixes::of(surface, body.members(), &headers);
+    let (bytes, members) = body.take_original().unzip();
+    let original = members.map(|members| original(surface, members, body.members(), headers));
+    let mut request = body.read()?;
+    let dialogue = dialogue(&mut request);
+    if let Some(bytes) = &bytes {
+        Arc::make_mut(&mut dialogue.conversation).share(bytes);
     }
-
-    /// Adds them to the dialogue that was read from the body.
-    pub fn attach_to(self, dialogue: &mut DialogueRequest) {
-        if let Some(bytes) = &self.bytes {
-            Arc::make_mut(&mut dialogue.conversation).share(bytes);
-        }
-        dialogue.original = self.original;
-        dialogue.prefixes = self.prefixes;
-    }
+    dialogue.original = original.map(Box::new);
+    dialogue.prefixes = prefixes;
+    Ok(request)
 }

@@ -13,7 +13,7 @@ use http::header;
 use serde_json::json;
 use tokio::task::yield_now;
 
-use super::{Headers, SdkHeaders, SdkRequest, idempotent};
+use super::{Headers, SdkHeaders, SdkRequest};
 use crate::{
     api::{
         ApiState,
@@ -46,10 +46,9 @@ pub async fn images(
     incoming: Incoming<GenerateImage>,
     body: JsonBody<ImagesRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, body) = idempotent(&incoming, IMAGES, body).await?;
-    let request = body.read()?;
-    let call = SdkRequest::new(Sdk::OpenAi, incoming, key, &[]);
-    answered(call, request).await
+    let reading = SdkRequest::new(Sdk::OpenAi, incoming, IMAGES, &[], body);
+    let (call, body) = reading.await?;
+    answered(call, body.read()?).await
 }
 
 /// Edit images
@@ -65,24 +64,16 @@ pub async fn edits(
     incoming: Incoming<GenerateImage>,
     body: JsonBody<EditsRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, body) = idempotent(&incoming, EDITS, body).await?;
+    let reading = SdkRequest::new(Sdk::OpenAi, incoming, EDITS, &[("inputs", "images")], body);
+    let (mut call, body) = reading.await?;
     let is_form = body.is_form();
     let EditsRequest(mut request) = body.apart(JsonBody::read).await?;
     if is_form {
+        call.names = &[("inputs", "image")];
         for input in &mut request.request.inputs {
             input.sdk_field = input.sdk_field.as_deref().map(multipart::field);
         }
     }
-    let call = SdkRequest::new(
-        Sdk::OpenAi,
-        incoming,
-        key,
-        if is_form {
-            &[("inputs", "image")]
-        } else {
-            &[("inputs", "images")]
-        },
-    );
     answered(call, request).await
 }
 

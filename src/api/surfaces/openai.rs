@@ -2,22 +2,19 @@
 
 use axum::{
     Json,
-    extract::{Path, State, rejection::PathRejection},
+    extract::{Path, rejection::PathRejection},
     response::Response,
 };
 use serde_json::{Value, json};
 
 use super::{
-    SdkHeaders, SdkRequest,
-    dialogue_body::DialogueBody,
-    idempotent, no_model, not_found,
+    SdkHeaders, SdkRequest, dialogue_body, models, named,
     references::resolve,
     responses::{RENAMED, is_mixed, read as read_responses},
     with_lifecycle,
 };
 use crate::{
     api::{
-        ApiState,
         body::JsonBody,
         context::Sdk,
         error::ApiError,
@@ -31,7 +28,6 @@ use crate::{
         },
         generation::{Modality, Surface},
         request::DialogueRequest,
-        route::{PROVIDER, route_name},
         validate::FieldCode,
     },
     service::ServiceError,
@@ -68,15 +64,17 @@ fn model_body(model: &Model) -> Value {
     ),
 )]
 pub async fn chat(
-    mut incoming: Incoming<GenerateText>,
+    incoming: Incoming<GenerateText>,
     body: JsonBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, mut body) = idempotent(&incoming, CHAT, body).await?;
-    let (request, names) = match is_mixed(body.members_mut()) {
-        None => (body.apart(read).await?, None),
+    let reading = SdkRequest::new(Sdk::OpenAi, incoming, CHAT, &[], body);
+    let (mut call, mut body) = reading.await?;
+    let request = match is_mixed(body.members_mut()) {
+        None => body.apart(read).await?,
         Some(include_usage) => {
+            call.names = RENAMED;
             let body = body.of_another::<ResponsesRequest>();
-            let body = resolve(&incoming.state, &mut incoming.auth.caller, body).await?;
+            let body = resolve(&call.state, &mut call.caller, body).await?;
             let read = body.apart(read_responses).await?;
             if !read.echo.shown.tools.is_empty() {
                 let message = "has tools whose calls a chat has no form for";
@@ -88,24 +86,20 @@ pub async fn chat(
                 original: None,
                 ..read.dialogue
             };
-            let request = ChatRequest {
+            ChatRequest {
                 dialogue,
                 include_usage,
-            };
-            (request, Some(RENAMED))
+            }
         }
     };
-    let call = SdkRequest::new(Sdk::OpenAi, incoming, key, names.unwrap_or_default());
     let writer = |head| ChatWriter::new(head, request.include_usage);
     Box::pin(call.answer(request.dialogue, writer)).await
 }
 
 /// Reads a body, and keeps it as it was sent.
-fn read(mut body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
-    let sent = DialogueBody::new(&mut body, Surface::OpenAiChat, Vec::new());
-    let mut request = body.read()?;
-    sent.attach_to(&mut request.dialogue);
-    Ok(request)
+fn read(body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
+    let surface = Surface::OpenAiChat;
+    dialogue_body::read(body, surface, Vec::new(), |request| &mut request.dialogue)
 }
 
 /// List models
@@ -116,17 +110,11 @@ fn read(mut body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
     get, path = "/openai/v1/models", tag = "openai",
     responses((status = 200, description = "The models", body = Object)),
 )]
-pub async fn list(
-    State(state): State<ApiState>,
-    _auth: Authorized<AnyToken>,
-    _query: NoQuery,
-) -> Json<Value> {
-    let catalogue = state.service.catalogue();
-    let of = |modality| {
-        let models = catalogue.listed();
-        models.filter(move |model| model.modality() == modality && !model.retired)
-    };
-    let data: Vec<Value> = SERVED.into_iter().flat_map(of).map(model_body).collect();
+pub async fn list(auth: Authorized<AnyToken>, _query: NoQuery) -> Json<Value> {
+    let all = SERVED
+        .into_iter()
+        .flat_map(|modality| models(&auth.state, modality));
+    let data: Vec<Value> = all.map(model_body).collect();
     Json(json!({"object": "list", "data": data, "models": data}))
 }
 
@@ -139,22 +127,10 @@ pub async fn list(
     responses((status = 200, description = "The model", body = Object)),
 )]
 pub async fn get(
-    State(state): State<ApiState>,
     auth: Authorized<AnyToken>,
     path: Result<Path<String>, PathRejection>,
     _query: NoQuery,
 ) -> Result<Json<Value>, ApiError> {
-    let Path(name) = path.map_err(|_| no_model())?;
-    let catalogue = state.service.catalogue();
-    let route = route_name(&name).and_then(|name| catalogue.find_listed(PROVIDER, name));
-    let mut refused = no_model();
-    for modality in SERVED {
-        let account = auth.caller.account_default(modality);
-        match catalogue.named(modality, &name, &account) {
-            Ok(model) => return Ok(Json(model_body(route.unwrap_or(model)))),
-            Err(error) if error.code == FieldCode::ModelRetired => refused = not_found(error),
-            Err(_) => {}
-        }
-    }
-    Err(refused)
+    let model = named(&auth.state, &auth.caller, path, &SERVED)?;
+    Ok(Json(model_body(model)))
 }

@@ -1,14 +1,13 @@
 //! POST /openai/v1/responses, without state, and the count of its tokens.
 
-use axum::{Json, extract::State, response::Response};
+use axum::{Json, response::Response};
 use serde_json::{Map, Value, json};
 
 use super::{
-    SdkHeaders, SdkRequest, dialogue_body::DialogueBody, idempotent, references::resolve, renamed,
+    SdkHeaders, SdkRequest, dialogue_body::read as read_dialogue, references::resolve, renamed,
 };
 use crate::{
     api::{
-        ApiState,
         body::JsonBody,
         context::Sdk,
         error::ApiError,
@@ -38,23 +37,21 @@ pub(super) const RENAMED: &[(&str, &str)] =
     ),
 )]
 pub async fn respond(
-    mut incoming: Incoming<GenerateText>,
+    incoming: Incoming<GenerateText>,
     body: JsonBody<ResponsesRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, body) = idempotent(&incoming, RESPONSES, body).await?;
-    let body = resolve(&incoming.state, &mut incoming.auth.caller, body).await?;
+    let reading = SdkRequest::new(Sdk::OpenAi, incoming, RESPONSES, RENAMED, body);
+    let (mut call, body) = reading.await?;
+    let body = resolve(&call.state, &mut call.caller, body).await?;
     let ResponsesRequest { dialogue, echo } = body.apart(read).await?;
-    let call = SdkRequest::new(Sdk::OpenAi, incoming, key, RENAMED);
     let writer = |head| ResponsesWriter::new(head, echo);
     Box::pin(call.answer(dialogue, writer)).await
 }
 
 /// Reads a body in which all items are there.
-pub(super) fn read(mut body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest, ApiError> {
-    let sent = DialogueBody::new(&mut body, Surface::OpenAiResponses, Vec::new());
-    let mut request = body.read()?;
-    sent.attach_to(&mut request.dialogue);
-    Ok(request)
+pub(super) fn read(body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest, ApiError> {
+    let surface = Surface::OpenAiResponses;
+    read_dialogue(body, surface, Vec::new(), |request| &mut request.dialogue)
 }
 
 /// Count the input tokens of a response
@@ -65,19 +62,17 @@ pub(super) fn read(mut body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequ
     responses((status = 200, description = "The input tokens", body = Object)),
 )]
 pub async fn input_tokens(
-    State(state): State<ApiState>,
     mut auth: Authorized<CountTokens>,
     body: JsonBody<InputTokensRequest>,
 ) -> Result<Json<Value>, ApiError> {
-    let body = resolve(&state, &mut auth.caller, body).await?;
-    let reading = body.apart(|mut body| {
-        let sent = DialogueBody::new(&mut body, Surface::OpenAiResponses, Vec::new());
-        let InputTokensRequest(mut dialogue) = body.read()?;
-        sent.attach_to(&mut dialogue);
-        Ok(dialogue)
+    let body = resolve(&auth.state, &mut auth.caller, body).await?;
+    let reading = body.apart(|body| {
+        let surface = Surface::OpenAiResponses;
+        read_dialogue(body, surface, Vec::new(), |request| &mut request.0)
     });
-    let dialogue = reading.await?;
-    let tokens = state.service.count_tokens(&auth.caller, dialogue).await;
+    let InputTokensRequest(dialogue) = reading.await?;
+    let service = &auth.service;
+    let tokens = service.count_tokens(&auth.caller, dialogue).await;
     let tokens = tokens.map_err(|error| renamed(error, RENAMED))?;
     Ok(Json(
         json!({"object": "response.input_tokens", "input_tokens": tokens}),

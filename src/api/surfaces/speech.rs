@@ -6,7 +6,7 @@ use axum::{
 };
 use http::header;
 
-use super::{Headers, SdkHeaders, SdkRequest, file, idempotent};
+use super::{Headers, SdkHeaders, SdkRequest, file};
 use crate::{
     api::{
         body::JsonBody,
@@ -19,6 +19,8 @@ use crate::{
 };
 
 const SPEECH: &str = "/openai/v1/audio/speech";
+/// Fields that POST /v1/generate/audio has under other names.
+const RENAMED: &[(&str, &str)] = &[("prompt", "input"), ("format", "response_format")];
 
 /// Generate speech
 ///
@@ -35,14 +37,9 @@ pub async fn speech(
     incoming: Incoming<GenerateAudio>,
     body: JsonBody<SpokenRequest>,
 ) -> Result<Response, ApiError> {
-    let (key, body) = idempotent(&incoming, SPEECH, body).await?;
+    let reading = SdkRequest::new(Sdk::OpenAi, incoming, SPEECH, RENAMED, body);
+    let (call, body) = reading.await?;
     let SpokenRequest(request) = body.read()?;
-    let call = SdkRequest::new(
-        Sdk::OpenAi,
-        incoming,
-        key,
-        &[("prompt", "input"), ("format", "response_format")],
-    );
     let (record, is_replay) = call.files(request.into()).await?;
     let output = record.outputs.first().ok_or_else(ApiError::internal)?;
     let file = file(&call.state, output).await?;
