@@ -63,16 +63,13 @@ pub struct JsonBody<T> {
 }
 
 impl<T: Send + 'static> JsonBody<T> {
-    /// What `work` makes of it, of a large one on a thread where that holds nothing up.
+    /// What `work` makes of it.
     pub async fn apart<U: Send + 'static>(
         self,
         work: impl FnOnce(Self) -> Result<U, ApiError> + Send + 'static,
     ) -> Result<U, ApiError> {
-        if self.permit.is_some() {
-            apart(move || work(self)).await
-        } else {
-            work(self)
-        }
+        let is_large = self.permit.is_some();
+        apart(is_large, move || work(self)).await
     }
 }
 
@@ -216,11 +213,7 @@ impl<T: RequestForm + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
             Some(form) => Self::from_form(bytes, &form, repeats, (permit, reserved)),
             None => Self::of(bytes, repeats, keeps, (permit, reserved)),
         };
-        let mut body = if is_large {
-            apart(reading).await?
-        } else {
-            reading()?
-        };
+        let mut body = apart(is_large, reading).await?;
         // No route takes both a body and a query, but for what Anthropic's SDKs add.
         body.errors.extend(match sdk {
             Some(Sdk::Anthropic) => Query::<BetaQuery>::of(&parts).parse().1,
@@ -285,58 +278,47 @@ impl<T> JsonBody<T> {
     }
 }
 
+/// Does work that takes long if the body is large, then on a thread where that holds nothing up.
 async fn apart<T: Send + 'static>(
+    is_large: bool,
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
+    if !is_large {
+        return work();
+    }
     let working = spawn_blocking(work);
     working.await.map_err(|_panic| ApiError::internal())?
 }
 
 /// The body of a POST that need not have one: nothing is an empty object.
 #[derive(Debug)]
-pub struct OptionalBody<T> {
-    members: Map<String, Value>,
-    /// What is wrong with it, or with the query, before any field is looked at.
-    errors: Vec<FieldError>,
-    body: PhantomData<T>,
-}
+pub struct OptionalBody<T>(JsonBody<T>);
 
 impl<T: Input> OptionalBody<T> {
     /// Reads the fields; every failing one is reported.
     pub fn read(self) -> Result<T, ApiError> {
-        let (value, errors) = read_fields(&self.members);
-        into_result(value, [self.errors, errors].concat())
+        let (value, errors) = read_fields(&self.0.members);
+        into_result(value, [self.0.errors, errors].concat())
     }
 }
 
-impl<T> FromRequest<ApiState> for OptionalBody<T> {
+impl<T: Send + 'static> FromRequest<ApiState> for OptionalBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let limit = state.settings.max_body_bytes;
-        let (bytes, permit) = read_body(&parts, body, state, limit, true).await?;
-        let (mut value, mut errors) = (Value::Object(Map::new()), Vec::new());
-        if !bytes.is_empty() {
+        let (mut bytes, permit) = read_body(&parts, body, state, limit, true).await?;
+        if bytes.is_empty() {
+            bytes = Bytes::from_static(b"{}");
+        } else {
             check_media_type(&parts.headers)?;
-            let reserved = memory::current();
-            let is_large = permit.is_some();
-            let parsing = move || {
-                let _permit = permit;
-                parse(&bytes, reserved.as_deref())
-            };
-            (value, _, errors) = if is_large {
-                apart(parsing).await?
-            } else {
-                parsing()?
-            };
         }
-        errors.extend(Query::<()>::of(&parts).parse().1);
-        Ok(Self {
-            members: object(value)?,
-            errors,
-            body: PhantomData,
-        })
+        let (is_large, reserved) = (permit.is_some(), memory::current());
+        let reading = move || JsonBody::of(bytes, false, false, (permit, reserved));
+        let mut body = apart(is_large, reading).await?;
+        body.errors.extend(Query::<()>::of(&parts).parse().1);
+        Ok(Self(body))
     }
 }
 
