@@ -36,7 +36,7 @@ mod templates;
 mod uploads;
 mod webhooks;
 
-use std::{ops::Deref, sync::Arc, time::Duration};
+use std::{collections::HashSet, ops::Deref, sync::Arc, time::Duration};
 
 use axum::{Extension, Router, body::Bytes, middleware::from_fn_with_state, routing::get};
 use http::{HeaderName, HeaderValue, Method, Uri};
@@ -60,8 +60,15 @@ use context::Sdk;
 use route::{Route, route};
 
 use crate::{
-    domain::party::Network, media::MediaStore, memory::Memory, observe::Metrics,
-    resource::Resource, service::Service,
+    domain::{
+        limiter::Limiter,
+        party::{Address, Network},
+    },
+    media::MediaStore,
+    memory::Memory,
+    observe::Metrics,
+    resource::{Refusals, Resource},
+    service::Service,
 };
 
 /// Characters of an unknown path that its answer repeats.
@@ -110,6 +117,11 @@ impl Clone for ApiState {
 /// What was set, and what is made of it.
 struct Settings {
     own: ApiSettings,
+    /// The permits of running requests: half of them at most for one address.
+    requests: Limiter<Address>,
+    refusals: Refusals,
+    /// Paths whose requests may take longer than `request_timeout`.
+    unbounded: HashSet<String>,
     /// The permits to parse large bodies.
     parsing: Resource,
     last_checks: health::LastChecks,
@@ -294,15 +306,11 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
     let table = routes();
     let unbounded = table.iter().filter(|route| !route.bounded);
     let unbounded = unbounded.flat_map(Route::paths).cloned().collect();
-    let (most, timeout) = (settings.max_requests, settings.request_timeout);
     let of_sdks = table.iter().filter(|route| route.sdk.is_some());
     let sdk_paths: Arc<[String]> = of_sdks.flat_map(Route::paths).cloned().collect();
     let unknown = move |sdk: Option<Extension<Sdk>>, uri: Uri| async move {
         not_found(&uri, sdk.is_some(), &sdk_paths)
     };
-    let memory = settings.memory.clone();
-    let proxies = &settings.trusted_proxies;
-    let admission = admission::Admission::new(most, timeout, unbounded, proxies, memory);
     let router = table
         .into_iter()
         .fold(OpenApiRouter::new(), |router, route| {
@@ -315,6 +323,9 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
     let state = ApiState {
         service,
         settings: Arc::new(Settings {
+            requests: Limiter::shared(settings.max_requests, 0),
+            refusals: Refusals::new("requests"),
+            unbounded,
             parsing: Resource::new(
                 "parsing of request bodies",
                 body::PARSING.0,
@@ -327,6 +338,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
             own: settings,
         }),
     };
+    let shared = Arc::clone(&state.settings);
     let local_metrics = Router::new()
         .route("/metrics", get(metrics::local_metrics))
         .with_state(state.clone())
@@ -347,7 +359,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         .layer((
             from_fn_with_state(metrics, metrics::measure),
             option_layer(cors),
-            from_fn_with_state(admission, admission::admit),
+            from_fn_with_state(shared, admission::admit),
         ));
     Ok(Routers {
         api: router,

@@ -4,11 +4,9 @@
 //! limits callers.
 
 use std::{
-    collections::HashSet,
     net::{Ipv4Addr, SocketAddr},
     panic::AssertUnwindSafe,
     sync::Arc,
-    time::Duration,
 };
 
 use axum::{
@@ -19,57 +17,19 @@ use axum::{
 use futures_util::FutureExt as _;
 
 use super::{
+    Settings,
     client_address::client,
     context::{CallerSlot, RequestPermit},
     error::ApiError,
 };
-use crate::{
-    domain::{
-        limiter::Limiter,
-        party::{Address, Network},
-    },
-    memory::Memory,
-    resource::Refusals,
-};
+use crate::domain::party::Address;
 
 /// Monitoring, which must be answered when the server is full.
 pub const MONITORING: [&str; 3] = ["/health", "/health/live", "/metrics"];
 
-/// Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Admission {
-    requests: Limiter<Address>,
-    trusted_proxies: Arc<[Network]>,
-    refusals: Arc<Refusals>,
-    timeout: Duration,
-    unbounded: Arc<HashSet<String>>,
-    memory: Memory,
-}
-
-impl Admission {
-    /// `most` concurrent requests, half of them from one address, each within `timeout` except on
-    /// the `unbounded` paths. The bytes that they keep are counted in `memory`.
-    pub fn new(
-        most: usize,
-        timeout: Duration,
-        unbounded: HashSet<String>,
-        trusted_proxies: &[Network],
-        memory: Memory,
-    ) -> Self {
-        Self {
-            requests: Limiter::shared(most, 0),
-            trusted_proxies: trusted_proxies.into(),
-            refusals: Arc::new(Refusals::new("requests")),
-            timeout,
-            unbounded: Arc::new(unbounded),
-            memory,
-        }
-    }
-}
-
 /// Lets a request in while there is room, and bounds its time.
-pub async fn admit(
-    State(admission): State<Admission>,
+pub(super) async fn admit(
+    State(settings): State<Arc<Settings>>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -77,21 +37,21 @@ pub async fn admit(
         return run(request, next).await;
     }
     let path = request.extensions().get::<MatchedPath>();
-    let bounded = !path.is_some_and(|path| admission.unbounded.contains(path.as_str()));
+    let is_bounded = !path.is_some_and(|path| settings.unbounded.contains(path.as_str()));
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
     // Calls within the process may have no peer; they share one address.
     let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0.ip());
-    let trusted = &admission.trusted_proxies;
+    let trusted = &settings.trusted_proxies;
     let address = Address::from(client(peer, request.headers(), trusted));
-    let Some(permit) = admission.requests.try_acquire(address) else {
-        admission.refusals.log(address.into());
+    let Some(permit) = settings.requests.try_acquire(address) else {
+        settings.refusals.log(address.into());
         return ApiError::overloaded().into_response();
     };
     let permit: RequestPermit = Arc::new(permit);
     request.extensions_mut().insert(permit.clone());
-    let answer = admission.memory.for_request(run(request, next));
-    let response = if bounded {
-        let answer = tokio::time::timeout(admission.timeout, answer).await;
+    let answer = settings.memory.for_request(run(request, next));
+    let response = if is_bounded {
+        let answer = tokio::time::timeout(settings.request_timeout, answer).await;
         answer.unwrap_or_else(|_elapsed| {
             tracing::warn!("a request timed out");
             ApiError::overloaded().into_response()
