@@ -2,10 +2,7 @@
 
 use std::{io, time::Duration};
 
-use axum::{
-    Json,
-    response::{IntoResponse, Response},
-};
+use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::json;
@@ -22,7 +19,7 @@ use super::{
     lifecycle::Retirement,
     links::MediaLinks,
     prefer::Prefer,
-    record::{GenerationRecord, mark_replay, name_server, served_by},
+    record::{self, GenerationRecord, SERVED_BY, mark_replay, served_by},
     stream::{self, Events},
 };
 use crate::{
@@ -342,9 +339,8 @@ async fn answer_queued<P: Permission>(
         // Only a lookup shows that a job waits for a worker.
         record.status = Status::Processing;
     }
-    let served_by = served_by(&record).filter(|_| record.status.is_finished());
     let mut response = if record.status.is_finished() {
-        name_server(completed(state, record), served_by)
+        completed(state, record)
     } else {
         accepted(state, record)
     };
@@ -356,18 +352,19 @@ async fn answer_queued<P: Permission>(
 
 /// The answer that a finished synchronous generation gives.
 fn finished(state: &ApiState, record: Generation) -> Response {
-    let served_by = served_by(&record);
-    let response = match record.status {
-        Status::Failed => ApiError::failed_generation(record, state.links()).into_response(),
-        _ => completed(state, record),
-    };
-    name_server(response, served_by)
+    if record.status != Status::Failed {
+        return completed(state, record);
+    }
+    let served_by = served_by(&record).map(|value| (SERVED_BY, value));
+    let mut response = ApiError::failed_generation(record, state.links()).into_response();
+    response.headers_mut().extend(served_by);
+    response
 }
 
 /// The record of a generation as it is.
 fn completed(state: &ApiState, record: Generation) -> Response {
     let retirement = Retirement::of(&state.service, &record);
-    retirement.on(Json(GenerationRecord::of(record, state.links())).into_response())
+    retirement.on(record::answer(record, state.links()))
 }
 
 /// 202 and where to poll.

@@ -1,9 +1,6 @@
 //! Generations: lookup, history, cancel, delete.
 
-use axum::{
-    Json,
-    response::{IntoResponse, Response},
-};
+use axum::response::Response;
 use http::{StatusCode, Uri, header};
 use serde_json::json;
 
@@ -151,9 +148,7 @@ pub async fn cancel(
 /// The record as it is now, with `Retry-After` while it is unfinished.
 fn current(state: &ApiState, record: Generation) -> Response {
     let is_finished = record.status.is_finished();
-    let served_by = record::served_by(&record).filter(|_| is_finished);
-    let body = Json(GenerationRecord::of(record, state.links()));
-    let mut response = record::name_server(body.into_response(), served_by);
+    let mut response = record::answer(record, state.links());
     if !is_finished {
         let seconds = POLL_SECONDS.into();
         response.headers_mut().insert(header::RETRY_AFTER, seconds);

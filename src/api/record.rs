@@ -414,11 +414,12 @@ pub fn served_by(g: &Generation) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!("{}/{}", g.provider, g.model)).ok()
 }
 
-/// Adds [`SERVED_BY`] to a response.
-pub fn name_server(mut response: Response, served_by: Option<HeaderValue>) -> Response {
-    if let Some(value) = served_by {
-        response.headers_mut().insert(SERVED_BY, value);
-    }
+/// Answers with the record of a generation; once that has ended, with [`SERVED_BY`].
+pub fn answer(g: Generation, links: &MediaLinks) -> Response {
+    let served_by = served_by(&g).filter(|_| g.status.is_finished());
+    let mut response = Json(GenerationRecord::of(g, links)).into_response();
+    let served_by = served_by.map(|value| (SERVED_BY, value));
+    response.headers_mut().extend(served_by);
     response
 }
 
