@@ -152,12 +152,10 @@ pub async fn logout(
 )]
 pub async fn change_password(
     auth: Authorized<SessionOnly>,
-    Extension(permit): Extension<RequestPermit>,
     body: JsonBody<PasswordChange>,
 ) -> Result<StatusCode, ApiError> {
-    let (change, caller) = (body.read()?, &auth.caller);
-    let address = permit.key();
-    let changing = auth.service.change_password(caller, change, address);
+    let (change, address) = (body.read()?, auth.permit.key());
+    let changing = auth.service.change_password(&auth.caller, change, address);
     changing.await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -92,6 +92,9 @@ pub struct Authorized<P> {
     pub caller: Caller,
     /// The time before the first statement of the request.
     pub arrived: DateTime<Utc>,
+    pub headers: HeaderMap,
+    pub permit: RequestPermit,
+    pub request_id: RequestId,
     permission: PhantomData<P>,
 }
 
@@ -121,43 +124,17 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
             None => caller,
         };
         P::check(&caller)?;
+        let permit = parts.extensions.get().cloned();
+        let request_id = parts.extensions.get().cloned();
         Ok(Self {
             state: state.clone(),
             caller,
             arrived,
-            permission: PhantomData,
-        })
-    }
-}
-
-/// What every route that generates takes besides its body.
-pub struct Incoming<P> {
-    pub auth: Authorized<P>,
-    pub headers: HeaderMap,
-    pub permit: RequestPermit,
-    pub request_id: RequestId,
-}
-
-impl<P: Permission> FromRequestParts<ApiState> for Incoming<P> {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        let auth = Authorized::from_request_parts(parts, state).await?;
-        let extensions = &parts.extensions;
-        let permit = extensions.get::<RequestPermit>().cloned();
-        let request_id = extensions.get::<RequestId>().cloned();
-        Ok(Self {
-            auth,
             headers: parts.headers.clone(),
             permit: permit.ok_or_else(ApiError::internal)?,
             request_id: request_id.ok_or_else(ApiError::internal)?,
+            permission: PhantomData,
         })
-    }
-}
-
-impl<P> Incoming<P> {
-    pub fn parts(&self) -> (&ApiState, &Caller, &HeaderMap) {
-        (&self.auth.state, &self.auth.caller, &self.headers)
     }
 }
 

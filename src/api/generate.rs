@@ -13,9 +13,7 @@ use super::{
     body::JsonBody,
     context::IDEMPOTENCY_KEY,
     error::ApiError,
-    extract::{
-        Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo, Incoming, Permission,
-    },
+    extract::{Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo, Permission},
     lifecycle::Retirement,
     links::MediaLinks,
     prefer::Prefer,
@@ -90,14 +88,14 @@ struct AsyncHeaders {
     ),
 )]
 pub async fn text(
-    incoming: Incoming<GenerateText>,
+    auth: Authorized<GenerateText>,
     body: JsonBody<TextRequest>,
 ) -> Result<Response, ApiError> {
-    let (submitted, deltas) = submit(&incoming, TEXT, body).await?;
+    let (submitted, deltas) = submit(&auth, TEXT, body).await?;
     let Some(deltas) = deltas else {
-        return answer_sync(&incoming, submitted).await;
+        return answer_sync(&auth, submitted).await;
     };
-    let Authorized { state, caller, .. } = incoming.auth;
+    let Authorized { state, caller, .. } = auth;
     let is_replay = submitted.is_replay();
     let (submitted, record) = state.service.record_of(&caller, submitted).await?;
     let retirement = Retirement::of(&state.service, &record);
@@ -129,11 +127,11 @@ pub async fn text(
     ),
 )]
 pub async fn image(
-    incoming: Incoming<GenerateImage>,
+    auth: Authorized<GenerateImage>,
     body: JsonBody<ImageRequest>,
 ) -> Result<Response, ApiError> {
-    let (submitted, _) = submit(&incoming, IMAGE, body).await?;
-    answer_sync(&incoming, submitted).await
+    let (submitted, _) = submit(&auth, IMAGE, body).await?;
+    answer_sync(&auth, submitted).await
 }
 
 /// Generate a video
@@ -147,11 +145,11 @@ pub async fn image(
     ),
 )]
 pub async fn video(
-    incoming: Incoming<GenerateVideo>,
+    auth: Authorized<GenerateVideo>,
     body: JsonBody<VideoRequest>,
 ) -> Result<Response, ApiError> {
-    let (submitted, _) = submit(&incoming, VIDEO, body).await?;
-    answer_queued(&incoming, submitted).await
+    let (submitted, _) = submit(&auth, VIDEO, body).await?;
+    answer_queued(&auth, submitted).await
 }
 
 /// Generate speech
@@ -165,11 +163,11 @@ pub async fn video(
     ),
 )]
 pub async fn audio(
-    incoming: Incoming<GenerateAudio>,
+    auth: Authorized<GenerateAudio>,
     body: JsonBody<SpeechRequest>,
 ) -> Result<Response, ApiError> {
-    let (submitted, _) = submit(&incoming, AUDIO, body).await?;
-    answer_queued(&incoming, submitted).await
+    let (submitted, _) = submit(&auth, AUDIO, body).await?;
+    answer_queued(&auth, submitted).await
 }
 
 /// The events of a stream: `generation`, `delta`..., then `completed` or `failed`.
@@ -252,40 +250,39 @@ where
 
 /// Reads a body and submits its request; with what a streamed text will deliver.
 async fn submit<P: Permission, T: Body + Send + 'static>(
-    incoming: &Incoming<P>,
+    auth: &Authorized<P>,
     route: &'static str,
     body: JsonBody<T>,
 ) -> Result<(Submitted, Option<Deltas>), ApiError>
 where
     GenerationRequest: From<T>,
 {
-    let (state, caller, headers) = incoming.parts();
-    let (key, body) = idempotency_key(headers, route, body).await?;
-    let request = read(state, caller, body).await?;
-    let respond_async = !request.is_streamed() && Prefer::read(headers).respond_async;
+    let (key, body) = idempotency_key(&auth.headers, route, body).await?;
+    let request = read(&auth.state, &auth.caller, body).await?;
+    let respond_async = !request.is_streamed() && Prefer::read(&auth.headers).respond_async;
     let (sink, deltas) = request
         .is_streamed()
         .then(|| DeltaSink::channel(Visibility::TEXT))
         .unzip();
     let info = RequestInfo {
-        request_id: &incoming.request_id.0,
+        request_id: &auth.request_id.0,
         idempotent: key.as_ref(),
         respond_async,
     };
-    let waiting = || incoming.permit.release();
-    let service = &state.service;
-    let submitting = service.generate(caller, request, info, sink, waiting);
+    let waiting = || auth.permit.release();
+    let service = &auth.service;
+    let submitting = service.generate(&auth.caller, request, info, sink, waiting);
     Ok((submitting.await?, deltas))
 }
 
 /// Answers a synchronous route, at the end of the generation unless `Prefer` says otherwise.
 async fn answer_sync<P: Permission>(
-    incoming: &Incoming<P>,
+    auth: &Authorized<P>,
     submitted: Submitted,
 ) -> Result<Response, ApiError> {
-    let (state, caller, headers) = incoming.parts();
+    let (state, caller) = (&auth.state, &auth.caller);
     let is_replay = submitted.is_replay();
-    let response = if Prefer::read(headers).respond_async {
+    let response = if Prefer::read(&auth.headers).respond_async {
         let (_, record) = state.service.record_of(caller, submitted).await?;
         if record.status.is_finished() {
             finished(state, record)
@@ -296,7 +293,7 @@ async fn answer_sync<P: Permission>(
             response
         }
     } else {
-        let waiting = || incoming.permit.release();
+        let waiting = || auth.permit.release();
         let ended = state
             .service
             .wait_for_end(caller, submitted, false, waiting);
@@ -311,16 +308,15 @@ async fn answer_sync<P: Permission>(
 /// Answers an asynchronous route: at once, or after the wait that `Prefer` asks for. A generation
 /// that is finished by then is answered with 200, also if it failed.
 async fn answer_queued<P: Permission>(
-    incoming: &Incoming<P>,
+    auth: &Authorized<P>,
     submitted: Submitted,
 ) -> Result<Response, ApiError> {
-    let (state, caller, headers) = incoming.parts();
+    let (state, caller) = (&auth.state, &auth.caller);
     let (service, is_replay) = (&state.service, submitted.is_replay());
     let (_, mut record) = service.record_of(caller, submitted).await?;
     let mut applied = None;
-    if let Some(wait) = Prefer::read(headers).wait {
-        let found =
-            service.generation_within(caller, record.id, wait, || incoming.permit.release());
+    if let Some(wait) = Prefer::read(&auth.headers).wait {
+        let found = service.generation_within(caller, record.id, wait, || auth.permit.release());
         match found.await {
             Ok((found, waited)) => {
                 applied = Prefer::applied_wait(wait).filter(|_| waited);

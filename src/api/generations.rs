@@ -8,9 +8,7 @@ use super::{
     ApiState,
     body::EmptyBody,
     error::ApiError,
-    extract::{
-        Authorized, FromPath as _, Incoming, NoQuery, OfTheType, PathId, Query, ReadHistory,
-    },
+    extract::{Authorized, FromPath as _, NoQuery, OfTheType, PathId, Query, ReadHistory},
     generate::POLL_SECONDS,
     prefer::Prefer,
     record::{self, GenerationRecord, GenerationSummary, PageBody},
@@ -75,18 +73,16 @@ impl Input for (HistoryFilter, PageRequest) {
     responses((status = 200, description = "The generation; `Retry-After` while it is unfinished", body = GenerationRecord)),
 )]
 pub async fn lookup(
-    incoming: Incoming<ReadHistory>,
+    auth: Authorized<ReadHistory>,
     PathId(id): PathId<GenerationId>,
     _query: NoQuery,
 ) -> Result<Response, ApiError> {
-    let (state, caller, headers) = incoming.parts();
-    let wait = Prefer::read(headers).wait;
-    let (timeout, waiting) = (wait.unwrap_or_default(), || incoming.permit.release());
-    let finding = state
-        .service
-        .generation_within(caller, id, timeout, waiting);
+    let wait = Prefer::read(&auth.headers).wait;
+    let (timeout, waiting) = (wait.unwrap_or_default(), || auth.permit.release());
+    let service = &auth.service;
+    let finding = service.generation_within(&auth.caller, id, timeout, waiting);
     let (found, waited) = finding.await?;
-    let mut response = current(state, found);
+    let mut response = current(&auth.state, found);
     if let Some(applied) = wait.filter(|_| waited).and_then(Prefer::applied_wait) {
         response.headers_mut().insert("preference-applied", applied);
     }

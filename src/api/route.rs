@@ -17,9 +17,7 @@ use super::{
     body::{EmptyBody, JsonBody, OptionalBody, RawBody},
     context::{CallerSlot, RequestPermit, Sdk},
     error::Code,
-    extract::{
-        Authorized, FromPath, Incoming, NoQuery, PathId, PathIds, Permission, Query, SubmittedForm,
-    },
+    extract::{Authorized, FromPath, NoQuery, PathId, PathIds, Permission, Query, SubmittedForm},
     metrics::Scraper,
 };
 use crate::domain::validate::{
@@ -134,12 +132,6 @@ impl<P: Permission> Argument for Authorized<P> {
     fn describe(facts: &mut Facts) {
         facts.security = Some(json!([{"bearer": []}]));
         facts.ability = Some(P::NAME);
-    }
-}
-
-impl<P: Permission> Argument for Incoming<P> {
-    fn describe(facts: &mut Facts) {
-        Authorized::<P>::describe(facts);
     }
 }
 

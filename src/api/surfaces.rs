@@ -23,7 +23,7 @@ use super::{
     body::JsonBody,
     context::{RETRY_COUNT, RequestId, RequestPermit, Sdk},
     error::{ApiError, GENERATION},
-    extract::Incoming,
+    extract::Authorized,
     generate::idempotency_key,
     lifecycle::Retirement,
     record::{SERVED_BY, mark_replay, served_by},
@@ -78,30 +78,24 @@ impl SdkRequest {
     /// found.
     async fn new<P, T: Body + Send + 'static>(
         sdk: Sdk,
-        incoming: Incoming<P>,
+        auth: Authorized<P>,
         route: &'static str,
         names: &'static [(&'static str, &'static str)],
         body: JsonBody<T>,
     ) -> Result<(Self, JsonBody<T>), ApiError> {
-        let Incoming {
-            auth,
-            headers,
-            permit,
-            request_id,
-        } = incoming;
-        let count = headers.get(RETRY_COUNT);
+        let count = auth.headers.get(RETRY_COUNT);
         let count = count.and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
         let attempt = count.zip(body.digest());
         let attempt = attempt.map(|(count, digest)| {
             IdempotentRequest::attempt(count, &auth.caller, auth.arrived, route, digest)
         });
-        let (key, body) = idempotency_key(&headers, route, body).await?;
+        let (key, body) = idempotency_key(&auth.headers, route, body).await?;
         let request = Self {
             sdk,
             state: auth.state,
             caller: auth.caller,
-            permit,
-            request_id,
+            permit: auth.permit,
+            request_id: auth.request_id,
             key: key.or(attempt),
             names,
         };

@@ -15,7 +15,7 @@ use crate::{
         body::JsonBody,
         context::Sdk,
         error::ApiError,
-        extract::{AnyToken, Authorized, BetaQuery, CountTokens, GenerateText, Incoming, Query},
+        extract::{AnyToken, Authorized, BetaQuery, CountTokens, GenerateText, Query},
     },
     domain::{
         catalogue::{Model, ModelKind},
@@ -80,11 +80,11 @@ impl Input for ModelPage {
     ),
 )]
 pub async fn create(
-    incoming: Incoming<GenerateText>,
+    auth: Authorized<GenerateText>,
     body: JsonBody<MessagesRequest>,
 ) -> Result<Response, ApiError> {
-    let own = own_headers(&incoming.headers);
-    let reading = SdkRequest::new(Sdk::Anthropic, incoming, MESSAGES, &[], body);
+    let own = own_headers(&auth.headers);
+    let reading = SdkRequest::new(Sdk::Anthropic, auth, MESSAGES, &[], body);
     let (call, body) = reading.await?;
     let reading = body.apart(|body| read(body, SURFACE, own, |MessagesRequest(dialogue)| dialogue));
     let MessagesRequest(dialogue) = reading.await?;
@@ -112,10 +112,9 @@ fn own_headers(headers: &HeaderMap) -> Vec<(&'static str, String)> {
 )]
 pub async fn count_tokens(
     auth: Authorized<CountTokens>,
-    headers: HeaderMap,
     body: JsonBody<CountRequest>,
 ) -> Result<Json<Value>, ApiError> {
-    let own = own_headers(&headers);
+    let own = own_headers(&auth.headers);
     let reading = body.apart(|body| read(body, SURFACE, own, |CountRequest(dialogue)| dialogue));
     let CountRequest(dialogue) = reading.await?;
     let counting = auth.service.count_tokens(&auth.caller, dialogue);

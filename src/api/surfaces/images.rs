@@ -20,7 +20,7 @@ use crate::{
         body::JsonBody,
         context::Sdk,
         error::ApiError,
-        extract::{GenerateImage, Incoming},
+        extract::{Authorized, GenerateImage},
         multipart,
         record::mark_replay,
     },
@@ -43,10 +43,10 @@ const EDITS: &str = "/openai/v1/images/edits";
     responses((status = 200, description = "The images, only those that were made and billed", body = Object)),
 )]
 pub async fn images(
-    incoming: Incoming<GenerateImage>,
+    auth: Authorized<GenerateImage>,
     body: JsonBody<ImagesRequest>,
 ) -> Result<Response, ApiError> {
-    let reading = SdkRequest::new(Sdk::OpenAi, incoming, IMAGES, &[], body);
+    let reading = SdkRequest::new(Sdk::OpenAi, auth, IMAGES, &[], body);
     let (call, body) = reading.await?;
     answered(call, body.read()?).await
 }
@@ -61,10 +61,10 @@ pub async fn images(
     responses((status = 200, description = "The images, only those that were made and billed", body = Object)),
 )]
 pub async fn edits(
-    incoming: Incoming<GenerateImage>,
+    auth: Authorized<GenerateImage>,
     body: JsonBody<EditsRequest>,
 ) -> Result<Response, ApiError> {
-    let reading = SdkRequest::new(Sdk::OpenAi, incoming, EDITS, &[("inputs", "images")], body);
+    let reading = SdkRequest::new(Sdk::OpenAi, auth, EDITS, &[("inputs", "images")], body);
     let (mut call, body) = reading.await?;
     let is_form = body.is_form();
     let EditsRequest(mut request) = body.apart(JsonBody::read).await?;

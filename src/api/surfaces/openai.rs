@@ -18,7 +18,7 @@ use crate::{
         body::JsonBody,
         context::Sdk,
         error::ApiError,
-        extract::{AnyToken, Authorized, GenerateText, Incoming, NoQuery},
+        extract::{AnyToken, Authorized, GenerateText, NoQuery},
     },
     domain::{
         catalogue::Model,
@@ -64,10 +64,10 @@ fn model_body(model: &Model) -> Value {
     ),
 )]
 pub async fn chat(
-    incoming: Incoming<GenerateText>,
+    auth: Authorized<GenerateText>,
     body: JsonBody<ChatRequest>,
 ) -> Result<Response, ApiError> {
-    let reading = SdkRequest::new(Sdk::OpenAi, incoming, CHAT, &[], body);
+    let reading = SdkRequest::new(Sdk::OpenAi, auth, CHAT, &[], body);
     let (mut call, mut body) = reading.await?;
     let request = match is_mixed(body.members_mut()) {
         None => body.apart(read).await?,

@@ -11,7 +11,7 @@ use crate::{
         body::JsonBody,
         context::Sdk,
         error::ApiError,
-        extract::{Authorized, CountTokens, GenerateText, Incoming},
+        extract::{Authorized, CountTokens, GenerateText},
     },
     domain::{
         dialect::responses::{InputTokensRequest, ResponsesRequest, ResponsesWriter},
@@ -37,10 +37,10 @@ pub(super) const RENAMED: &[(&str, &str)] =
     ),
 )]
 pub async fn respond(
-    incoming: Incoming<GenerateText>,
+    auth: Authorized<GenerateText>,
     body: JsonBody<ResponsesRequest>,
 ) -> Result<Response, ApiError> {
-    let reading = SdkRequest::new(Sdk::OpenAi, incoming, RESPONSES, RENAMED, body);
+    let reading = SdkRequest::new(Sdk::OpenAi, auth, RESPONSES, RENAMED, body);
     let (mut call, body) = reading.await?;
     let body = resolve(&call.state, &mut call.caller, body).await?;
     let ResponsesRequest { dialogue, echo } = body.apart(read).await?;

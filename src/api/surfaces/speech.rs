@@ -12,7 +12,7 @@ use crate::{
         body::JsonBody,
         context::Sdk,
         error::ApiError,
-        extract::{GenerateAudio, Incoming},
+        extract::{Authorized, GenerateAudio},
         record::mark_replay,
     },
     domain::dialect::speech::SpokenRequest,
@@ -34,10 +34,10 @@ const RENAMED: &[(&str, &str)] = &[("prompt", "input"), ("format", "response_for
     ),
 )]
 pub async fn speech(
-    incoming: Incoming<GenerateAudio>,
+    auth: Authorized<GenerateAudio>,
     body: JsonBody<SpokenRequest>,
 ) -> Result<Response, ApiError> {
-    let reading = SdkRequest::new(Sdk::OpenAi, incoming, SPEECH, RENAMED, body);
+    let reading = SdkRequest::new(Sdk::OpenAi, auth, SPEECH, RENAMED, body);
     let (call, body) = reading.await?;
     let SpokenRequest(request) = body.read()?;
     let (record, is_replay) = call.files(request.into()).await?;
