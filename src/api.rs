@@ -318,7 +318,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         });
     let (router, _) = router.split_for_parts();
     let cors = cors(&settings.cors_origins);
-    let metrics = settings.metrics.metrics().clone();
+    let metrics = settings.metrics.metrics.clone();
     let observer = Observer(metrics.clone());
     let state = ApiState {
         service,

@@ -182,8 +182,7 @@ impl App {
             job_deadline(config),
             *config.jobs.lease_seconds,
         );
-        let metrics =
-            MetricsEndpoint::new(metrics, config.metrics.token.as_ref(), Arc::clone(&clock));
+        let metrics = MetricsEndpoint::new(metrics, config.metrics.token.as_ref());
         let (console_clock, reload_clock) = (Arc::clone(&clock), Arc::clone(&clock));
         let service = Service::new(
             store,

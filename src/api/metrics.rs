@@ -30,10 +30,8 @@ use super::{
     middleware::request_context,
 };
 use crate::{
-    domain::clock::SharedClock,
     observe::{Gauges, MemoryUse, Metrics, TRACES, Unfinished},
-    service::TokenRefusal,
-    store::Store,
+    service::{Service, TokenRefusal},
 };
 
 /// How old the database's part of an answer may be: many scrapers must not load it.
@@ -52,28 +50,21 @@ const NOT_LOCAL: [HeaderName; 5] = [
 
 /// What GET /metrics tells and to whom.
 pub struct MetricsEndpoint {
-    metrics: Metrics,
+    pub(super) metrics: Metrics,
     /// Only its digest: compared in constant time whatever the lengths.
     token: Option<[u8; 32]>,
-    clock: SharedClock,
     last: Mutex<Option<(Instant, Option<Vec<Unfinished>>)>>,
 }
 
 impl MetricsEndpoint {
     /// At the address of the API for callers with `token`; without a token it is disabled.
-    pub fn new(metrics: Metrics, token: Option<&SecretString>, clock: SharedClock) -> Self {
+    pub fn new(metrics: Metrics, token: Option<&SecretString>) -> Self {
         let digest = |token: &SecretString| Sha256::digest(token.expose_secret()).into();
         Self {
             metrics,
             token: token.map(digest),
-            clock,
             last: Mutex::default(),
         }
-    }
-
-    /// The recorder of this server.
-    pub(super) fn metrics(&self) -> &Metrics {
-        &self.metrics
     }
 
     fn admit(&self, headers: &HeaderMap) -> Result<(), ApiError> {
@@ -87,14 +78,14 @@ impl MetricsEndpoint {
     }
 
     /// The state of the database, at most [`FRESH`] old; `None` when it does not answer.
-    async fn unfinished(&self, store: &Store) -> Option<Vec<Unfinished>> {
+    async fn unfinished(&self, service: &Service) -> Option<Vec<Unfinished>> {
         let mut last = self.last.lock().await;
         if let Some((at, rows)) = &*last
             && at.elapsed() < FRESH
         {
             return rows.clone();
         }
-        let rows = match store.unfinished_now(self.clock.now()).await {
+        let rows = match service.store().unfinished_now(service.now()).await {
             Ok(rows) => Some(rows),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
@@ -169,7 +160,7 @@ fn names_this_machine(headers: &HeaderMap) -> bool {
 async fn exposition(state: &ApiState, headers: &HeaderMap) -> Result<Response, ApiError> {
     let endpoint = &state.settings.metrics;
     let store = state.service.store();
-    let unfinished = endpoint.unfinished(store).await;
+    let unfinished = endpoint.unfinished(&state.service).await;
     let memory = &state.settings.memory;
     let (used, budget) = memory.usage();
     let gauges = Gauges {

@@ -283,7 +283,7 @@ pub struct AuditBody {
     responses((status = 200, description = "What it found", body = AuditBody)),
 )]
 pub async fn audit(operator: Operator, _query: NoQuery) -> Json<AuditBody> {
-    let found = operator.settings.metrics.metrics().last_audit();
+    let found = operator.settings.metrics.metrics.last_audit();
     let checks = found.iter().flat_map(|found| &found.differences);
     let checks: BTreeMap<String, usize> = checks
         .map(|(name, count)| ((*name).to_owned(), *count))
