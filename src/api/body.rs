@@ -48,12 +48,12 @@ const MAX_ALLOCATED: usize = 256 << 10;
 /// A JSON body: an object without duplicates, in time and within the size limit.
 #[derive(Debug)]
 pub struct JsonBody<T> {
-    members: Map<String, Value>,
+    pub members: Map<String, Value>,
     /// What is wrong with it, or with the query, before any field is looked at.
     errors: Vec<FieldError>,
-    /// SHA-256 of the bytes; only where an SDK may send the same again.
-    digest: Option<[u8; 32]>,
-    is_form: bool,
+    /// SHA-256 of the bytes, where [`RETRY_COUNT`] came with them: an SDK may send the same again.
+    pub digest: Option<[u8; 32]>,
+    pub is_form: bool,
     /// As it was sent, on the paths of SDKs.
     original: Option<(Bytes, Members)>,
     /// To parse it; held until the fields are read. `None` for small bodies.
@@ -127,34 +127,16 @@ impl<T: RequestForm> JsonBody<T> {
         into_result(value, all)
     }
 
-    pub const fn is_form(&self) -> bool {
-        self.is_form
-    }
-
     /// What is wrong with the body, without taking it.
     pub fn errors(&self) -> Vec<FieldError> {
         let (_, errors) = T::parse(&self.members);
         [&self.errors[..], &errors].concat()
     }
 
-    /// SHA-256 of the bytes, where [`RETRY_COUNT`] came with them.
-    pub fn digest(&self) -> Option<[u8; 32]> {
-        self.digest
-    }
-
     /// Takes the members as they were sent, with the body, on the routes of SDKs.
     pub fn take_original(&mut self) -> Option<(Bytes, Members)> {
         let (bytes, members) = self.original.as_mut()?;
         Some((bytes.clone(), mem::take(members)))
-    }
-
-    /// The members as they are.
-    pub fn members(&self) -> &Map<String, Value> {
-        &self.members
-    }
-
-    pub fn members_mut(&mut self) -> &mut Map<String, Value> {
-        &mut self.members
     }
 
     /// Makes the members, which were changed, the body as it came.

@@ -394,7 +394,7 @@ pub async fn idempotency_key<T: Body + Send + 'static>(
         ));
     }
     let keyed = body.apart(move |body| {
-        let key = IdempotentRequest::new(key, route, body.members());
+        let key = IdempotentRequest::new(key, route, &body.members);
         Ok((Some(key), body))
     });
     keyed.await

@@ -85,7 +85,7 @@ impl SdkRequest {
     ) -> Result<(Self, JsonBody<T>), ApiError> {
         let count = auth.headers.get(RETRY_COUNT);
         let count = count.and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
-        let attempt = count.zip(body.digest());
+        let attempt = count.zip(body.digest);
         let attempt = attempt.map(|(count, digest)| {
             IdempotentRequest::attempt(count, &auth.caller, auth.arrived, route, digest)
         });

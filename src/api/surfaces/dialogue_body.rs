@@ -18,9 +18,9 @@ pub fn read<T: Body>(
     headers: Vec<(&'static str, String)>,
     dialogue: impl FnOnce(&mut T) -> &mut DialogueRequest,
 ) -> Result<T, ApiError> {
-    let prefixes = Prefixes::of(surface, body.members(), &headers);
+    let prefixes = Prefixes::of(surface, &body.members, &headers);
     let (bytes, members) = body.take_original().unzip();
-    let original = members.map(|members| original(surface, members, body.members(), headers));
+    let original = members.map(|members| original(surface, members, &body.members, headers));
     let mut request = body.read()?;
     let dialogue = dialogue(&mut request);
     if let Some(bytes) = &bytes {

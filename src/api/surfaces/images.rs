@@ -66,7 +66,7 @@ pub async fn edits(
 ) -> Result<Response, ApiError> {
     let reading = SdkRequest::new(Sdk::OpenAi, auth, EDITS, &[("inputs", "images")], body);
     let (mut call, body) = reading.await?;
-    let is_form = body.is_form();
+    let is_form = body.is_form;
     let EditsRequest(mut request) = body.apart(JsonBody::read).await?;
     if is_form {
         call.names = &[("inputs", "image")];

@@ -69,7 +69,7 @@ pub async fn chat(
 ) -> Result<Response, ApiError> {
     let reading = SdkRequest::new(Sdk::OpenAi, auth, CHAT, &[], body);
     let (mut call, mut body) = reading.await?;
-    let request = match is_mixed(body.members_mut()) {
+    let request = match is_mixed(&mut body.members) {
         None => body.apart(read).await?,
         Some(include_usage) => {
             call.names = RENAMED;

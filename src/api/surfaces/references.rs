@@ -47,7 +47,7 @@ pub(super) async fn resolve<T: Body + Send + 'static>(
     body: JsonBody<T>,
 ) -> Result<JsonBody<T>, ApiError> {
     let looking = body.apart(|mut body| {
-        let (references, places) = find(body.members_mut())?;
+        let (references, places) = find(&mut body.members)?;
         if !references.is_empty() {
             let errors = body.errors();
             if !errors.is_empty() {
@@ -70,7 +70,7 @@ pub(super) async fn resolve<T: Body + Send + 'static>(
     let items = read(state, caller, &places, max_bytes).await?;
     body.resume_parsing(state, caller.account_id).await?;
     let replacing = body.apart(move |mut body| {
-        replace(body.members_mut(), references, &items, max_bytes)?;
+        replace(&mut body.members, references, &items, max_bytes)?;
         body.keep_members();
         Ok(body)
     });
