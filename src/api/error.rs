@@ -271,7 +271,8 @@ impl ApiError {
 
     /// The answer for a generation that is not finished: the error names it.
     fn unfinished(mut self, generation: Generation) -> Self {
-        self.0.generation = Some(Box::new(GenerationRecord::of_unfinished(generation)));
+        let record = GenerationRecord::of(generation, None::<&MediaLinks>);
+        self.0.generation = Some(Box::new(record));
         self
     }
 

@@ -273,14 +273,9 @@ pub struct GenerationRecord {
 }
 
 impl GenerationSummary {
-    /// The summary, with newly signed links.
-    pub fn of(g: Generation, links: &MediaLinks) -> Self {
-        Self::build(g, Some(links))
-    }
-
-    /// `links` is `None` if nothing can be stored yet.
-    fn build(g: Generation, links: Option<&MediaLinks>) -> Self {
-        let first = g.outputs.first().zip(links);
+    /// The summary, with newly signed links; `None` if nothing can be stored yet.
+    pub fn of<'a>(g: Generation, links: impl Into<Option<&'a MediaLinks>>) -> Self {
+        let first = g.outputs.first().zip(links.into());
         let url = first.map(|(output, links)| links.url(&output.key));
         Self {
             uuid: g.id,
@@ -311,25 +306,14 @@ impl GenerationSummary {
 }
 
 impl GenerationRecord {
-    /// The record, with newly signed links.
-    pub fn of(g: Generation, links: &MediaLinks) -> Self {
-        Self::build(g, Some(links))
-    }
-
-    /// The record of a generation that has no result yet.
-    pub fn of_unfinished(g: Generation) -> Self {
-        Self::build(g, None)
-    }
-
-    fn build(mut g: Generation, links: Option<&MediaLinks>) -> Self {
-        let outputs = match links {
-            Some(links) => {
-                let outputs = g.outputs.iter().cloned();
-                let outputs = outputs.map(|output| OutputBody::of(g.modality, output, links));
-                outputs.collect()
-            }
-            None => Vec::new(),
-        };
+    /// The record, with newly signed links; `None` if nothing can be stored yet.
+    pub fn of<'a>(mut g: Generation, links: impl Into<Option<&'a MediaLinks>>) -> Self {
+        let links = links.into();
+        let outputs = links.map(|links| {
+            let outputs = g.outputs.iter().cloned();
+            let outputs = outputs.map(|output| OutputBody::of(g.modality, output, links));
+            outputs.collect()
+        });
         let usage = g.usage.as_ref();
         let bill = usage.and_then(|usage| Bill::new(g.modality, &g.pricing, &g.parameters, usage));
         let duration = g
@@ -355,10 +339,10 @@ impl GenerationRecord {
         let parameters = sorted(g.parameters.take());
         Self {
             inputs,
-            outputs,
+            outputs: outputs.unwrap_or_default(),
             attempts,
             bill,
-            summary: GenerationSummary::build(g, links),
+            summary: GenerationSummary::of(g, links),
             parameters,
             metadata,
         }
