@@ -1,7 +1,7 @@
 //! API keys: create, list, look up, revoke.
 
 use axum::{Json, response::Response};
-use http::{StatusCode, Uri};
+use http::StatusCode;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::{
     body::JsonBody,
     error::ApiError,
-    extract::{Authorized, Manage, NoQuery, PathId, Query, SubmittedForm},
+    extract::{Authorized, Manage, NoQuery, PathId, Query},
     record::{self, PageBody},
 };
 use crate::{
@@ -39,14 +39,13 @@ pub struct NewKeyBody {
 )]
 pub async fn create(
     auth: Authorized<Manage>,
-    SubmittedForm(form): SubmittedForm,
     body: JsonBody<KeyRequest>,
 ) -> Result<Response, ApiError> {
     let request = body.read_as(|request| auth.service.key_violations(request))?;
     let caller = &auth.caller;
     let service = &auth.service;
-    let (created, secret) = match form {
-        Some(form) => service.create_key_by_form(caller, &request, &form).await?,
+    let (created, secret) = match &auth.form {
+        Some(form) => service.create_key_by_form(caller, &request, form).await?,
         None => {
             let made = service.create_key(caller.account_id, &request, Some(caller));
             let (record, secret) = made.await?;
@@ -66,12 +65,11 @@ pub async fn create(
 pub async fn list(
     auth: Authorized<Manage>,
     query: Query<PageOf<KEYS_CURSOR>>,
-    uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
     let (store, now) = (auth.service.store(), auth.service.now());
     let found = store.keys(auth.caller.account_id, &page, now).await?;
-    Ok(record::page(found, &uri, |key| key))
+    Ok(record::page(found, &auth.uri, |key| key))
 }
 
 /// Look up an API key

@@ -1,7 +1,6 @@
 //! The account's balance and ledger, its usage, and estimates.
 
 use axum::{Json, response::Response};
-use http::Uri;
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
@@ -92,12 +91,11 @@ pub async fn balance(
 pub async fn ledger(
     auth: Authorized<ReadCredits>,
     query: Query<LedgerQuery>,
-    uri: Uri,
 ) -> Result<Response, ApiError> {
     let asked = query.read()?;
     let (store, account) = (auth.service.store(), auth.caller.account_id);
     let finding = store.ledger(account, asked.kind, asked.generation, &asked.page);
-    Ok(record::page(finding.await?, &uri, |entry| entry))
+    Ok(record::page(finding.await?, &auth.uri, |entry| entry))
 }
 
 /// Report generations and their usage

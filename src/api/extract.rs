@@ -1,11 +1,11 @@
 //! Arguments of handlers: a caller with a permission, a checked query, an id. Bodies have their own
 //! file.
 
-use std::{convert::Infallible, marker::PhantomData, ops::Deref};
+use std::{marker::PhantomData, ops::Deref};
 
 use axum::extract::{FromRequestParts, Path};
 use chrono::{DateTime, Utc};
-use http::{HeaderMap, HeaderName, Method, header, request::Parts};
+use http::{HeaderMap, HeaderName, Method, Uri, header, request::Parts};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -92,7 +92,11 @@ pub struct Authorized<P> {
     pub caller: Caller,
     /// The time before the first statement of the request.
     pub arrived: DateTime<Utc>,
+    pub uri: Uri,
     pub headers: HeaderMap,
+    /// The token of the form that a request of the console submits. Only the console, in this
+    /// process, can set it.
+    pub form: Option<FormToken>,
     pub permit: RequestPermit,
     pub request_id: RequestId,
     permission: PhantomData<P>,
@@ -130,7 +134,9 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
             state: state.clone(),
             caller,
             arrived,
+            uri: parts.uri.clone(),
             headers: parts.headers.clone(),
+            form: parts.extensions.get().cloned(),
             permit: permit.ok_or_else(ApiError::internal)?,
             request_id: request_id.ok_or_else(ApiError::internal)?,
             permission: PhantomData,
@@ -295,19 +301,6 @@ pub fn into_result<T>(value: Option<T>, mut errors: Vec<FieldError>) -> Result<T
             errors.truncate(MAX_ERRORS);
             Err(ApiError::invalid(errors))
         }
-    }
-}
-
-/// The token of the form that a request of the console submits. Only the console, in this process,
-/// can set it.
-#[derive(Debug)]
-pub struct SubmittedForm(pub Option<FormToken>);
-
-impl FromRequestParts<ApiState> for SubmittedForm {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, Infallible> {
-        Ok(Self(parts.extensions.get().cloned()))
     }
 }
 

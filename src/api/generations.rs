@@ -1,7 +1,7 @@
 //! Generations: lookup, history, cancel, delete.
 
 use axum::response::Response;
-use http::{StatusCode, Uri, header};
+use http::{StatusCode, header};
 use serde_json::json;
 
 use super::{
@@ -104,12 +104,11 @@ pub async fn lookup(
 pub async fn history(
     auth: Authorized<ReadHistory>,
     query: Query<(HistoryFilter, PageRequest)>,
-    uri: Uri,
 ) -> Result<Response, ApiError> {
     let (filter, page) = query.read()?;
     let (store, account) = (auth.service.store(), auth.caller.account_id);
     let found = store.history(account, &filter, &page).await?;
-    Ok(record::page(found, &uri, |g| {
+    Ok(record::page(found, &auth.uri, |g| {
         GenerationSummary::of(g, auth.links())
     }))
 }

@@ -17,7 +17,7 @@ use super::{
     body::{EmptyBody, JsonBody, OptionalBody, RawBody},
     context::{CallerSlot, RequestPermit, Sdk},
     error::Code,
-    extract::{Authorized, FromPath, NoQuery, PathId, PathIds, Permission, Query, SubmittedForm},
+    extract::{Authorized, FromPath, NoQuery, PathId, PathIds, Permission, Query},
     metrics::Scraper,
 };
 use crate::domain::validate::{
@@ -193,7 +193,6 @@ silent!(
     Uri,
     Extension<RequestPermit>,
     Extension<CallerSlot>,
-    SubmittedForm,
     EmptyBody,
     RawBody,
     Result<Path<(String, String)>, PathRejection>,
@@ -241,7 +240,6 @@ handlers!(A B);
 handlers!(A B C);
 handlers!(A B C D);
 handlers!(A B C D E);
-handlers!(A B C D E G);
 
 /// A route of a handler: its method and its path are the handler's own.
 macro_rules! route {

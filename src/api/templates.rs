@@ -1,14 +1,14 @@
 //! Prompt templates: create, list, look up, replace, delete.
 
 use axum::{Json, response::Response};
-use http::{StatusCode, Uri};
+use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
     body::JsonBody,
     error::ApiError,
-    extract::{Authorized, Manage, NoQuery, PathId, Query, SubmittedForm},
+    extract::{Authorized, Manage, NoQuery, PathId, Query},
     record::{self, PageBody},
 };
 use crate::{
@@ -27,12 +27,11 @@ use crate::{
 )]
 pub async fn create(
     auth: Authorized<Manage>,
-    SubmittedForm(form): SubmittedForm,
     body: JsonBody<TemplateText>,
 ) -> Result<Response, ApiError> {
     let text = body.read()?;
     let service = &auth.service;
-    let made = service.create_template(&auth.caller, &text, form.as_ref());
+    let made = service.create_template(&auth.caller, &text, auth.form.as_ref());
     let body = made.await?;
     Ok(record::created(body, StatusCode::CREATED))
 }
@@ -78,12 +77,11 @@ pub async fn preview(
 pub async fn list(
     auth: Authorized<Manage>,
     query: Query<PageOf<TEMPLATES_CURSOR>>,
-    uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
     let store = auth.service.store();
     let found = store.templates(auth.caller.account_id, &page).await?;
-    Ok(record::page(found, &uri, |template| template))
+    Ok(record::page(found, &auth.uri, |template| template))
 }
 
 /// Look up a prompt template
@@ -109,12 +107,11 @@ pub async fn get(
 pub async fn replace(
     auth: Authorized<Manage>,
     PathId(id): PathId<TemplateId>,
-    SubmittedForm(form): SubmittedForm,
     body: JsonBody<TemplateText>,
 ) -> Result<Response, ApiError> {
     let text = body.read()?;
     let service = &auth.service;
-    let made = service.replace_template(&auth.caller, id, &text, form.as_ref());
+    let made = service.replace_template(&auth.caller, id, &text, auth.form.as_ref());
     let body = made.await?;
     Ok(record::created(body, StatusCode::OK))
 }

@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use chrono::{DateTime, Utc};
-use http::{StatusCode, Uri};
+use http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -105,12 +105,11 @@ pub async fn create(
 pub async fn list(
     auth: Authorized<UsePictures>,
     query: Query<PageOf<b'g'>>,
-    uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
     let (store, now) = (auth.service.store(), auth.service.now());
     let found = store.uploads(auth.caller.account_id, &page, now).await?;
-    Ok(record::page(found, &uri, |upload| {
+    Ok(record::page(found, &auth.uri, |upload| {
         UploadBody::of(upload, auth.links())
     }))
 }

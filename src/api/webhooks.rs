@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, response::Response};
-use http::{StatusCode, Uri};
+use http::StatusCode;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -12,7 +12,7 @@ use super::{
     MediaLinks,
     body::{EmptyBody, JsonBody},
     error::ApiError,
-    extract::{Authorized, Manage, NoQuery, PathId, PathIds, Query, SubmittedForm},
+    extract::{Authorized, Manage, NoQuery, PathId, PathIds, Query},
     record::{self, GenerationRecord, PageBody},
 };
 use crate::{
@@ -59,12 +59,11 @@ pub fn renderer(links: MediaLinks) -> RenderRecord {
 )]
 pub async fn create(
     auth: Authorized<Manage>,
-    SubmittedForm(form): SubmittedForm,
     body: JsonBody<WebhookRequest>,
 ) -> Result<Response, ApiError> {
     let request = body.read()?;
     let service = &auth.service;
-    let made = service.create_webhook(&auth.caller, &request, form.as_ref());
+    let made = service.create_webhook(&auth.caller, &request, auth.form.as_ref());
     let (webhook, secret) = made.await?;
     let secret = secret.expose_secret().to_owned();
     let body = webhook.map(|record| NewWebhookBody { secret, record });
@@ -79,12 +78,11 @@ pub async fn create(
 pub async fn list(
     auth: Authorized<Manage>,
     query: Query<PageOf<WEBHOOKS_CURSOR>>,
-    uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
     let store = auth.service.store();
     let found = store.webhooks(auth.caller.account_id, &page).await?;
-    Ok(record::page(found, &uri, |webhook| webhook))
+    Ok(record::page(found, &auth.uri, |webhook| webhook))
 }
 
 /// Look up a webhook
@@ -127,11 +125,10 @@ pub async fn deliveries(
     auth: Authorized<Manage>,
     PathId(id): PathId<WebhookId>,
     query: Query<PageOf<DELIVERIES_CURSOR>>,
-    uri: Uri,
 ) -> Result<Response, ApiError> {
     let PageOf(page) = query.read()?;
     let found = auth.service.deliveries(&auth.caller, id, &page).await?;
-    Ok(record::page(found, &uri, |delivery| delivery))
+    Ok(record::page(found, &auth.uri, |delivery| delivery))
 }
 
 /// Send a delivery again
