@@ -4,7 +4,7 @@
 //! limits callers.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     panic::AssertUnwindSafe,
     sync::Arc,
 };
@@ -15,14 +15,14 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures_util::FutureExt as _;
+use http::HeaderMap;
 
 use super::{
     Settings,
-    client_address::client,
     context::{CallerSlot, RequestPermit},
     error::ApiError,
 };
-use crate::domain::party::Address;
+use crate::domain::party::{Address, Network};
 
 /// Monitoring, which must be answered when the server is full.
 pub const MONITORING: [&str; 3] = ["/health", "/health/live", "/metrics"];
@@ -42,7 +42,7 @@ pub(super) async fn admit(
     // Calls within the process may have no peer; they share one address.
     let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0.ip());
     let trusted = &settings.trusted_proxies;
-    let address = Address::from(client(peer, request.headers(), trusted));
+    let address = Address::from(client_address(peer, request.headers(), trusted));
     let Some(permit) = settings.requests.try_acquire(address) else {
         settings.refusals.log(address.into());
         return ApiError::overloaded().into_response();
@@ -77,4 +77,36 @@ async fn run(request: Request, next: Next) -> Response {
     let answer = AssertUnwindSafe(answer).catch_unwind().await;
     // The panic hook has logged it.
     answer.unwrap_or_else(|_panic| ApiError::internal().into_response())
+}
+
+/// The address of the client behind `peer`. Each proxy appends the peer that it saw, to the last
+/// line of `X-Forwarded-For` or as a line of its own: read from the right, as far as the proxies
+/// are trusted.
+fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> IpAddr {
+    let mut address = peer.to_canonical();
+    let lines = headers.get_all("x-forwarded-for").into_iter();
+    let lines: Vec<&str> = lines.map(|line| line.to_str().unwrap_or("")).collect();
+    for hop in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
+        if !is_trusted(address, trusted) {
+            break;
+        }
+        let Some(hop) = parse(hop) else { break };
+        address = hop.to_canonical();
+    }
+    address
+}
+
+/// Whether an address is that of a trusted proxy.
+pub fn is_trusted(address: IpAddr, trusted: &[Network]) -> bool {
+    trusted
+        .iter()
+        .any(|net| net.contains(address.to_canonical()))
+}
+
+/// An address of the header, with or without a port.
+fn parse(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    let plain = text.trim_start_matches('[').trim_end_matches(']');
+    let with_port = || text.parse::<SocketAddr>().ok().map(|a| a.ip());
+    plain.parse().ok().or_else(with_port)
 }
