@@ -117,10 +117,9 @@ impl Input for (AccountFilter, PageRequest) {
 )]
 pub async fn list(
     operator: Operator,
-    query: Query<(AccountFilter, PageRequest)>,
+    Query((filter, page)): Query<(AccountFilter, PageRequest)>,
     uri: Uri,
 ) -> Result<Response, ApiError> {
-    let (filter, page) = query.read()?;
     let store = operator.service.store();
     let found = store.accounts(&filter, &page).await?;
     Ok(record::page(found, &uri, |account| account))

@@ -64,9 +64,8 @@ pub async fn create(
 )]
 pub async fn list(
     auth: Authorized<Manage>,
-    query: Query<PageOf<KEYS_CURSOR>>,
+    Query(PageOf(page)): Query<PageOf<KEYS_CURSOR>>,
 ) -> Result<Response, ApiError> {
-    let PageOf(page) = query.read()?;
     let (store, now) = (auth.service.store(), auth.service.now());
     let found = store.keys(auth.caller.account_id, &page, now).await?;
     Ok(record::page(found, &auth.uri, |key| key))

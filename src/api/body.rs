@@ -20,7 +20,7 @@ use super::{
     ApiState,
     context::{CallerSlot, RETRY_COUNT, RequestPermit, Sdk},
     error::ApiError,
-    extract::{BetaQuery, Query, into_result, nul_errors},
+    extract::{BetaQuery, into_result, nul_errors, parse_query},
     multipart,
 };
 use crate::{
@@ -198,8 +198,8 @@ impl<T: RequestForm + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
         let mut body = apart(is_large, reading).await?;
         // No route takes both a body and a query, but for what Anthropic's SDKs add.
         body.errors.extend(match sdk {
-            Some(Sdk::Anthropic) => Query::<BetaQuery>::of(&parts).parse().1,
-            _ => Query::<()>::of(&parts).parse().1,
+            Some(Sdk::Anthropic) => parse_query::<BetaQuery>(&parts).1,
+            _ => parse_query::<()>(&parts).1,
         });
         Ok(body)
     }
@@ -299,7 +299,7 @@ impl<T: Send + 'static> FromRequest<ApiState> for OptionalBody<T> {
         let (is_large, reserved) = (permit.is_some(), memory::current());
         let reading = move || JsonBody::of(bytes, false, false, (permit, reserved));
         let mut body = apart(is_large, reading).await?;
-        body.errors.extend(Query::<()>::of(&parts).parse().1);
+        body.errors.extend(parse_query::<()>(&parts).1);
         Ok(Self(body))
     }
 }

@@ -205,9 +205,8 @@ impl Input for ModelFilter {
 )]
 pub async fn models(
     State(state): State<ApiState>,
-    query: Query<ModelFilter>,
+    Query(ModelFilter { modality, provider }): Query<ModelFilter>,
 ) -> Result<Json<ModelsBody>, ApiError> {
-    let ModelFilter { modality, provider } = query.read()?;
     let data = state
         .service
         .catalogue()

@@ -90,9 +90,8 @@ pub async fn balance(
 )]
 pub async fn ledger(
     auth: Authorized<ReadCredits>,
-    query: Query<LedgerQuery>,
+    Query(asked): Query<LedgerQuery>,
 ) -> Result<Response, ApiError> {
-    let asked = query.read()?;
     let (store, account) = (auth.service.store(), auth.caller.account_id);
     let finding = store.ledger(account, asked.kind, asked.generation, &asked.page);
     Ok(record::page(finding.await?, &auth.uri, |entry| entry))
@@ -107,9 +106,8 @@ pub async fn ledger(
 )]
 pub async fn usage(
     auth: Authorized<ReadCredits>,
-    query: Query<UsageRequest>,
+    Query(request): Query<UsageRequest>,
 ) -> Result<Json<UsageReport>, ApiError> {
-    let request = query.read()?;
     let account = auth.caller.account_id;
     Ok(Json(auth.service.usage(account, &request).await?))
 }

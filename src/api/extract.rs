@@ -213,57 +213,37 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
     }
 }
 
-/// The query of a route.
+/// The query of a route; every failing parameter is reported.
 #[derive(Debug)]
-pub struct Query<T> {
-    members: Map<String, Value>,
-    /// Errors found before the parameters are read.
-    errors: Vec<FieldError>,
-    parameters: PhantomData<T>,
-}
+pub struct Query<T>(pub T);
 
-impl<T: Input> Query<T> {
-    pub fn of(parts: &Parts) -> Self {
-        let (mut members, mut errors) = (Map::new(), Vec::new());
-        let text = parts.uri.query().unwrap_or_default();
-        for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
-            let value = Value::String(value.into_owned());
-            if members.insert(name.to_string(), value).is_some() && errors.len() < MAX_ERRORS {
-                let message = "is given more than once";
-                errors.push(FieldError::new(name, FieldCode::InvalidFormat, message));
-            }
-        }
-        let members = Value::Object(members);
-        errors.extend(nul_errors(&members));
-        Self {
-            members: match members {
-                Value::Object(members) => members,
-                _ => Map::new(),
-            },
-            errors,
-            parameters: PhantomData,
-        }
-    }
-
-    /// Reads the parameters; every failing one is reported.
-    pub fn read(self) -> Result<T, ApiError> {
-        let (value, errors) = self.parse();
-        into_result(value, errors)
-    }
-
-    /// The parameters, and every failing one.
-    pub fn parse(self) -> (Option<T>, Vec<FieldError>) {
-        let (value, errors) = read_query(&self.members);
-        (value, [self.errors, errors].concat())
-    }
-}
+/// The query of a route that takes none.
+pub type NoQuery = Query<()>;
 
 impl<T: Input + Send> FromRequestParts<ApiState> for Query<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, ApiError> {
-        Ok(Self::of(parts))
+        let (value, errors) = parse_query(parts);
+        into_result(value, errors).map(Self)
     }
+}
+
+/// The parameters of a query, and every failing one.
+pub fn parse_query<T: Input>(parts: &Parts) -> (Option<T>, Vec<FieldError>) {
+    let (mut members, mut errors) = (Map::new(), Vec::new());
+    let text = parts.uri.query().unwrap_or_default();
+    for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
+        let value = Value::String(value.into_owned());
+        if members.insert(name.to_string(), value).is_some() && errors.len() < MAX_ERRORS {
+            let message = "is given more than once";
+            errors.push(FieldError::new(name, FieldCode::InvalidFormat, message));
+        }
+    }
+    let query = Value::Object(members);
+    errors.extend(nul_errors(&query));
+    let (value, refused) = read_query(query.as_object().unwrap_or(&Map::new()));
+    (value, [errors, refused].concat())
 }
 
 /// The query that Anthropic's SDKs add to their paths.
@@ -274,18 +254,6 @@ impl Input for BetaQuery {
         let about = "Accepted and ignored.";
         fields.optional("beta", about, text(usize::MAX));
         Some(Self)
-    }
-}
-
-/// The query of a route that takes none.
-#[derive(Debug)]
-pub struct NoQuery;
-
-impl FromRequestParts<ApiState> for NoQuery {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &ApiState) -> Result<Self, ApiError> {
-        Query::<()>::of(parts).read().map(|()| Self)
     }
 }
 

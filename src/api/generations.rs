@@ -103,9 +103,8 @@ pub async fn lookup(
 )]
 pub async fn history(
     auth: Authorized<ReadHistory>,
-    query: Query<(HistoryFilter, PageRequest)>,
+    Query((filter, page)): Query<(HistoryFilter, PageRequest)>,
 ) -> Result<Response, ApiError> {
-    let (filter, page) = query.read()?;
     let (store, account) = (auth.service.store(), auth.caller.account_id);
     let found = store.history(account, &filter, &page).await?;
     Ok(record::page(found, &auth.uri, |g| {

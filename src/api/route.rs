@@ -17,7 +17,7 @@ use super::{
     body::{EmptyBody, JsonBody, OptionalBody, RawBody},
     context::{CallerSlot, RequestPermit, Sdk},
     error::Code,
-    extract::{Authorized, FromPath, NoQuery, PathId, PathIds, Permission, Query},
+    extract::{Authorized, FromPath, PathId, PathIds, Permission, Query},
     metrics::Scraper,
 };
 use crate::domain::validate::{
@@ -166,12 +166,6 @@ impl<T: Input> Argument for Query<T> {
     fn describe(facts: &mut Facts) {
         facts.query = query_parameters::<T>(&mut facts.schemas);
         facts.refusal = read_query::<T>(&misspelt()).1;
-    }
-}
-
-impl Argument for NoQuery {
-    fn describe(facts: &mut Facts) {
-        facts.refusal = read_query::<()>(&misspelt()).1;
     }
 }
 

@@ -76,9 +76,8 @@ pub async fn preview(
 )]
 pub async fn list(
     auth: Authorized<Manage>,
-    query: Query<PageOf<TEMPLATES_CURSOR>>,
+    Query(PageOf(page)): Query<PageOf<TEMPLATES_CURSOR>>,
 ) -> Result<Response, ApiError> {
-    let PageOf(page) = query.read()?;
     let store = auth.service.store();
     let found = store.templates(auth.caller.account_id, &page).await?;
     Ok(record::page(found, &auth.uri, |template| template))

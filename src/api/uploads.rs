@@ -104,9 +104,8 @@ pub async fn create(
 )]
 pub async fn list(
     auth: Authorized<UsePictures>,
-    query: Query<PageOf<b'g'>>,
+    Query(PageOf(page)): Query<PageOf<b'g'>>,
 ) -> Result<Response, ApiError> {
-    let PageOf(page) = query.read()?;
     let (store, now) = (auth.service.store(), auth.service.now());
     let found = store.uploads(auth.caller.account_id, &page, now).await?;
     Ok(record::page(found, &auth.uri, |upload| {

@@ -77,9 +77,8 @@ pub async fn create(
 )]
 pub async fn list(
     auth: Authorized<Manage>,
-    query: Query<PageOf<WEBHOOKS_CURSOR>>,
+    Query(PageOf(page)): Query<PageOf<WEBHOOKS_CURSOR>>,
 ) -> Result<Response, ApiError> {
-    let PageOf(page) = query.read()?;
     let store = auth.service.store();
     let found = store.webhooks(auth.caller.account_id, &page).await?;
     Ok(record::page(found, &auth.uri, |webhook| webhook))
@@ -124,9 +123,8 @@ pub async fn delete(
 pub async fn deliveries(
     auth: Authorized<Manage>,
     PathId(id): PathId<WebhookId>,
-    query: Query<PageOf<DELIVERIES_CURSOR>>,
+    Query(PageOf(page)): Query<PageOf<DELIVERIES_CURSOR>>,
 ) -> Result<Response, ApiError> {
-    let PageOf(page) = query.read()?;
     let found = auth.service.deliveries(&auth.caller, id, &page).await?;
     Ok(record::page(found, &auth.uri, |delivery| delivery))
 }

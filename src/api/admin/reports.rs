@@ -242,9 +242,8 @@ pub struct SpendingBody {
 )]
 pub async fn usage(
     operator: Operator,
-    query: Query<SpendingQuery>,
+    Query(SpendingQuery { by, from, to }): Query<SpendingQuery>,
 ) -> Result<Json<SpendingBody>, ApiError> {
-    let SpendingQuery { by, from, to } = query.read()?;
     let midnight = |day: NaiveDate| day.and_time(NaiveTime::MIN).and_utc();
     let last = to.unwrap_or_else(|| operator.service.now().date_naive());
     let first = from

@@ -130,13 +130,13 @@ pub async fn count_tokens(
 )]
 pub async fn list(
     auth: Authorized<AnyToken>,
-    query: Query<ModelPage>,
+    Query(page): Query<ModelPage>,
 ) -> Result<Json<Value>, ApiError> {
     let ModelPage {
         limit,
         after,
         before,
-    } = query.read()?;
+    } = page;
     let all: Vec<_> = models(&auth.state, Modality::Text).collect();
     let limit = limit.unwrap_or(all.len());
     let place = |name: &Option<String>| {
@@ -169,13 +169,13 @@ pub async fn list(
     get, path = "/anthropic/v1/models/{id}", tag = "anthropic",
     params(
         ("id" = String, Path, description = "`provider/model`, or just `model`; a slash in it is written %2F"),
+        ("beta" = Option<String>, Query, description = "Accepted and ignored."),
     ),
     responses((status = 200, description = "The model", body = Object)),
 )]
 pub async fn get(
     auth: Authorized<AnyToken>,
     path: Result<Path<String>, PathRejection>,
-    _query: Query<BetaQuery>,
 ) -> Result<Json<Value>, ApiError> {
     let model = named(&auth.state, &auth.caller, path, &[Modality::Text])?;
     model_body(model).map(Json).ok_or_else(no_model)
