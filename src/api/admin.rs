@@ -199,9 +199,8 @@ pub async fn move_credits(
 pub async fn suspend(
     operator: Operator,
     PathId(id): PathId<AccountId>,
-    body: OptionalBody<SuspensionRequest>,
+    OptionalBody(SuspensionRequest { reason }): OptionalBody<SuspensionRequest>,
 ) -> Result<Json<AccountRecord>, ApiError> {
-    let reason = body.read()?.reason;
     let account = operator
         .service
         .set_suspended(id, true, reason.as_deref())

@@ -274,17 +274,12 @@ async fn apart<T: Send + 'static>(
 
 /// The body of a POST that need not have one: nothing is an empty object.
 #[derive(Debug)]
-pub struct OptionalBody<T>(JsonBody<T>);
+pub struct OptionalBody<T>(pub T);
 
-impl<T: Input> OptionalBody<T> {
-    /// Reads the fields; every failing one is reported.
-    pub fn read(self) -> Result<T, ApiError> {
-        let (value, errors) = read_fields(&self.0.members);
-        into_result(value, [self.0.errors, errors].concat())
-    }
-}
+/// The body of a POST that takes none: nothing, or an empty object.
+pub type EmptyBody = OptionalBody<()>;
 
-impl<T: Send + 'static> FromRequest<ApiState> for OptionalBody<T> {
+impl<T: Input> FromRequest<ApiState> for OptionalBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
@@ -297,23 +292,11 @@ impl<T: Send + 'static> FromRequest<ApiState> for OptionalBody<T> {
             check_media_type(&parts.headers)?;
         }
         let (is_large, reserved) = (permit.is_some(), memory::current());
-        let reading = move || JsonBody::of(bytes, false, false, (permit, reserved));
-        let mut body = apart(is_large, reading).await?;
-        body.errors.extend(parse_query::<()>(&parts).1);
-        Ok(Self(body))
-    }
-}
-
-/// The body of a POST that takes none: nothing, or an empty object.
-#[derive(Debug)]
-pub struct EmptyBody;
-
-impl FromRequest<ApiState> for EmptyBody {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
-        let body = OptionalBody::<()>::from_request(request, state).await?;
-        body.read().map(|()| Self)
+        let reading = move || JsonBody::<()>::of(bytes, false, false, (permit, reserved));
+        let body = apart(is_large, reading).await?;
+        let (value, errors) = read_fields(&body.members);
+        let query = parse_query::<()>(&parts).1;
+        into_result(value, [body.errors, query, errors].concat()).map(Self)
     }
 }
 
