@@ -26,9 +26,9 @@ pub struct Client {
     peer: Option<ConnectInfo<SocketAddr>>,
     headers: HeaderMap,
     /// All calls of a page count as one request.
-    page: Page,
+    pub page: Page,
     /// The account that an operator views; read operations read it.
-    viewed: Option<AccountId>,
+    pub viewed: Option<AccountId>,
 }
 
 /// A call that is being built.
@@ -63,19 +63,6 @@ impl Client {
             page: parts.extensions.get().cloned().unwrap_or_default(),
             viewed: None,
         }
-    }
-
-    /// Exempts the calls from the rate limit.
-    pub fn unlimited(self) -> Self {
-        Self {
-            page: Page::uncounted(),
-            ..self
-        }
-    }
-
-    /// Makes read operations read an account that an operator views.
-    pub fn viewing(self, viewed: Option<AccountId>) -> Self {
-        Self { viewed, ..self }
     }
 
     /// Begins a call of `operation`; `ids` are the values of its path's parameters.

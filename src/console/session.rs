@@ -20,9 +20,12 @@ use super::{
     parts,
     problem::Problem,
 };
-use crate::domain::{
-    ids::AccountId,
-    limiter::{Limiter, Permit},
+use crate::{
+    api::Page,
+    domain::{
+        ids::AccountId,
+        limiter::{Limiter, Permit},
+    },
 };
 
 /// The cookie's name with https: browsers accept it only over https and from this host.
@@ -167,12 +170,13 @@ impl FromRequestParts<Console> for Session {
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let to_login = || to_login(&parts.method, path);
         let token = cookie_value(&parts.headers, cookie_name(console)).ok_or_else(to_login)?;
-        let client = Client::new(console, parts, Some(token));
+        let mut client = Client::new(console, parts, Some(token));
         let refused = |problem: Problem| match problem.status {
             StatusCode::UNAUTHORIZED => to_login(),
             _ => problem.into_response(),
         };
-        let (client, viewed) = view(client, parts).await.map_err(refused)?;
+        view(&mut client, parts).await.map_err(refused)?;
+        let viewed = client.viewed;
         let known = tokio::try_join!(
             client.call(op::ME, &[]).json(),
             client.call(op::BALANCE, &[]).json(),
@@ -199,22 +203,22 @@ impl FromRequestParts<Console> for Session {
 
 /// Applies the cookie of a viewed account to a page that can show it. Ignores it if the user is
 /// not an operator.
-async fn view(client: Client, parts: &Parts) -> Result<(Client, Option<AccountId>), Problem> {
+async fn view(client: &mut Client, parts: &Parts) -> Result<(), Problem> {
     let path = parts.uri.path().strip_prefix('/').unwrap_or_default();
     let place = path.split(['/', '.']).next().unwrap_or_default();
     let id = cookie_value(&parts.headers, VIEW).and_then(|id| id.parse().ok());
     let Some(id) = id.filter(|_| VIEWABLE.contains(&place)) else {
-        return Ok((client, None));
+        return Ok(());
     };
     if client.call(op::ME, &[]).json().await?["operator"] != true {
-        return Ok((client, None));
+        return Ok(());
     }
     if parts.method != Method::GET && parts.method != Method::HEAD || path == "keys/new" {
         let message = "you are viewing another account, read-only; press Stop viewing first";
         return Err(Problem::new(StatusCode::FORBIDDEN, "viewing", message));
     }
-    let viewed = Some(AccountId(id));
-    Ok((client.viewing(viewed), viewed))
+    client.viewed = Some(AccountId(id));
+    Ok(())
 }
 
 /// Sets or removes the cookie of the viewed account.
@@ -317,7 +321,9 @@ pub async fn log_in(
 pub async fn log_out(State(console): State<Console>, parts: Parts) -> Result<Response, Problem> {
     guard::check_origin(&parts.method, &parts.headers, &console)?;
     if let Some(token) = cookie_value(&parts.headers, cookie_name(&console)) {
-        let client = Client::new(&console, &parts, Some(token)).unlimited();
+        let mut client = Client::new(&console, &parts, Some(token));
+        // Above the rate limit too.
+        client.page = Page::uncounted();
         let _ended = client.call(op::LOG_OUT, &[]).json().await;
     }
     let cookie = token_cookie(&console, "", "");
