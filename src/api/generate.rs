@@ -14,7 +14,7 @@ use super::{
     context::IDEMPOTENCY_KEY,
     error::ApiError,
     extract::{Authorized, GenerateAudio, GenerateImage, GenerateText, GenerateVideo, Permission},
-    lifecycle::Retirement,
+    lifecycle::retirement,
     links::MediaLinks,
     prefer::Prefer,
     record::{self, GenerationRecord, SERVED_BY, mark_replay, served_by},
@@ -98,7 +98,7 @@ pub async fn text(
     let Authorized { state, caller, .. } = auth;
     let is_replay = submitted.is_replay();
     let (submitted, record) = state.service.record_of(&caller, submitted).await?;
-    let retirement = Retirement::of(&state.service, &record);
+    let retirement = retirement(&state.service, &record);
     let events = RecordEvents {
         begin: Some(GenerationRecord::of(record, state.links())),
         links: state.links().clone(),
@@ -108,7 +108,8 @@ pub async fn text(
         ended.await
     };
     let events = stream::events(events, None, deltas, end, KEEP_ALIVE);
-    let response = retirement.on(stream::response(events));
+    let mut response = stream::response(events);
+    response.headers_mut().extend(retirement);
     Ok(mark_replay(response, is_replay))
 }
 
@@ -359,8 +360,10 @@ fn finished(state: &ApiState, record: Generation) -> Response {
 
 /// The record of a generation as it is.
 fn completed(state: &ApiState, record: Generation) -> Response {
-    let retirement = Retirement::of(&state.service, &record);
-    retirement.on(record::answer(record, state.links()))
+    let retirement = retirement(&state.service, &record);
+    let mut response = record::answer(record, state.links());
+    response.headers_mut().extend(retirement);
+    response
 }
 
 /// 202 and where to poll.

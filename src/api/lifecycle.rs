@@ -1,7 +1,6 @@
 //! Headers that announce the retirement of a model: `Deprecation` (RFC 9745) and `Sunset` (RFC 8594).
 
-use axum::response::Response;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::{domain::generation::Generation, service::Service};
 
@@ -9,27 +8,18 @@ const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const SUNSET: HeaderName = HeaderName::from_static("sunset");
 
 /// The headers of an answer; none unless the model of its generation is decided and retires soon.
-pub struct Retirement(Option<[(HeaderName, HeaderValue); 2]>);
-
-impl Retirement {
-    pub fn of(service: &Service, record: &Generation) -> Self {
-        let is_decided = record.route.is_none() || record.status.is_finished();
-        let announced = is_decided
-            .then(|| service.retirement(&record.provider, &record.model))
-            .flatten();
-        let headers = announced.and_then(|(deprecated, sunset)| {
-            let deprecated = format!("@{}", deprecated.timestamp());
-            let sunset = sunset.format("%a, %d %b %Y %H:%M:%S GMT").to_string();
-            Some([
-                (DEPRECATION, HeaderValue::try_from(deprecated).ok()?),
-                (SUNSET, HeaderValue::try_from(sunset).ok()?),
-            ])
-        });
-        Self(headers)
-    }
-
-    pub fn on(self, mut response: Response) -> Response {
-        response.headers_mut().extend(self.0.into_iter().flatten());
-        response
-    }
+pub fn retirement(service: &Service, record: &Generation) -> HeaderMap {
+    let is_decided = record.route.is_none() || record.status.is_finished();
+    let announced = is_decided
+        .then(|| service.retirement(&record.provider, &record.model))
+        .flatten();
+    let headers = announced.and_then(|(deprecated, sunset)| {
+        let deprecated = format!("@{}", deprecated.timestamp());
+        let sunset = sunset.format("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        Some([
+            (DEPRECATION, HeaderValue::try_from(deprecated).ok()?),
+            (SUNSET, HeaderValue::try_from(sunset).ok()?),
+        ])
+    });
+    headers.into_iter().flatten().collect()
 }

@@ -14,7 +14,7 @@ use axum::{
     extract::{Path, rejection::PathRejection},
     response::{IntoResponse, Response},
 };
-use http::{HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 
@@ -25,7 +25,7 @@ use super::{
     error::{ApiError, GENERATION},
     extract::Authorized,
     generate::idempotency_key,
-    lifecycle::Retirement,
+    lifecycle::retirement,
     record::{SERVED_BY, mark_replay, served_by},
 };
 use crate::{
@@ -153,21 +153,20 @@ impl SdkRequest {
                 if let Some(handle) = handle {
                     handle.follow_moves(&mut record);
                 }
-                let mut headers = Headers::of(&service, &record, preview.left_out(&record));
-                if !is_decided {
-                    headers.0[1..].fill(const { (MAX_TOKENS, None) });
-                }
-                let response = headers.on(super::stream::response(events));
+                let left_out = preview.left_out(&record);
+                let mut response = super::stream::response(events);
+                let headers = headers(&service, &record, left_out, is_decided);
+                response.headers_mut().extend(headers);
                 return Ok(mark_replay(response, is_replay));
             }
             record
         } else {
             log.failure(self.wait(submitted, false).await)?
         };
-        let headers = Headers::of(&service, &record, preview.left_out(&record));
+        let headers = headers(&service, &record, preview.left_out(&record), true);
         let answer = log.end(Some(record.id), answer_of(&record, self.state.links()))?;
         let mut writer = writer(head(&record, answer.usage.input_tokens));
-        let response = if streamed {
+        let mut response = if streamed {
             let mut events = writer.begin();
             for delta in answer.parts.iter().cloned().flat_map(Delta::of) {
                 events += &writer.piece(&delta);
@@ -178,7 +177,8 @@ impl SdkRequest {
             let json = [(header::CONTENT_TYPE, "application/json")];
             (json, writer.whole(&answer)).into_response()
         };
-        Ok(mark_replay(headers.on(response), is_replay))
+        response.headers_mut().extend(headers);
+        Ok(mark_replay(response, is_replay))
     }
 
     async fn submit(
@@ -300,37 +300,25 @@ fn renamed(error: ServiceError, names: &[(&str, &str)]) -> ApiError {
     ServiceError::Invalid(errors).into()
 }
 
-/// Headers that describe the generation.
-struct Headers([(HeaderName, Option<HeaderValue>); 4], Retirement);
-
-impl Headers {
-    fn of(service: &Service, record: &Generation, left_out: &[&str]) -> Self {
+/// Headers that describe the generation; only its id until it `is_decided` which model serves it.
+fn headers(
+    service: &Service,
+    record: &Generation,
+    left_out: &[&str],
+    is_decided: bool,
+) -> HeaderMap {
+    let mut headers = retirement(service, record);
+    let id = HeaderValue::from_str(&record.id.to_string());
+    headers.extend(id.ok().map(|id| (GENERATION, id)));
+    if is_decided {
         let limit = record.parameters["max_tokens"].as_u64();
-        let headers = [
-            (
-                GENERATION,
-                HeaderValue::from_str(&record.id.to_string()).ok(),
-            ),
-            (MAX_TOKENS, limit.map(HeaderValue::from)),
-            (SERVED_BY, served_by(record)),
-            (
-                LEFT_OUT,
-                (!left_out.is_empty())
-                    .then(|| HeaderValue::from_str(&left_out.join(", ")).ok())
-                    .flatten(),
-            ),
-        ];
-        Self(headers, Retirement::of(service, record))
+        headers.extend(limit.map(|limit| (MAX_TOKENS, HeaderValue::from(limit))));
+        headers.extend(served_by(record).map(|model| (SERVED_BY, model)));
+        let left_out = HeaderValue::from_str(&left_out.join(", "));
+        let left_out = left_out.ok().filter(|names| !names.is_empty());
+        headers.extend(left_out.map(|names| (LEFT_OUT, names)));
     }
-
-    fn on(self, mut response: Response) -> Response {
-        for (name, value) in self.0 {
-            if let Some(value) = value {
-                response.headers_mut().insert(name, value);
-            }
-        }
-        self.1.on(response)
-    }
+    headers
 }
 
 /// Fields that change no answer and were not sent to the provider.

@@ -13,7 +13,7 @@ use http::header;
 use serde_json::json;
 use tokio::task::yield_now;
 
-use super::{Headers, SdkHeaders, SdkRequest};
+use super::{SdkHeaders, SdkRequest, headers};
 use crate::{
     api::{
         ApiState,
@@ -96,15 +96,14 @@ async fn answered(call: SdkRequest, request: ImagesRequest) -> Result<Response, 
         "output_format": "png",
         "size": record.parameters["size"].as_str().unwrap_or_default(),
     });
-    let response = if format == Some(ImageFormat::Url) {
+    let mut response = if format == Some(ImageFormat::Url) {
         Json(answer).into_response()
     } else {
         streamed(&call.state, &answer.to_string(), &record.outputs).await?
     };
-    Ok(mark_replay(
-        Headers::of(&call.state.service, &record, &[]).on(response),
-        is_replay,
-    ))
+    let headers = headers(&call.state.service, &record, &[], true);
+    response.headers_mut().extend(headers);
+    Ok(mark_replay(response, is_replay))
 }
 
 /// Bytes that are encoded at once; a multiple of 3.

@@ -6,7 +6,7 @@ use axum::{
 };
 use http::header;
 
-use super::{Headers, SdkHeaders, SdkRequest, file};
+use super::{SdkHeaders, SdkRequest, file, headers};
 use crate::{
     api::{
         body::JsonBody,
@@ -47,9 +47,8 @@ pub async fn speech(
         (header::CONTENT_TYPE, output.content_type.clone()),
         (header::CONTENT_LENGTH, file.head.bytes.to_string()),
     ];
-    let response = (about, Body::from_stream(file.body)).into_response();
-    Ok(mark_replay(
-        Headers::of(&call.state.service, &record, &[]).on(response),
-        is_replay,
-    ))
+    let mut response = (about, Body::from_stream(file.body)).into_response();
+    let headers = headers(&call.state.service, &record, &[], true);
+    response.headers_mut().extend(headers);
+    Ok(mark_replay(response, is_replay))
 }
