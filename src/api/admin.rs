@@ -14,7 +14,7 @@ use http::{StatusCode, Uri, request::Parts};
 use super::{
     ApiState,
     body::{EmptyBody, JsonBody, OptionalBody},
-    context::{is_counted, record_caller},
+    context::{Known, is_counted, record_caller},
     error::ApiError,
     extract::{NoQuery, PathId, PathIds, Query, bearer},
     record::{self, PageBody},
@@ -73,11 +73,16 @@ impl FromRequestParts<ApiState> for Operator {
         let token = bearer(&parts.headers).map_err(ApiError::token)?;
         let counts = is_counted(parts);
         let presented = state.service.authenticate_operator(token, counts).await?;
-        record_caller(parts, counts, &presented, state.service.now());
-        let rate = match &presented {
-            Presented::Operator(_, rate) => Some(*rate),
-            Presented::Customer(caller) => caller.rate(),
+        let known = match &presented {
+            Presented::Customer(caller) => caller.into(),
+            &Presented::Operator(token, rate) => Known {
+                rate: Some(rate),
+                admin_token: Some(token),
+                ..Known::default()
+            },
         };
+        let rate = known.rate();
+        record_caller(parts, counts, known, state.service.now());
         if let Some(rate) = rate.filter(|rate| rate.retry_after_seconds.is_some()) {
             return Err(ServiceError::RateLimited(rate).into());
         }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::{
     ApiState,
     body::{EmptyBody, JsonBody},
-    context::{CallerSlot, RequestPermit},
+    context::{CallerSlot, Known, RequestPermit},
     error::ApiError,
     extract::{AnyToken, Authorized, NoQuery, SessionOnly},
 };
@@ -116,7 +116,11 @@ pub async fn login(
     let login = body.read()?;
     let session = state.service.login(login, permit.key()).await?;
     let (id, name) = session.account;
-    slot.set(id, state.service.now());
+    let known = Known {
+        account: Some(id),
+        ..Known::default()
+    };
+    slot.set(known, state.service.now());
     Ok(Json(LoginBody {
         token: session.token.expose_secret().to_owned(),
         token_type: "Bearer".to_owned(),

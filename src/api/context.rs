@@ -15,7 +15,7 @@ use crate::{
         party::Address,
         rate::RateState,
     },
-    service::{ServiceError, auth::Caller, operators::Presented},
+    service::{ServiceError, auth::Caller},
     store::generations::Credential,
 };
 
@@ -95,8 +95,8 @@ impl Sdk {
 pub struct CallerSlot(Arc<OnceLock<(Known, DateTime<Utc>)>>);
 
 impl CallerSlot {
-    pub fn set(&self, known: impl Into<Known>, now: DateTime<Utc>) {
-        let _ = self.0.set((known.into(), now));
+    pub fn set(&self, known: Known, now: DateTime<Utc>) {
+        let _ = self.0.set((known, now));
     }
 
     /// The caller's account, once it is authenticated.
@@ -124,12 +124,9 @@ pub fn is_counted(parts: &Parts) -> bool {
 }
 
 /// Records the caller of a request, and of the page if the request is the one that is counted.
-pub fn record_caller<'a, T>(parts: &Parts, is_counted: bool, caller: &'a T, now: DateTime<Utc>)
-where
-    Known: From<&'a T>,
-{
+pub fn record_caller(parts: &Parts, is_counted: bool, caller: Known, now: DateTime<Utc>) {
     if let Some(page) = parts.extensions.get::<Page>().filter(|_| is_counted) {
-        page.0.caller.set(caller, now);
+        page.0.caller.set(caller.clone(), now);
     }
     if let Some(slot) = parts.extensions.get::<CallerSlot>() {
         slot.set(caller, now);
@@ -137,16 +134,16 @@ where
 }
 
 /// A caller whose token, or password, is good.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Known {
     /// `None` for logins.
-    rate: Option<RateState>,
+    pub rate: Option<RateState>,
     pub account: Option<AccountId>,
     /// `None` for sessions.
     pub key: Option<ApiKeyId>,
     pub admin_token: Option<AdminTokenId>,
     /// A caller whose key is still to be read.
-    cached: Option<Caller>,
+    pub cached: Option<Caller>,
 }
 
 impl Known {
@@ -166,28 +163,6 @@ impl From<&Caller> for Known {
             },
             admin_token: None,
             cached: caller.is_unconfirmed().then(|| caller.clone()),
-        }
-    }
-}
-
-impl From<AccountId> for Known {
-    fn from(account: AccountId) -> Self {
-        Self {
-            account: Some(account),
-            ..Self::default()
-        }
-    }
-}
-
-impl From<&Presented> for Known {
-    fn from(presented: &Presented) -> Self {
-        match presented {
-            Presented::Customer(caller) => caller.into(),
-            &Presented::Operator(token, rate) => Self {
-                rate: Some(rate),
-                admin_token: Some(token),
-                ..Self::default()
-            },
         }
     }
 }

@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 use super::{
     ApiState,
     context::{
-        IDEMPOTENCY_KEY, RETRY_COUNT, RequestId, RequestPermit, Sdk, is_counted, record_caller,
+        IDEMPOTENCY_KEY, Known, RETRY_COUNT, RequestId, RequestPermit, Sdk, is_counted,
+        record_caller,
     },
     error::ApiError,
 };
@@ -120,7 +121,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
         let may_defer = P::HOLDS && is_new(&parts.headers);
         let authenticating = state.service.authenticate(token, counts, may_defer);
         let caller = authenticating.await?;
-        record_caller(parts, counts, &caller, state.service.now());
+        record_caller(parts, counts, Known::from(&caller), state.service.now());
         caller.check_rate()?;
         memory::charge_to(caller.account_id);
         let caller = match viewed_account(parts)? {
