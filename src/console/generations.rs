@@ -2,7 +2,6 @@
 //! and the page.
 
 use axum::response::Response;
-use http::Uri;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -24,8 +23,9 @@ const STATUSES: [(&str, &str); 4] = [
     ("failed", "Failed"),
 ];
 
-/// Begins a call of the history with the filters of a form.
-fn history<'a>(session: &'a Session, form: &Form) -> Call<'a> {
+/// Begins a call of the history with the filters of the page's address.
+fn history(session: &Session) -> Call<'_> {
+    let form = &session.query;
     let names = [
         "prompt",
         "type",
@@ -49,9 +49,8 @@ fn history<'a>(session: &'a Session, form: &Form) -> Call<'a> {
         .query("created_before", &time("to", 1))
 }
 
-pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
-    let form = Form::of_query(uri.query());
-    let call = history(&session, &form).query("cursor", form.get("cursor"));
+pub async fn page(session: Session) -> Result<Markup, Problem> {
+    let call = session.page_of(history(&session));
     let keys = session.long_pages(op::KEYS).json();
     let (found, models, keys) = tokio::join!(call.json(), session.get(op::MODELS, &[]), keys);
     let (models, keys) = (models?, keys?);
@@ -61,13 +60,13 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
         Err(problem) => return Err(problem),
     };
     let rows = list(&found["data"]);
-    let export = format!("/generations.csv?{}", uri.query().unwrap_or_default());
+    let export = format!("/generations.csv?{}", session.query_text());
     let actions = parts::download(&export, rows);
     let content = html! {
         (shell::head("History", "Everything this account has generated, newest first. Each row has a receipt.", &actions))
-        (filters(&form, &models, &keys, problem.as_ref()))
+        (filters(&session.query, &models, &keys, problem.as_ref()))
         section.card {
-            @if rows.is_empty() && uri.query().unwrap_or_default().is_empty() {
+            @if rows.is_empty() && session.query_text().is_empty() {
                 (parts::empty("Nothing was generated yet", "What the playground and your keys make shows here.",
                     &html! { a.button.primary href="/playground" { "Open the playground" } }))
             } @else if rows.is_empty() && found["next_cursor"].is_string() {
@@ -77,7 +76,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
                     &html! { a.button href="/generations" { "Show everything" } }))
             } @else { (table::cards(&columns(), rows)) }
         }
-        (parts::pager(&uri, &found["next_cursor"]))
+        (parts::pager(&session.path, &found["next_cursor"]))
     };
     Ok(shell::page(&session, "History", &content))
 }
@@ -180,10 +179,9 @@ fn used(usage: &Value) -> Markup {
     }
 }
 
-pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
-    let form = Form::of_query(uri.query());
-    table::download_list("generations", columns(), session, move |session| {
-        history(session, &form).query("per_page", "100")
+pub async fn csv(session: Session) -> Result<Response, Problem> {
+    table::download_list("generations", columns(), session, |session| {
+        history(session).query("per_page", "100")
     })
     .await
 }
@@ -191,15 +189,14 @@ pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
 /// The types of files that the gallery shows.
 const MEDIA: [(&str, &str); 2] = [("image", "Images"), ("video", "Videos")];
 
-pub async fn gallery(session: Session, uri: Uri) -> Result<Markup, Problem> {
-    let form = Form::of_query(uri.query());
-    let kind = match form.word("type") {
+pub async fn gallery(session: Session) -> Result<Markup, Problem> {
+    let kind = match session.query.word("type") {
         "video" => "video",
         _ => "image",
     };
     let call = session.call(op::HISTORY, &[]).query("type", kind);
     let call = call.query("status", "completed").query("per_page", "48");
-    let found = call.query("cursor", form.get("cursor")).json().await?;
+    let found = session.page_of(call).json().await?;
     let rows = list(&found["data"]);
     let content = html! {
         (shell::head("Gallery", "The first file of each generation, newest first.", &html! {}))
@@ -215,7 +212,7 @@ pub async fn gallery(session: Session, uri: Uri) -> Result<Markup, Problem> {
                 (parts::empty("Nothing here yet", "Completed generations of this type appear here.", &html! {}))
             } @else { ul.gallery { @for row in rows { li { (tile(kind, row)) } } } }
         }
-        (parts::pager(&uri, &found["next_cursor"]))
+        (parts::pager(&session.path, &found["next_cursor"]))
     };
     Ok(shell::page(&session, "Gallery", &content))
 }

@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse as _, Redirect, Response},
 };
 use chrono::{DateTime, Utc};
-use http::{HeaderMap, Uri};
+use http::HeaderMap;
 use maud::{Markup, html};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
@@ -34,8 +34,8 @@ fn state(key: &Value, now: DateTime<Utc>) -> &'static str {
     }
 }
 
-pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
-    let found = session.list(op::KEYS, &uri).await?;
+pub async fn list(session: Session) -> Result<Markup, Problem> {
+    let found = session.list(op::KEYS).await?;
     let rows = parts::list(&found["data"]);
     let new = html! {
         @if session.viewed.is_none() { a.button.primary href="/keys/new" { "Create a key" } }
@@ -46,7 +46,7 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let content = html! {
         (shell::head("API keys", "Programs call the API with a key. Each can be limited, and revoked by itself.", &actions))
         section.card { (table::list_or(&none, &columns(session.now), rows)) }
-        (parts::pager(&uri, &found["next_cursor"]))
+        (parts::pager(&session.path, &found["next_cursor"]))
     };
     Ok(shell::page(&session, "API keys", &content))
 }

@@ -1,12 +1,10 @@
 //! The ledger: every movement of the account's credits.
 
 use axum::response::Response;
-use http::Uri;
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    form::Form,
     operations as op,
     parts::{self, amount, list, option, text},
     problem::Problem,
@@ -29,11 +27,10 @@ const KINDS: [(&str, &str, &str); 6] = [
     ("refund", "Refund", "gives back what a generation cost"),
 ];
 
-pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
-    let form = Form::of_query(uri.query());
-    let call = session.call(op::LEDGER, &[]);
+pub async fn page(session: Session) -> Result<Markup, Problem> {
+    let form = &session.query;
+    let call = session.page_of(session.call(op::LEDGER, &[]));
     let call = call.query("kind", form.word("kind"));
-    let call = call.query("cursor", form.get("cursor"));
     let found = call.query("per_page", "50").json().await?;
     let (rows, balance) = (list(&found["data"]), &session.balance);
     let export = parts::link("/ledger.csv", &[("kind", form.word("kind"))]);
@@ -60,7 +57,7 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
                 (parts::empty("No entries", "Credits are granted by the operator of this server.", &html! {}))
             } @else { (table::cards(&columns(true), rows)) }
         }
-        (parts::pager(&uri, &found["next_cursor"]))
+        (parts::pager(&session.path, &found["next_cursor"]))
     };
     Ok(shell::page(&session, "Ledger", &content))
 }
@@ -97,11 +94,10 @@ pub fn columns(linked: bool) -> Vec<Column<'static>> {
     ]
 }
 
-pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
-    let form = Form::of_query(uri.query());
-    table::download_list("ledger", columns(true), session, move |session| {
+pub async fn csv(session: Session) -> Result<Response, Problem> {
+    table::download_list("ledger", columns(true), session, |session| {
         let call = session.long_pages(op::LEDGER);
-        call.query("kind", form.word("kind"))
+        call.query("kind", session.query.word("kind"))
     })
     .await
 }

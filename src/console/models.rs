@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::response::Response;
-use http::Uri;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -72,18 +71,18 @@ fn is_listed(model: &Value, form: &Form) -> bool {
         && chosen("feature").is_none_or(|feature| features.iter().any(|own| own == feature))
 }
 
-pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
-    let form = Form::of_query(uri.query());
+pub async fn page(session: Session) -> Result<Markup, Problem> {
+    let form = &session.query;
     let (models, stats) = models(&session).await?;
     let compared = form.all("compare");
     let mut rows = models.clone();
-    rows.retain(|model| is_listed(model, &form));
-    let export = format!("/models.csv?{}", uri.query().unwrap_or_default());
+    rows.retain(|model| is_listed(model, form));
+    let export = format!("/models.csv?{}", session.query_text());
     let content = html! {
         (shell::head("Models", "Prices, limits, retirement, speed and success rate.",
             &parts::download(&export, &rows)))
         @if !compared.is_empty() { (comparison(&models, &compared)) }
-        (filters(&form, &models))
+        (filters(form, &models))
         section.card {
             @if rows.is_empty() {
                 (parts::empty("No model fits these filters", "Remove a filter.",
@@ -117,10 +116,9 @@ pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
     Ok(shell::page(&session, "Models", &content))
 }
 
-pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
-    let form = Form::of_query(uri.query());
+pub async fn csv(session: Session) -> Result<Response, Problem> {
     let (mut rows, _) = models(&session).await?;
-    rows.retain(|model| is_listed(model, &form));
+    rows.retain(|model| is_listed(model, &session.query));
     Ok(table::download("models", &columns(&[]), &rows))
 }
 

@@ -252,18 +252,19 @@ pub fn download(path: &str, rows: &[Value]) -> Markup {
     html! { @if !rows.is_empty() { a.button href=(path) { "Download CSV" } } }
 }
 
-/// Links to the next page of a list and back to the first.
-pub fn pager(uri: &http::Uri, next: &Value) -> Markup {
-    let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+/// Links to the next page of the list at an address, and back to the first.
+pub fn pager(address: &str, next: &Value) -> Markup {
+    let (path, query) = address.split_once('?').unwrap_or((address, ""));
+    let pairs = url::form_urlencoded::parse(query.as_bytes());
     let others: Vec<_> = pairs.filter(|(name, _)| name != "cursor").collect();
-    let is_first = !uri.query().unwrap_or_default().contains("cursor=");
+    let is_first = !query.contains("cursor=");
     let link = |cursor: Option<&str>| {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(&others);
         if let Some(cursor) = cursor {
             query.append_pair("cursor", cursor);
         }
-        format!("{}?{}", uri.path(), query.finish())
+        format!("{path}?{}", query.finish())
     };
     html! {
         @if !is_first || next.is_string() {

@@ -10,7 +10,7 @@ use axum::{
     extract::{Path, Request},
     response::{IntoResponse as _, Redirect, Response},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use maud::Markup;
 use serde_json::{Value, json};
 
@@ -31,8 +31,8 @@ pub async fn first() -> Redirect {
     Redirect::to("/playground/text")
 }
 
-pub async fn page(session: Session, Path(kind): Path<String>, uri: Uri) -> Result<Markup, Problem> {
-    let mut form = Form::of_query(uri.query());
+pub async fn page(session: Session, Path(kind): Path<String>) -> Result<Markup, Problem> {
+    let mut form = session.query.clone();
     operation(&kind)?;
     // A link from the models names one and nothing else.
     if ["prompt", "generation", "input"]

@@ -2,12 +2,11 @@
 //! operators, accounts by email, generation or key.
 
 use axum::response::{IntoResponse as _, Redirect, Response};
-use http::{StatusCode, Uri};
+use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    form::Form,
     operations as op,
     operations::Operation,
     parts::{self, list, text},
@@ -20,9 +19,8 @@ use crate::domain::ids::GenerationId;
 /// Maximum characters of an id; the search field takes as many.
 const MAX_ID: usize = 200;
 
-pub async fn page(session: Session, uri: Uri) -> Result<Response, Problem> {
-    let form = Form::of_query(uri.query());
-    let wanted = form.word("q");
+pub async fn page(session: Session) -> Result<Response, Problem> {
+    let wanted = session.query.word("q");
     let is_operator = session.me["operator"] == true;
     if let Some(id) = GenerationId::parse(wanted) {
         let id = id.to_string();

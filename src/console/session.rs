@@ -55,6 +55,8 @@ pub struct Session {
     pub now: DateTime<Utc>,
     /// The address of the page.
     pub path: String,
+    /// The query in it.
+    pub query: Form,
     /// The caller; its account is the viewed one.
     pub me: Value,
     pub balance: Value,
@@ -83,10 +85,18 @@ impl Session {
     }
 
     /// Reads the page of a list that the address of the browser's page names.
-    pub async fn list(&self, operation: Operation, uri: &http::Uri) -> Result<Value, Problem> {
-        let query = Form::of_query(uri.query());
-        let call = self.call(operation, &[]);
-        call.query("cursor", query.get("cursor")).json().await
+    pub async fn list(&self, operation: Operation) -> Result<Value, Problem> {
+        self.page_of(self.call(operation, &[])).json().await
+    }
+
+    /// Makes a call of a list one of the page that the address of the browser's page names.
+    pub fn page_of<'a>(&self, call: Call<'a>) -> Call<'a> {
+        call.query("cursor", self.query.get("cursor"))
+    }
+
+    /// The query of the page as it was sent.
+    pub fn query_text(&self) -> &str {
+        self.path.split_once('?').map_or("", |(_, query)| query)
     }
 
     /// Begins a call of a list, with a hundred rows on each page.
@@ -194,6 +204,7 @@ impl FromRequestParts<Console> for Session {
             client,
             now: console.0.clock.now(),
             path: path.to_owned(),
+            query: Form::of_query(parts.uri.query()),
             me,
             balance,
             viewed,

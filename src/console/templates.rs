@@ -6,7 +6,6 @@ use axum::{
     extract::Path,
     response::{IntoResponse as _, Redirect, Response},
 };
-use http::Uri;
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
@@ -20,8 +19,8 @@ use super::{
     table::{self, Column, file},
 };
 
-pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
-    let found = session.list(op::TEMPLATES, &uri).await?;
+pub async fn list(session: Session) -> Result<Markup, Problem> {
+    let found = session.list(op::TEMPLATES).await?;
     let rows = rows_of(&found["data"]);
     let new = html! { a.button.primary href="/templates/new" { "New template" } };
     let actions = html! { (parts::download("/templates.csv", rows)) (new) };
@@ -30,7 +29,7 @@ pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
     let content = html! {
         (shell::head("Templates", "Prompts with places for values, kept here and used by their id.", &actions))
         section.card { (table::list_or(&none, &columns(), rows)) }
-        (parts::pager(&uri, &found["next_cursor"]))
+        (parts::pager(&session.path, &found["next_cursor"]))
     };
     Ok(shell::page(&session, "Templates", &content))
 }

@@ -3,7 +3,6 @@
 
 use axum::response::Response;
 use chrono::{Days, NaiveDate};
-use http::Uri;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -100,11 +99,11 @@ struct Report {
 }
 
 impl Report {
-    async fn read(session: &Session, uri: &Uri) -> Result<Self, Problem> {
-        let form = Form::of_query(uri.query());
+    async fn read(session: &Session) -> Result<Self, Problem> {
+        let form = &session.query;
         let group = GROUPS.iter().find(|(name, _)| *name == form.word("by"));
         let (by, title) = *group.unwrap_or(&GROUPS[0]);
-        let days = chosen(&form, session.now.date_naive());
+        let days = chosen(form, session.now.date_naive());
         let call = asked(session, by, &days);
         let keys = async {
             match by {
@@ -168,13 +167,13 @@ impl Report {
     }
 }
 
-pub async fn page(session: Session, uri: Uri) -> Result<Markup, Problem> {
-    let report = Report::read(&session, &uri).await?;
-    let form = Form::of_query(uri.query());
+pub async fn page(session: Session) -> Result<Markup, Problem> {
+    let report = Report::read(&session).await?;
+    let form = &session.query;
     let is_chosen = !(form.word("from").is_empty() && form.word("to").is_empty());
     let rows = list(&report.found["data"]);
     let total = &report.found["total"];
-    let export = format!("/usage.csv?{}", uri.query().unwrap_or_default());
+    let export = format!("/usage.csv?{}", session.query_text());
     let actions = parts::download(&export, rows);
     let bars: Vec<Bar> = match daily(rows, &report.days) {
         Some(days) if report.by == "day" => days.iter().map(|row| bar(&report, row)).collect(),
@@ -261,8 +260,8 @@ fn figures(report: &Report) -> Markup {
     }
 }
 
-pub async fn csv(session: Session, uri: Uri) -> Result<Response, Problem> {
-    let report = Report::read(&session, &uri).await?;
+pub async fn csv(session: Session) -> Result<Response, Problem> {
+    let report = Report::read(&session).await?;
     if let Some(problem) = report.problem {
         return Err(problem);
     }

@@ -4,7 +4,7 @@ use axum::{
     extract::Path,
     response::{IntoResponse as _, Redirect, Response},
 };
-use http::{HeaderMap, Uri};
+use http::HeaderMap;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -25,17 +25,16 @@ const EVENTS: [(&str, &str); 2] = [
     ("generation.failed", "A generation failed"),
 ];
 
-pub async fn list(session: Session, uri: Uri) -> Result<Markup, Problem> {
-    listing(&session, &uri, &Form::default(), None).await
+pub async fn list(session: Session) -> Result<Markup, Problem> {
+    listing(&session, &Form::default(), None).await
 }
 
 async fn listing(
     session: &Session,
-    uri: &Uri,
     form: &Form,
     problem: Option<&Problem>,
 ) -> Result<Markup, Problem> {
-    let found = session.list(op::WEBHOOKS, uri).await?;
+    let found = session.list(op::WEBHOOKS).await?;
     let rows = rows_of(&found["data"]);
     let actions = parts::download("/webhooks.csv", rows);
     let about = "With one, your program need not poll for the end of jobs.";
@@ -43,7 +42,7 @@ async fn listing(
     let content = html! {
         (shell::head("Webhooks", "Events are posted to your server, signed, as soon as a generation ends.", &actions))
         section.card { (table::list_or(&none, &columns(), rows)) }
-        (parts::pager(uri, &found["next_cursor"]))
+        (parts::pager(&session.path, &found["next_cursor"]))
         @if session.viewed.is_none() { (new(form, problem)) }
     };
     Ok(shell::page(session, "Webhooks", &content))
@@ -101,14 +100,14 @@ fn new(form: &Form, problem: Option<&Problem>) -> Markup {
     }
 }
 
-pub async fn create(uri: Uri, session: Session, form: Form) -> Result<Response, Problem> {
+pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
     let mut body = RequestForm::new::<WebhookRequest>().body(&form);
     body.insert("events".to_owned(), json!(form.all("event")));
     let call = session.call(op::CREATE_WEBHOOK, &[]).body(body);
     match once::create(call, &form).await {
         Ok(made) => Ok(made.redirect_to_secret(&session, "/webhooks")),
         Err(problem) => {
-            let page = listing(&session, &uri, &form, Some(&problem)).await?;
+            let page = listing(&session, &form, Some(&problem)).await?;
             Ok(problem.on(page))
         }
     }
@@ -118,12 +117,8 @@ pub async fn page(
     session: Session,
     Path(id): Path<String>,
     headers: HeaderMap,
-    uri: Uri,
 ) -> Result<Response, Problem> {
-    let query = Form::of_query(uri.query());
-    let deliveries = session
-        .call(op::DELIVERIES, &[&id])
-        .query("cursor", query.get("cursor"));
+    let deliveries = session.page_of(session.call(op::DELIVERIES, &[&id]));
     let webhook = session.call(op::WEBHOOK, &[&id]).json();
     let (webhook, found) = tokio::try_join!(webhook, deliveries.json())?;
     let rows = rows_of(&found["data"]);
@@ -151,7 +146,7 @@ pub async fn page(
             h2 { "Deliveries" }
             (table::list_or(&none, &delivery_columns(id.clone(), session.viewed), rows))
         }
-        (parts::pager(&uri, &found["next_cursor"]))
+        (parts::pager(&session.path, &found["next_cursor"]))
     };
     let page = shell::page(&session, "Webhook", &content);
     Ok(match secret {

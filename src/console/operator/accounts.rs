@@ -5,7 +5,7 @@ use axum::{
     extract::Path,
     response::{IntoResponse as _, Redirect, Response},
 };
-use http::{StatusCode, Uri, header};
+use http::{StatusCode, header};
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -26,12 +26,12 @@ use crate::{
     },
 };
 
-pub async fn list(Operator(session): Operator, uri: Uri) -> Result<Markup, Problem> {
-    let form = Form::of_query(uri.query());
+pub async fn list(Operator(session): Operator) -> Result<Markup, Problem> {
+    let form = &session.query;
     let call = session.call(op::ACCOUNTS, &[]).query("per_page", "50");
     let call = call.query("email", form.word("email"));
     let call = call.query("key_hint", form.word("key_hint"));
-    let found = call.query("cursor", form.get("cursor")).json().await?;
+    let found = session.page_of(call).json().await?;
     let rows = parts::list(&found["data"]);
     let actions = html! {
         (parts::download("/operator/accounts.csv", rows))
@@ -48,7 +48,7 @@ pub async fn list(Operator(session): Operator, uri: Uri) -> Result<Markup, Probl
             @if rows.is_empty() { (parts::empty("No such account", "Enter the complete email or hint.", &html! {})) }
             @else { (table::cards(&columns(), rows)) }
         }
-        (parts::pager(&uri, &found["next_cursor"]))
+        (parts::pager(&session.path, &found["next_cursor"]))
     };
     Ok(shell::page(&session, "Accounts", &content))
 }
@@ -131,14 +131,14 @@ type Moved = (StatusCode, Value);
 pub async fn page(
     Operator(session): Operator,
     Path(id): Path<String>,
-    uri: Uri,
 ) -> Result<Response, Problem> {
-    answer(&session, &id, Form::default(), Ok(None), generation(&uri)).await
+    let found = generation(&session);
+    answer(&session, &id, Form::default(), Ok(None), found).await
 }
 
-/// The generation that an address names.
-fn generation(uri: &Uri) -> Option<GenerationId> {
-    GenerationId::parse(Form::of_query(uri.query()).word("generation"))
+/// The generation that the address of the page names.
+fn generation(session: &Session) -> Option<GenerationId> {
+    GenerationId::parse(session.query.word("generation"))
 }
 
 /// Renders the account's page after a form; after a refusal with the entered values. `found`: the
@@ -393,9 +393,8 @@ pub async fn delete(
 pub async fn view(
     Operator(session): Operator,
     Path(id): Path<String>,
-    uri: Uri,
 ) -> Result<Response, Problem> {
-    let receipt = generation(&uri).map(|id| format!("/generations/{id}"));
+    let receipt = generation(&session).map(|id| format!("/generations/{id}"));
     let place = receipt.as_deref().unwrap_or("/");
     let account = session.get(op::ADMIN_ACCOUNT, &[&id]).await?;
     let cookie = view_cookie(&session.console, &account["id"].to_string());

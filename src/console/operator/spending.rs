@@ -2,14 +2,12 @@
 
 use axum::response::Response;
 use chrono::{Days, NaiveDate};
-use http::Uri;
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::Operator;
 use crate::console::{
     client::Call,
-    form::Form,
     operations as op,
     parts::{self, amount, list, text},
     problem::Problem,
@@ -19,8 +17,8 @@ use crate::console::{
     usage,
 };
 
-pub async fn page(Operator(session): Operator, uri: Uri) -> Result<Markup, Problem> {
-    let (from, to) = usage::chosen(&Form::of_query(uri.query()), session.now.date_naive());
+pub async fn page(Operator(session): Operator) -> Result<Markup, Problem> {
+    let (from, to) = usage::chosen(&session.query, session.now.date_naive());
     let (models, accounts, offered) = tokio::try_join!(
         report(&session, "model", &from, &to).json(),
         report(&session, "account", &from, &to).json(),
@@ -47,10 +45,10 @@ pub async fn page(Operator(session): Operator, uri: Uri) -> Result<Markup, Probl
     Ok(shell::page(&session, "Spending", &content))
 }
 
-pub async fn csv(Operator(session): Operator, uri: Uri) -> Result<Response, Problem> {
-    let form = Form::of_query(uri.query());
-    let columns = columns(form.word("by"));
-    table::download_list("spending", columns, session, move |session| {
+pub async fn csv(Operator(session): Operator) -> Result<Response, Problem> {
+    let columns = columns(session.query.word("by"));
+    table::download_list("spending", columns, session, |session| {
+        let form = &session.query;
         report(session, form.word("by"), form.word("from"), form.word("to"))
     })
     .await

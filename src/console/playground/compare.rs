@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse as _, Redirect, Response},
 };
 use futures_util::future::join_all;
-use http::{HeaderName, StatusCode, Uri};
+use http::{HeaderName, StatusCode};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -198,8 +198,8 @@ fn new_ticket() -> String {
     Uuid::now_v7().to_string()
 }
 
-pub async fn page(session: Session, Path(kind): Path<String>, uri: Uri) -> Result<Markup, Problem> {
-    let mut form = Form::of_query(uri.query());
+pub async fn page(session: Session, Path(kind): Path<String>) -> Result<Markup, Problem> {
+    let mut form = session.query.clone();
     let records = records(&session, &form).await?;
     for record in &records {
         form.push("prompt", text(&record["prompt"]));
