@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     domain::{
-        ids::{AccountId, AdminTokenId, ApiKeyId, UserId, WebhookDeliveryId},
+        ids::{AccountId, ApiKeyId, WebhookDeliveryId},
         page::PageRequest,
         request::{
             AccountRequest, AccountUpdate, EMAIL_CHARS, KeyRequest, MoveRequest, SuspensionRequest,
@@ -41,12 +41,8 @@ use crate::{
 /// rate limit. Others are refused with 401, 429 or 403, checked in this order.
 pub struct Operator {
     state: ApiState,
-    id: OperatorId,
-}
-
-enum OperatorId {
-    Token(AdminTokenId),
-    Person(UserId),
+    /// For the log.
+    name: String,
 }
 
 impl Deref for Operator {
@@ -59,10 +55,7 @@ impl Deref for Operator {
 
 impl fmt::Display for Operator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.id {
-            OperatorId::Token(id) => write!(f, "admin token {id}"),
-            OperatorId::Person(id) => write!(f, "user {id}"),
-        }
+        f.write_str(&self.name)
     }
 }
 
@@ -86,16 +79,16 @@ impl FromRequestParts<ApiState> for Operator {
         if let Some(rate) = rate.filter(|rate| rate.retry_after_seconds.is_some()) {
             return Err(ServiceError::RateLimited(rate).into());
         }
-        let id = match presented {
-            Presented::Operator(token, _) => OperatorId::Token(token),
+        let name = match presented {
+            Presented::Operator(token, _) => format!("admin token {token}"),
             Presented::Customer(caller) => {
                 caller.require_active()?;
                 let user = caller.user_id.filter(|_| caller.operator);
-                OperatorId::Person(user.ok_or(ServiceError::AdminRequired)?)
+                format!("user {}", user.ok_or(ServiceError::AdminRequired)?)
             }
         };
         let state = state.clone();
-        Ok(Self { state, id })
+        Ok(Self { state, name })
     }
 }
 
