@@ -150,11 +150,6 @@ impl RequestForm {
         Self(T::schema(&mut Schemas::new()))
     }
 
-    fn fields(&self) -> impl Iterator<Item = (&str, &Value)> {
-        let fields = self.0["properties"].as_object().into_iter().flatten();
-        fields.map(|(name, schema)| (name.as_str(), schema))
-    }
-
     /// Renders the input of one field, with its error in `problem`, or else a hint.
     pub fn input(
         &self,
@@ -193,7 +188,7 @@ impl RequestForm {
     /// end of that day in UTC.
     pub fn body(&self, form: &Form) -> Map<String, Value> {
         let mut body = Map::new();
-        for (name, schema) in self.fields() {
+        for (name, schema) in self.0["properties"].as_object().into_iter().flatten() {
             match form_kind(schema) {
                 FormKind::List => {}
                 FormKind::Number => form.put_number(&mut body, name, name),
@@ -205,7 +200,7 @@ impl RequestForm {
                         .filter(|_| form_kind(schema) == FormKind::Day)
                         .unwrap_or_else(|| word.to_owned());
                     if !day.is_empty() {
-                        body.insert(name.to_owned(), Value::String(day));
+                        body.insert(name.clone(), Value::String(day));
                     }
                 }
             }

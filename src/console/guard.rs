@@ -16,8 +16,8 @@ use url::Url;
 use super::{Console, problem::Problem};
 use crate::api::{OwnBody, Page, accepts_html};
 
-/// Paths of the API: errors there are JSON, whatever the client accepts.
-const API: [&str; 3] = ["/v1", "/openai", "/anthropic"];
+/// First parts of paths of the API: errors there are JSON, whatever the client accepts.
+const API: [&str; 3] = ["v1", "openai", "anthropic"];
 
 /// The content security policy: pages load from and call this server only. `media` lists, separated
 /// by spaces, the origins of generated files: the public URL, and a bucket's.
@@ -103,17 +103,14 @@ pub async fn answered(mut request: Request, next: Next) -> Response {
 }
 
 fn is_of_the_api(path: &str) -> bool {
-    let below = |root: &&str| {
-        path.strip_prefix(*root)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    API.iter().any(below)
+    let root = path.split('/').nth(1);
+    root.is_some_and(|root| API.contains(&root))
 }
 
 /// Passes other paths to the API. Browsers get its 404 as a page.
 pub async fn other(State(console): State<Console>, request: Request) -> Response {
     let wants_page = accepts_html(request.headers()) && !is_of_the_api(request.uri().path());
-    let Ok(response) = console.0.api.clone().oneshot(request).await;
+    let response = front(&console, request).await;
     if wants_page && response.status() == StatusCode::NOT_FOUND {
         return Problem::not_found().into_response();
     }

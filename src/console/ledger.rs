@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     operations as op,
-    parts::{self, amount, list, option, text},
+    parts::{self, amount, list, select, text},
     problem::Problem,
     session::Session,
     shell,
@@ -44,13 +44,7 @@ pub async fn page(session: Session) -> Result<Markup, Problem> {
         }
         section.card {
             form.filters method="get" action="/ledger" {
-                label.field {
-                    span.label { "Kind" }
-                    select name="kind" {
-                        (option("", form.word("kind"), "All"))
-                        @for (kind, name, _) in KINDS { (option(kind, form.word("kind"), name)) }
-                    }
-                }
+                (select("Kind", "kind", form.word("kind"), &KINDS.map(|(kind, name, _)| (kind, name))))
                 div.actions { button.primary type="submit" { "Filter" } }
             }
             @if rows.is_empty() {

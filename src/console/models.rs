@@ -407,7 +407,8 @@ fn collect(part: &Value, path: &str, paths: &mut Vec<String>) {
     }
 }
 
-fn value(value: &Value) -> Markup {
+/// A value of the API that is not an object.
+pub fn value(value: &Value) -> Markup {
     match value {
         Value::Bool(is) => html! { @if *is { "yes" } @else { "no" } },
         Value::Array(items) => html! {

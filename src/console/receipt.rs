@@ -469,9 +469,7 @@ fn values(name: &str, value: &Value) -> Markup {
             @for (inner, value) in members { (values(&inside(inner), value)) }
         },
         Value::Array(items) => html! { @for value in items { (values(name, value)) } },
-        Value::String(word) if word.parse::<Credits>().is_err() => fact(name, &html! { (word) }),
-        Value::Bool(is) => fact(name, &html! { @if *is { "yes" } @else { "no" } }),
-        _ => fact(name, &amount(value)),
+        _ => fact(name, &super::models::value(value)),
     }
 }
 
