@@ -130,23 +130,19 @@ pub async fn providers(
     operator: Operator,
     _query: NoQuery,
 ) -> Result<Json<ProvidersHealthBody>, ApiError> {
-    let (calls, health, mut errors) = operator.service.provider_health().await?;
+    let (calls, mut models, mut errors) = operator.service.provider_health().await?;
     let circuits = operator.service.open_circuits();
-    let mut models: BTreeMap<String, Vec<ModelHealth>> = BTreeMap::new();
-    for model in health {
-        let of = models.entry(model.provider.clone()).or_default();
-        of.push(model);
-    }
     let health = |calls: ProviderCalls| {
         let errors = errors.extract_if(.., |ended| ended.provider == calls.provider);
         let errors: Vec<_> = errors.collect();
+        let models = models.extract_if(.., |model| model.provider == calls.provider);
         let completed = errors.iter().find(|ended| ended.code.is_none());
         let last_completed_at = completed.map(|ended| ended.last_at);
         ProviderHealthBody {
             state: provider_state(&errors, last_completed_at),
             last_completed_at,
             errors: errors.iter().filter_map(ProviderErrorBody::new).collect(),
-            models: models.remove(&calls.provider).unwrap_or_default(),
+            models: models.collect(),
             open_circuits: CircuitBody::of(&calls.provider, &circuits),
             provider: calls.provider,
             limit: calls.limit,
