@@ -1,9 +1,6 @@
 //! References of a Responses body to items of earlier answers of the account.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    mem,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -33,7 +30,6 @@ struct Reference {
     target: Option<(Uuid, usize)>,
     /// Reasoning without what its vendor signed: it stays if nothing is found.
     is_optional: bool,
-    item: Value,
 }
 
 type Places = BTreeMap<Uuid, BTreeSet<usize>>;
@@ -77,7 +73,8 @@ pub(super) async fn resolve<T: Body + Send + 'static>(
     replacing.await
 }
 
-/// Takes the references out of the input, and puts a message that is always valid in their place.
+/// Finds the references in the input, and puts a message that is always valid in the place of those
+/// that must be replaced.
 fn find(members: &mut Map<String, Value>) -> Result<(Vec<Reference>, Places), ApiError> {
     let (mut references, mut places) = (Vec::new(), Places::new());
     let Some(Value::Array(items)) = members.get_mut("input") else {
@@ -117,12 +114,10 @@ fn find(members: &mut Map<String, Value>) -> Result<(Vec<Reference>, Places), Ap
             id: id.to_owned(),
             target,
             is_optional,
-            item: if is_optional {
-                item.clone()
-            } else {
-                mem::replace(item, json!({"role": "user", "content": "x"}))
-            },
         });
+        if is_reference {
+            *item = json!({"role": "user", "content": "x"});
+        }
     }
     Ok((references, places))
 }
@@ -181,7 +176,7 @@ fn replace(
                 }
                 *place = item.clone();
             }
-            None if reference.is_optional => *place = reference.item,
+            None if reference.is_optional => {}
             None => {
                 let message = "refers to no item of an answer of this account";
                 let param = format!("input[{}].id", reference.at);
