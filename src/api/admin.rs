@@ -67,7 +67,7 @@ impl FromRequestParts<ApiState> for Operator {
         let counts = is_counted(parts);
         let presented = state.service.authenticate_operator(token, counts).await?;
         let known = match &presented {
-            Presented::Customer(caller) => caller.into(),
+            Presented::Customer(caller) => Known::from(caller),
             &Presented::Operator(token, rate) => Known {
                 rate: Some(rate),
                 admin_token: Some(token),
