@@ -282,6 +282,12 @@ pub struct CreditsShort {
     pub affordable: Option<(&'static str, u64)>,
 }
 
+/// Every failing field with what is wrong with it.
+pub fn sentences(errors: &[FieldError]) -> String {
+    let sentences = errors.iter().map(|e| format!("{} {}", e.param, e.message));
+    sentences.collect::<Vec<_>>().join("; ")
+}
+
 pub type Result<T, E = ServiceError> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
@@ -313,7 +319,7 @@ pub enum ServiceError {
     #[error("too many failed logins with this email from this address")]
     TooManyLogins(u64),
     /// All failing fields.
-    #[error("the request is invalid")]
+    #[error("{}", sentences(.0))]
     Invalid(Vec<FieldError>),
     #[error("{0}")]
     ContextLength(ContextOverflow),

@@ -32,7 +32,7 @@ use crate::{
     domain::{
         ids::GenerationId,
         page::{MAX_PER_PAGE, Page, PageRequest},
-        validate::{Body, FieldError},
+        validate::Body,
     },
     local_postgres::Role,
     service::ServiceError,
@@ -100,7 +100,7 @@ fn named<T>(
 ) -> Result<T, Failure> {
     match found {
         Err(ServiceError::NotFound) => Err(missing().into()),
-        found => found.map_err(explained),
+        found => Ok(found?),
     }
 }
 
@@ -151,31 +151,12 @@ async fn first<T>(
     }
 }
 
-/// A refusal of the rules, with every failing field.
-fn explained(error: ServiceError) -> Failure {
-    match error {
-        ServiceError::Invalid(errors) => {
-            let sentences: Vec<String> = errors
-                .iter()
-                .map(|e| format!("{} {}", e.param, e.message))
-                .collect();
-            sentences.join("; ").into()
-        }
-        other => other.into(),
-    }
-}
-
 /// Reads a request as the API does.
 fn read<T: Body>(members: &Value) -> Result<T, Failure> {
     let members = members.as_object().cloned().unwrap_or_default();
     let (request, errors) = T::parse(&members);
-    valid(errors)?;
+    ServiceError::any(errors)?;
     request.ok_or_else(|| format!("{} cannot be read", T::NAME).into())
-}
-
-/// Refuses what can be refused without the database, before that is opened.
-fn valid(errors: Vec<FieldError>) -> Result<(), Failure> {
-    ServiceError::any(errors).map_err(explained)
 }
 
 fn config_check(config: &Config, output: Output) -> Outcome {

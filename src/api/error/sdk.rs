@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::{ApiError, Code, Content};
-use crate::{api::context::Sdk, domain::validate::FieldCode};
+use crate::{api::context::Sdk, domain::validate::FieldCode, service::sentences};
 
 /// What an SDK calls a parameter that is refused.
 const UNSUPPORTED: &str = "unsupported_parameter";
@@ -60,12 +60,10 @@ impl Content {
 
     /// Names every failing field, since SDKs show only the message.
     fn sdk_message(&self) -> String {
-        if self.errors.is_empty() {
-            return self.message.clone();
+        match &self.errors[..] {
+            [] => self.message.clone(),
+            errors => sentences(errors),
         }
-        let sentences = self.errors.iter();
-        let sentences = sentences.map(|error| format!("{} {}", error.param, error.message));
-        sentences.collect::<Vec<_>>().join("; ")
     }
 }
 

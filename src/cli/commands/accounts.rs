@@ -3,7 +3,7 @@
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
-use super::{all, explained, named, read, user, valid, with_app};
+use super::{all, named, read, user, with_app};
 use crate::{
     app::App,
     cli::{
@@ -17,6 +17,7 @@ use crate::{
         ids::AccountId,
         request::{AccountRequest, AccountUpdate, password_violations},
     },
+    service::ServiceError,
     store::accounts::{AccountFilter, AccountRecord},
 };
 
@@ -33,7 +34,7 @@ pub(super) async fn run(config: &Config, command: AccountCommand, output: Output
         }
         AccountCommand::Password { email } => {
             let password = password::read(email).await?;
-            valid(password_violations(password.expose_secret()))?;
+            ServiceError::any(password_violations(password.expose_secret()))?;
             password
         }
         _ => SecretString::default(),
@@ -68,8 +69,7 @@ fn first_user(new: &NewAccount, password: &SecretString) -> Result<AccountReques
 }
 
 async fn create(app: &App, request: AccountRequest, output: Output) -> Outcome {
-    let made = app.service.create_account(&request).await;
-    let (account, user) = made.map_err(explained)?;
+    let (account, user) = app.service.create_account(&request).await?;
     let AccountRequest { email, credits, .. } = request;
     output.result(
         &format!(
@@ -186,8 +186,7 @@ async fn suspend(
 
 async fn update(app: &App, who: &Who, change: &AccountUpdate, output: Output) -> Outcome {
     let account = find(app, who).await?;
-    let changed = app.service.update_account(account.id, change).await;
-    let account = changed.map_err(explained)?;
+    let account = app.service.update_account(account.id, change).await?;
     let (id, email, name) = (account.id, &account.email, &account.name);
     let people = format!("Account {id} has the name {name:?} and the email {email}.");
     output.result(&people, &account)
@@ -205,8 +204,7 @@ async fn delete(app: &App, who: &Who, is_confirmed: bool, output: Output) -> Out
         )
         .into());
     }
-    let deleted = app.service.delete_account(id).await;
-    deleted.map_err(explained)?;
+    app.service.delete_account(id).await?;
     while app.service.erase_deleted().await? {}
     let account = app.service.account(id).await?;
     let people = format!(

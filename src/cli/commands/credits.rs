@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{explained, named, user, valid, with_app};
+use super::{named, user, with_app};
 use crate::{
     cli::{
         Outcome,
@@ -11,6 +11,7 @@ use crate::{
     },
     config::Config,
     domain::request::Move,
+    service::ServiceError,
 };
 
 pub(super) async fn run(config: &Config, command: CreditsCommand, output: Output) -> Outcome {
@@ -23,7 +24,8 @@ pub(super) async fn run(config: &Config, command: CreditsCommand, output: Output
             (what, Some(m.reference.as_str()))
         }
     };
-    valid(what.violations(reference))?;
+    // What can be refused without the database, before that is opened.
+    ServiceError::any(what.violations(reference))?;
     with_app(config, async |app| {
         let (account, email) = match &command {
             CreditsCommand::Grant(Movement { email, .. })
@@ -37,8 +39,7 @@ pub(super) async fn run(config: &Config, command: CreditsCommand, output: Output
                 (named(account, missing)?, String::new())
             }
         };
-        let done = app.service.move_credits(account, what, reference).await;
-        let (entry, moved) = done.map_err(explained)?;
+        let (entry, moved) = app.service.move_credits(account, what, reference).await?;
         let amount = entry.amount;
         let in_words = credits(&amount.to_string());
         let sentence = match &command {

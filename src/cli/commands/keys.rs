@@ -3,7 +3,7 @@
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
-use super::{all, explained, named, user, with_app};
+use super::{all, named, user, with_app};
 use crate::{
     api::NewKeyBody,
     app::App,
@@ -42,7 +42,7 @@ async fn create(app: &App, new: NewKey, output: Output) -> Outcome {
     };
     let user = user(app, &new.email).await?;
     let made = app.service.create_key(user.account_id, &request, None);
-    let (record, secret) = made.await.map_err(explained)?;
+    let (record, secret) = made.await?;
     let key = secret.expose_secret().to_owned();
     let body = NewKeyBody { key, record };
     let done = output.result(&body.key, &body)?;
@@ -103,8 +103,7 @@ struct NewToken<'a> {
 }
 
 async fn create_token(app: &App, name: &str, output: Output) -> Outcome {
-    let made = app.service.create_admin_token(name).await;
-    let (record, secret) = made.map_err(explained)?;
+    let (record, secret) = app.service.create_admin_token(name).await?;
     let body = NewToken {
         token: secret.expose_secret(),
         record,

@@ -1,6 +1,6 @@
 //! `gensvc usage`
 
-use super::{all, explained, user, with_app};
+use super::{all, user, with_app};
 use crate::{
     app::{App, AppError},
     cli::{
@@ -31,8 +31,7 @@ pub(super) async fn run(config: &Config, asked: Usage, output: Output) -> Outcom
             total: UsageTotals::default(),
         };
         for account in accounts(&app, asked.email.as_deref()).await? {
-            let one = app.service.usage(account, &request).await;
-            let one = one.map_err(explained)?;
+            let one = app.service.usage(account, &request).await?;
             report.data.extend(one.data);
             report.total += one.total;
         }
