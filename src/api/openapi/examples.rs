@@ -7,7 +7,7 @@ use super::{
     super::error::{ApiError, Code},
     operations,
 };
-use crate::domain::{generation::FailureCode, validate::FieldError};
+use crate::domain::generation::FailureCode;
 
 /// By operation and status.
 const RECORDED: &str = include_str!("answers.json");
@@ -35,7 +35,8 @@ pub(super) fn add(paths: &mut Value, recorded: &Value) {
 pub(super) fn errors(recorded: &Value) -> Result<Value, serde_json::Error> {
     let mut examples = Map::new();
     for &code in Code::ALL {
-        let mut value = body(&ApiError::example(code, None))?;
+        let mut example = of(&ApiError::example(code, None))?;
+        let value = &mut example["value"];
         if is_failure(code) {
             let mut generation = recorded[FAILED]["generation"].clone();
             for member in ["code", "message", "retryable"] {
@@ -43,23 +44,15 @@ pub(super) fn errors(recorded: &Value) -> Result<Value, serde_json::Error> {
             }
             value["generation"] = generation;
         }
-        examples.insert(code.as_str().to_owned(), json!({ "value": value }));
+        examples.insert(code.as_str().to_owned(), example);
     }
     Ok(examples.into())
 }
 
-/// An example of an error that depends on the operation.
-pub(super) fn error(code: Code, ability: Option<&str>) -> Result<Value, serde_json::Error> {
-    Ok(json!({"value": body(&ApiError::example(code, ability))?}))
-}
-
-/// The answer to a request whose fields fail like that.
-pub(super) fn invalid(errors: &[FieldError]) -> Result<Value, serde_json::Error> {
-    Ok(json!({"value": body(&ApiError::invalid(errors.to_vec()))?}))
-}
-
-fn body(error: &ApiError) -> Result<Value, serde_json::Error> {
-    serde_json::from_str(&error.body(REQUEST_ID))
+/// An example of an error.
+pub(super) fn of(error: &ApiError) -> Result<Value, serde_json::Error> {
+    let body: Value = serde_json::from_str(&error.body(REQUEST_ID))?;
+    Ok(json!({ "value": body }))
 }
 
 /// Whether the answer also has the record of the failed generation.
