@@ -96,7 +96,7 @@ pub async fn add_picture(
     session: Session,
     request: Request,
 ) -> Result<Response, Problem> {
-    let _permit = session.add_picture()?;
+    let _permit = session.permit(&session.console.0.pictures, "uploads")?;
     let sent = PictureForm::read(request).await?;
     let mut form = sent.form;
     let role = form.word("role").to_owned();

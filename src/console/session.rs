@@ -104,17 +104,8 @@ impl Session {
         self.call(operation, &[]).query("per_page", "100")
     }
 
-    /// Takes a permit to download a table.
-    pub fn download(&self) -> Result<Permit<i64>, Problem> {
-        self.permit(&self.console.0.downloads, "downloads")
-    }
-
-    /// Takes a permit to send a picture.
-    pub fn add_picture(&self) -> Result<Permit<i64>, Problem> {
-        self.permit(&self.console.0.pictures, "uploads")
-    }
-
-    fn permit(&self, limiter: &Limiter<i64>, what: &str) -> Result<Permit<i64>, Problem> {
+    /// Takes a permit for a download or an upload, which `what` names in the refusal.
+    pub fn permit(&self, limiter: &Limiter<i64>, what: &str) -> Result<Permit<i64>, Problem> {
         // An operator who views an account takes none of its permits.
         let user = self.me["user"]["id"].as_i64().unwrap_or_default();
         limiter.try_acquire(user).ok_or_else(|| {

@@ -161,7 +161,7 @@ pub async fn download_list(
     session: Session,
     call: impl Fn(&Session) -> Call<'_> + Send + Sync + 'static,
 ) -> Result<Response, Problem> {
-    let permit = session.download()?;
+    let permit = session.permit(&session.console.0.downloads, "downloads")?;
     let (rows, next) = read_page(&columns, call(&session)).await?;
     let first = format!("{}{rows}", headings(&columns));
     let state = (columns, call, session, permit, next);
