@@ -104,18 +104,7 @@ impl Form {
         let value = number.map_or_else(|| Value::String(text.to_owned()), Value::Number);
         body.insert(name.to_owned(), value);
     }
-}
 
-impl FromRequest<Console> for Form {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, console: &Console) -> Result<Self, Problem> {
-        let (parts, body) = request.into_parts();
-        Self::read(&parts, body, console, MAX_BYTES).await
-    }
-}
-
-impl Form {
     /// Reads a form of at most `most` bytes.
     pub async fn read(
         parts: &Parts,
@@ -136,6 +125,15 @@ impl Form {
             Ok(Err(_)) => Err(Problem::large_form()),
             Err(_elapsed) => Err(Problem::slow_form()),
         }
+    }
+}
+
+impl FromRequest<Console> for Form {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, console: &Console) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        Self::read(&parts, body, console, MAX_BYTES).await
     }
 }
 
