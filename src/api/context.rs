@@ -52,13 +52,9 @@ pub enum Sdk {
 impl Sdk {
     /// The SDK of a path, also of one that no route has.
     pub fn of_path(path: &str) -> Option<Self> {
-        let below = |root| {
-            let rest = path.strip_prefix(root);
-            rest.is_some_and(|rest: &str| rest.is_empty() || rest.starts_with('/'))
-        };
-        match path {
-            _ if below("/openai") => Some(Self::OpenAi),
-            _ if below("/anthropic") => Some(Self::Anthropic),
+        match path.split('/').nth(1) {
+            Some("openai") => Some(Self::OpenAi),
+            Some("anthropic") => Some(Self::Anthropic),
             _ => None,
         }
     }

@@ -322,11 +322,13 @@ impl GenerationRecord {
             .map(|(start, end)| end - start);
         let attempts = attempts(&mut g);
         let route = g.route.take().map(|route| *route).unwrap_or_default();
+        let parameters = g.parameters.as_object_mut();
+        let request_id = parameters.and_then(|members| members.remove(REQUEST_ID));
         let metadata = RecordMetadata {
             api_key_id: g.api_key_id,
             template: g.template,
             attempts: g.attempts,
-            request_id: take_request_id(&mut g.parameters),
+            request_id: request_id.and_then(|id| id.as_str().map(str::to_owned)),
             provider_request_id: g.provider_request_id.take(),
             finish_reason: g.finish_reason,
             duration_ms: duration.map(|d| d.num_milliseconds()),
@@ -346,14 +348,6 @@ impl GenerationRecord {
             parameters,
             metadata,
         }
-    }
-}
-
-/// Takes the id of the creating request out of stored parameters.
-fn take_request_id(parameters: &mut Value) -> Option<String> {
-    match parameters.as_object_mut()?.remove(REQUEST_ID)? {
-        Value::String(id) => Some(id),
-        _ => None,
     }
 }
 

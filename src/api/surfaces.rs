@@ -141,10 +141,13 @@ impl SdkRequest {
                 // A generation that this process runs always ends.
                 let persistent = matches!(submitted, Submitted::New(..));
                 let deltas = if is_replay { Deltas::at_end() } else { deltas };
-                let end = log.stream_end(id, async move {
-                    let record = self.wait(submitted, persistent).await?;
-                    answer_of(&record, self.state.links())
-                });
+                // The request is answered before the stream ends.
+                let end = async move {
+                    let ended = self.wait(submitted, persistent).await;
+                    let ended = ended.and_then(|record| answer_of(&record, self.state.links()));
+                    log.end(Some(id), ended)
+                };
+                let end = end.in_current_span();
                 let silence = stream::KEEP_ALIVE;
                 let live = stream::live(sdk, request, end, deltas, writer, silence);
                 let (events, has_begun) = live.await?;
@@ -256,16 +259,6 @@ impl SdkRequestLog {
         } else {
             result
         }
-    }
-
-    /// Logs the end of a stream, whose request is answered before.
-    fn stream_end<T>(
-        self,
-        generation: GenerationId,
-        end: impl Future<Output = Result<T, ApiError>>,
-    ) -> impl Future<Output = Result<T, ApiError>> {
-        let ended = async move { self.end(Some(generation), end.await) };
-        ended.in_current_span()
     }
 }
 

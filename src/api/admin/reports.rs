@@ -86,17 +86,6 @@ pub struct ProvidersHealthBody {
     pub data: Vec<ProviderHealthBody>,
 }
 
-impl ProviderErrorBody {
-    fn new(errors: &ProviderErrors) -> Option<Self> {
-        Some(Self {
-            code: errors.code?,
-            account_refused: errors.is_account_refused,
-            count: errors.count,
-            last_at: errors.last_at,
-        })
-    }
-}
-
 fn provider_state(
     ended: &[ProviderErrors],
     last_completed_at: Option<DateTime<Utc>>,
@@ -132,6 +121,14 @@ pub async fn providers(
 ) -> Result<Json<ProvidersHealthBody>, ApiError> {
     let (calls, mut models, mut errors) = operator.service.provider_health().await?;
     let circuits = operator.service.open_circuits();
+    let error = |errors: &ProviderErrors| {
+        Some(ProviderErrorBody {
+            code: errors.code?,
+            account_refused: errors.is_account_refused,
+            count: errors.count,
+            last_at: errors.last_at,
+        })
+    };
     let health = |calls: ProviderCalls| {
         let errors = errors.extract_if(.., |ended| ended.provider == calls.provider);
         let errors: Vec<_> = errors.collect();
@@ -141,7 +138,7 @@ pub async fn providers(
         ProviderHealthBody {
             state: provider_state(&errors, last_completed_at),
             last_completed_at,
-            errors: errors.iter().filter_map(ProviderErrorBody::new).collect(),
+            errors: errors.iter().filter_map(error).collect(),
             models: models.collect(),
             open_circuits: CircuitBody::of(&calls.provider, &circuits),
             provider: calls.provider,
