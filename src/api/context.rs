@@ -122,7 +122,7 @@ pub fn is_counted(parts: &Parts) -> bool {
 /// Records the caller of a request, and of the page if the request is the one that is counted.
 pub fn record_caller(parts: &Parts, is_counted: bool, caller: Known, now: DateTime<Utc>) {
     if let Some(page) = parts.extensions.get::<Page>().filter(|_| is_counted) {
-        page.0.caller.set(caller.clone(), now);
+        page.caller.set(caller.clone(), now);
     }
     if let Some(slot) = parts.extensions.get::<CallerSlot>() {
         slot.set(caller, now);
@@ -166,12 +166,9 @@ impl From<&Caller> for Known {
 /// A page of the console. Its requests to the API, which carry this, are one request of the caller:
 /// counted and logged once.
 #[derive(Clone, Default)]
-pub struct Page(Arc<PageState>);
-
-#[derive(Default)]
-struct PageState {
-    caller: CallerSlot,
-    counted: AtomicBool,
+pub struct Page {
+    pub caller: CallerSlot,
+    is_counted: Arc<AtomicBool>,
 }
 
 impl Page {
@@ -184,11 +181,7 @@ impl Page {
 
     /// Whether a request is counted: the first one only.
     pub fn counts(&self) -> bool {
-        !self.0.counted.swap(true, Ordering::Relaxed)
-    }
-
-    pub fn caller(&self) -> &CallerSlot {
-        &self.0.caller
+        !self.is_counted.swap(true, Ordering::Relaxed)
     }
 }
 

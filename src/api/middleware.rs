@@ -38,7 +38,7 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
     let code = envelope(&mut response, sdk, &id).map(Code::as_str);
     let status = response.status();
     let page = response.extensions_mut().remove::<Page>();
-    let known = page.as_ref().map_or(&caller, Page::caller).get();
+    let known = page.as_ref().map_or(&caller, |page| &page.caller).get();
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&id) {
         if let Some(sdk) = sdk {
