@@ -339,11 +339,9 @@ impl<T: FromPath> FromRequestParts<ApiState> for PathId<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        let missing = || ApiError::from(ServiceError::NotFound);
-        let Path(text) = Path::<String>::from_request_parts(parts, state)
-            .await
-            .map_err(|_| missing())?;
-        T::from_path(&text).map(Self).ok_or_else(missing)
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let id = path.ok().and_then(|Path(text)| T::from_path(&text));
+        id.map(Self).ok_or_else(|| ServiceError::NotFound.into())
     }
 }
 
@@ -355,12 +353,10 @@ impl<T: FromPath, U: FromPath> FromRequestParts<ApiState> for PathIds<T, U> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        let missing = || ApiError::from(ServiceError::NotFound);
-        let Path((first, second)) = Path::<(String, String)>::from_request_parts(parts, state)
-            .await
-            .map_err(|_| missing())?;
-        let ids = T::from_path(&first).zip(U::from_path(&second));
-        ids.map(|(first, second)| Self(first, second))
-            .ok_or_else(missing)
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let ids = path.ok().and_then(|Path((first, second))| {
+            Some(Self(T::from_path(&first)?, U::from_path(&second)?))
+        });
+        ids.ok_or_else(|| ServiceError::NotFound.into())
     }
 }
