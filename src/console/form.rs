@@ -66,21 +66,21 @@ impl Form {
     /// Fills in the prompt, model and parameters of a record. The members of a parameter that is an
     /// object become fields `p.NAME.MEMBER`.
     pub fn refill(&mut self, record: &Value) {
-        let text = |value: &Value| match value {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let model = format!("{}/{}", text(&record["provider"]), text(&record["model"]));
-        self.0.push(("prompt".to_owned(), text(&record["prompt"])));
-        self.0.push(("model".to_owned(), model));
+        let model = format!(
+            "{}/{}",
+            parts::plain(&record["provider"]),
+            parts::plain(&record["model"])
+        );
+        self.push("prompt", &parts::plain(&record["prompt"]));
+        self.push("model", &model);
         let parameters = record["parameters"].as_object().into_iter().flatten();
         for (name, value) in parameters.filter(|(_, value)| !value.is_null()) {
             if let Some(members) = value.as_object() {
                 for (member, value) in members {
-                    self.push(&format!("p.{name}.{member}"), &text(value));
+                    self.push(&format!("p.{name}.{member}"), &parts::plain(value));
                 }
             } else {
-                self.push(&format!("p.{name}"), &text(value));
+                self.push(&format!("p.{name}"), &parts::plain(value));
             }
         }
     }

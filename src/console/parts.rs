@@ -12,6 +12,14 @@ pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// A value as the text of a form's field.
+pub fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
 pub fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }

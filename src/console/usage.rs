@@ -145,8 +145,7 @@ impl Report {
         let group = match row.map(|row| &row[self.by]) {
             None => String::new(),
             Some(Value::Null) => "none".to_owned(),
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => other.to_string(),
+            Some(group) => parts::plain(group),
         };
         let (group, first, last) = (group.as_str(), self.days.0.as_str(), self.days.1.as_str());
         let (by, kind, from, to) = match (self.by, row) {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::console::{
     form::Form,
-    parts::{self, list, option, text},
+    parts::{self, list, option, plain, text},
     problem::Problem,
 };
 
@@ -43,11 +43,7 @@ fn field(name: &str) -> String {
 }
 
 fn strings(value: &Value) -> Vec<String> {
-    let text = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    list(value).iter().map(text).collect()
+    list(value).iter().map(plain).collect()
 }
 
 /// Whether a model takes `negative_prompt`.
