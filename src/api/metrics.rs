@@ -67,16 +67,6 @@ impl MetricsEndpoint {
         }
     }
 
-    fn admit(&self, headers: &HeaderMap) -> Result<(), ApiError> {
-        let expected = self.token.as_ref().ok_or_else(ApiError::loopback_only)?;
-        let token = bearer(headers).map_err(ApiError::token)?;
-        if bool::from(Sha256::digest(token).ct_eq(expected)) {
-            Ok(())
-        } else {
-            Err(ApiError::token(TokenRefusal::Invalid))
-        }
-    }
-
     /// The state of the database, at most [`FRESH`] old; `None` when it does not answer.
     async fn unfinished(&self, service: &Service) -> Option<Vec<Unfinished>> {
         let mut last = self.last.lock().await;
@@ -105,8 +95,14 @@ impl FromRequestParts<ApiState> for Scraper {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        state.settings.metrics.admit(&parts.headers)?;
-        Ok(Self)
+        let expected = state.settings.metrics.token.as_ref();
+        let expected = expected.ok_or_else(ApiError::loopback_only)?;
+        let token = bearer(&parts.headers).map_err(ApiError::token)?;
+        if bool::from(Sha256::digest(token).ct_eq(expected)) {
+            Ok(Self)
+        } else {
+            Err(ApiError::token(TokenRefusal::Invalid))
+        }
     }
 }
 

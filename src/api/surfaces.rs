@@ -33,13 +33,12 @@ use crate::{
         catalogue::Model,
         conversation::Delta,
         dialect::{Answer, Head, Writer},
-        generation::{FinishReason, Generation, Modality, Output, Status, Surface},
+        generation::{FinishReason, Generation, Modality, Status, Surface},
         ids::GenerationId,
         request::{DialogueRequest, GenerationRequest},
         route::{PROVIDER, route_name},
         validate::{Body, FieldCode},
     },
-    media::{MediaFile, MediaKey},
     providers::{DeltaSink, Deltas},
     service::{
         Service, ServiceError,
@@ -271,13 +270,6 @@ fn answer_of(record: &Generation, links: &MediaLinks) -> Result<Answer, ApiError
         return Err(ApiError::cancelled());
     }
     Answer::of(record).ok_or_else(ApiError::internal)
-}
-
-/// A stored file, from its beginning.
-async fn file(state: &ApiState, output: &Output) -> Result<MediaFile, ApiError> {
-    let key: MediaKey = output.key.parse().map_err(|_| ApiError::internal())?;
-    let file = state.settings.storage.get(&key, None).await?;
-    file.ok_or_else(|| ApiError::not_found("the file was deleted"))
 }
 
 /// Renames the fields of an error to their names in the SDK's request.

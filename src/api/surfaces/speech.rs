@@ -6,7 +6,7 @@ use axum::{
 };
 use http::header;
 
-use super::{SdkHeaders, SdkRequest, file, headers};
+use super::{SdkHeaders, SdkRequest, headers};
 use crate::{
     api::{
         body::JsonBody,
@@ -16,6 +16,7 @@ use crate::{
         record::mark_replay,
     },
     domain::dialect::speech::SpokenRequest,
+    media::MediaKey,
 };
 
 const SPEECH: &str = "/openai/v1/audio/speech";
@@ -42,7 +43,9 @@ pub async fn speech(
     let SpokenRequest(request) = body.read()?;
     let (record, is_replay) = call.files(request.into()).await?;
     let output = record.outputs.first().ok_or_else(ApiError::internal)?;
-    let file = file(&call.state, output).await?;
+    let key: MediaKey = output.key.parse().map_err(|_| ApiError::internal())?;
+    let file = call.state.settings.storage.get(&key, None).await?;
+    let file = file.ok_or_else(|| ApiError::not_found("the file was deleted"))?;
     let about = [
         (header::CONTENT_TYPE, output.content_type.clone()),
         (header::CONTENT_LENGTH, file.head.bytes.to_string()),
