@@ -5,7 +5,6 @@ use axum::{
     response::{IntoResponse as _, Redirect, Response},
 };
 use chrono::{DateTime, Utc};
-use http::HeaderMap;
 use maud::{Markup, html};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
@@ -123,8 +122,8 @@ pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
 }
 
 /// The secret of the key that the browser's form has just created, unless it was shown.
-fn unshown(session: &Session, key: &Value, headers: &HeaderMap) -> Option<SecretString> {
-    let token = api_key_of_form(&once::unshown(headers)?, once::account(session));
+fn unshown(session: &Session, key: &Value) -> Option<SecretString> {
+    let token = api_key_of_form(&once::unshown(session)?, once::account(session));
     (key["key_hint"] == token.hint && state(key, session.now) == "active").then_some(token.secret)
 }
 
@@ -160,14 +159,10 @@ fn facts(key: &Value) -> Markup {
     }
 }
 
-pub async fn page(
-    session: Session,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+pub async fn page(session: Session, Path(id): Path<String>) -> Result<Response, Problem> {
     let key = session.get(op::KEY, &[&id]).await?;
     let id = key["id"].to_string();
-    let secret = unshown(&session, &key, &headers);
+    let secret = unshown(&session, &key);
     let is_revoked = key["revoked_at"].is_string();
     let actions = html! {
         a.button href={ "/generations?api_key=" (id) } { "Its generations" }

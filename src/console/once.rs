@@ -7,7 +7,7 @@
 
 use axum::response::{IntoResponse as _, Redirect, Response};
 use chrono::{DateTime, TimeDelta};
-use http::{HeaderMap, header};
+use http::header;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -84,12 +84,12 @@ impl Created {
     }
 }
 
-/// The token whose secret the page at `path` is to show: once, to the browser that sent the form.
-pub fn unshown(headers: &HeaderMap) -> Option<FormToken> {
-    if cookie_value(headers, SHOWN).is_some() {
+/// The token whose secret the page is to show: once, to the browser that sent the form.
+pub fn unshown(session: &Session) -> Option<FormToken> {
+    if cookie_value(&session.headers, SHOWN).is_some() {
         return None;
     }
-    FormToken::parse(cookie_value(headers, SECRET)?)
+    FormToken::parse(cookie_value(&session.headers, SECRET)?)
 }
 
 /// Marks a page that shows a secret: the browser does not get the secret again.

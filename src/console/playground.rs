@@ -10,7 +10,7 @@ use axum::{
     extract::{Path, Request},
     response::{IntoResponse as _, Redirect, Response},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use maud::Markup;
 use serde_json::{Value, json};
 
@@ -56,7 +56,6 @@ pub async fn page(session: Session, Path(kind): Path<String>) -> Result<Markup, 
 
 pub async fn run(
     Path(kind): Path<String>,
-    headers: HeaderMap,
     session: Session,
     form: Form,
 ) -> Result<Response, Problem> {
@@ -66,7 +65,10 @@ pub async fn run(
         return Ok(again(&session, &bench, None).await);
     }
     let mut body = bench.body();
-    let accept = headers.get(header::ACCEPT).map(HeaderValue::as_bytes);
+    let accept = session
+        .headers
+        .get(header::ACCEPT)
+        .map(HeaderValue::as_bytes);
     let streams = kind == "text" && accept == Some(b"text/event-stream");
     if streams {
         body["stream"] = json!(true);

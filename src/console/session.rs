@@ -57,6 +57,8 @@ pub struct Session {
     pub path: String,
     /// The query in it.
     pub query: Form,
+    /// The headers of the browser's request.
+    pub headers: HeaderMap,
     /// The caller; its account is the viewed one.
     pub me: Value,
     pub balance: Value,
@@ -196,6 +198,7 @@ impl FromRequestParts<Console> for Session {
             now: console.0.clock.now(),
             path: path.to_owned(),
             query: Form::of_query(parts.uri.query()),
+            headers: parts.headers.clone(),
             me,
             balance,
             viewed,

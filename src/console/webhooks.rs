@@ -4,7 +4,6 @@ use axum::{
     extract::Path,
     response::{IntoResponse as _, Redirect, Response},
 };
-use http::HeaderMap;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -113,16 +112,12 @@ pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
     }
 }
 
-pub async fn page(
-    session: Session,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+pub async fn page(session: Session, Path(id): Path<String>) -> Result<Response, Problem> {
     let deliveries = session.page_of(session.call(op::DELIVERIES, &[&id]));
     let webhook = session.call(op::WEBHOOK, &[&id]).json();
     let (webhook, found) = tokio::try_join!(webhook, deliveries.json())?;
     let rows = rows_of(&found["data"]);
-    let secret = unshown(&session, &headers);
+    let secret = unshown(&session);
     let path = format!("/webhooks/{}", webhook["id"]);
     let action = format!("{path}/delete");
     let remove = parts::confirmed("Delete", "Nothing is posted to it from then on.", &action);
@@ -156,8 +151,8 @@ pub async fn page(
 }
 
 /// The secret of the webhook that the browser's form has just created, unless it was shown.
-fn unshown(session: &Session, headers: &HeaderMap) -> Option<String> {
-    let token = once::unshown(headers)?;
+fn unshown(session: &Session) -> Option<String> {
+    let token = once::unshown(session)?;
     Some(secret_text(&token.webhook_secret(once::account(session))))
 }
 
