@@ -125,7 +125,12 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
         caller.check_rate()?;
         memory::charge_to(caller.account_id);
         let caller = match viewed_account(parts)? {
-            Some(account) => view_as(state, &caller, account, parts).await?,
+            Some(account) => {
+                let viewer = state.service.view_as(&caller, account).await?;
+                let (user, path) = (viewer.user_id.map(|id| id.0), parts.uri.path());
+                tracing::info!(user, account = account.0, path, "operator read an account");
+                viewer
+            }
             None => caller,
         };
         P::check(&caller)?;
@@ -163,19 +168,6 @@ fn viewed_account(parts: &Parts) -> Result<Option<AccountId>, ApiError> {
             "X-Gensvc-Account must be given once, as the id of an account",
         )),
     }
-}
-
-/// Returns the caller with which an operator reads an account, and logs the read.
-async fn view_as(
-    state: &ApiState,
-    operator: &Caller,
-    account: AccountId,
-    parts: &Parts,
-) -> Result<Caller, ApiError> {
-    let caller = state.service.view_as(operator, account).await?;
-    let (user, path) = (caller.user_id.map(|id| id.0), parts.uri.path());
-    tracing::info!(user, account = account.0, path, "operator read an account");
-    Ok(caller)
 }
 
 /// Whether a request cannot be a replay or a retry, so that it may start before its key is checked.

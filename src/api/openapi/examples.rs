@@ -10,15 +10,11 @@ use super::{
 use crate::domain::generation::FailureCode;
 
 /// By operation and status.
-const RECORDED: &str = include_str!("answers.json");
+pub(super) const RECORDED: &str = include_str!("answers.json");
 pub(super) const REQUEST_ID: &str = "01995c8e-7a40-7c3f-9d52-6b1f0e8a4d27";
 
 /// The recorded answer of a synchronous generation that failed.
 const FAILED: &str = "failed";
-
-pub(super) fn recorded() -> Result<Value, serde_json::Error> {
-    serde_json::from_str(RECORDED)
-}
 
 /// Adds the recorded answers to the operations.
 pub(super) fn add(paths: &mut Value, recorded: &Value) {
@@ -37,7 +33,9 @@ pub(super) fn errors(recorded: &Value) -> Result<Value, serde_json::Error> {
     for &code in Code::ALL {
         let mut example = of(&ApiError::example(code, None))?;
         let value = &mut example["value"];
-        if is_failure(code) {
+        let is_failure = FailureCode::parse(code.as_str()).is_some();
+        // Its answer also has the record of the failed generation.
+        if is_failure && code != Code::StorageUnavailable {
             let mut generation = recorded[FAILED]["generation"].clone();
             for member in ["code", "message", "retryable"] {
                 generation["error"][member] = value["error"][member].clone();
@@ -53,9 +51,4 @@ pub(super) fn errors(recorded: &Value) -> Result<Value, serde_json::Error> {
 pub(super) fn of(error: &ApiError) -> Result<Value, serde_json::Error> {
     let body: Value = serde_json::from_str(&error.body(REQUEST_ID))?;
     Ok(json!({ "value": body }))
-}
-
-/// Whether the answer also has the record of the failed generation.
-fn is_failure(code: Code) -> bool {
-    code != Code::StorageUnavailable && FailureCode::parse(code.as_str()).is_some()
 }

@@ -192,11 +192,6 @@ pub(super) async fn run(kind: &Kind, env: &Env, output: Output) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The key under which a request is made once, however often it is sent.
-fn once() -> String {
-    Uuid::now_v7().to_string()
-}
-
 fn failed(record: &Value, output: Output) -> ExitCode {
     let message = record["error"]["message"]
         .as_str()
@@ -236,7 +231,8 @@ async fn streamed(
     uuid: &OnceCell<String>,
 ) -> Outcome {
     request.body["stream"] = json!(true);
-    let key = once();
+    // A request that is sent again is made once.
+    let key = Uuid::now_v7().to_string();
     let headers = [("idempotency-key", key.as_str())];
     let path = request.path();
     let response = connection.make(&path, &headers, &request.body).await?;
@@ -289,7 +285,8 @@ async fn made(
     request: &Request,
     output: Output,
 ) -> Result<Value, Failure> {
-    let key = once();
+    // A request that is sent again is made once.
+    let key = Uuid::now_v7().to_string();
     let mut headers = vec![("idempotency-key", key.as_str())];
     if request.kind == "image" {
         // An image too can be left, and be cancelled.
