@@ -47,7 +47,11 @@ pub(super) async fn run(command: Command, config: &Config, output: Output) -> Ou
             }
             ended => Ok(ended.map(|()| ExitCode::SUCCESS)?),
         },
-        Command::Config(ConfigCommand::Check) => config_check(config, output),
+        Command::Config(ConfigCommand::Check) => {
+            config.check_servable()?;
+            let summary = config.summary();
+            output.result(&summary.to_string(), &summary)
+        }
         Command::Catalogue(command) => catalogue::run(config, command, output).await,
         Command::Database(command) => database::run(config, command, output).await,
         Command::Migrate => migrate(config, output).await,
@@ -157,12 +161,6 @@ fn read<T: Body>(members: &Value) -> Result<T, Failure> {
     let (request, errors) = T::parse(&members);
     ServiceError::any(errors)?;
     request.ok_or_else(|| format!("{} cannot be read", T::NAME).into())
-}
-
-fn config_check(config: &Config, output: Output) -> Outcome {
-    config.check_servable()?;
-    let summary = config.summary();
-    output.result(&summary.to_string(), &summary)
 }
 
 async fn migrate(config: &Config, output: Output) -> Outcome {

@@ -10,7 +10,7 @@ use axum::{
     extract::{Path, Request},
     response::{IntoResponse as _, Redirect, Response},
 };
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, StatusCode, header};
 use maud::Markup;
 use serde_json::{Value, json};
 
@@ -65,11 +65,8 @@ pub async fn run(
         return Ok(again(&session, &bench, None).await);
     }
     let mut body = bench.body();
-    let accept = session
-        .headers
-        .get(header::ACCEPT)
-        .map(HeaderValue::as_bytes);
-    let streams = kind == "text" && accept == Some(b"text/event-stream");
+    let accept = session.headers.get(header::ACCEPT);
+    let streams = kind == "text" && accept.is_some_and(|accept| accept == "text/event-stream");
     if streams {
         body["stream"] = json!(true);
     }
