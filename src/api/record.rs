@@ -275,7 +275,8 @@ pub struct GenerationRecord {
 impl GenerationSummary {
     /// The summary, with newly signed links; `None` if nothing can be stored yet.
     pub fn of<'a>(g: Generation, links: impl Into<Option<&'a MediaLinks>>) -> Self {
-        let first = g.outputs.first().zip(links.into());
+        let links: Option<&MediaLinks> = links.into();
+        let first = g.outputs.first().zip(links);
         let url = first.map(|(output, links)| links.url(&output.key));
         Self {
             uuid: g.id,
@@ -308,7 +309,7 @@ impl GenerationSummary {
 impl GenerationRecord {
     /// The record, with newly signed links; `None` if nothing can be stored yet.
     pub fn of<'a>(mut g: Generation, links: impl Into<Option<&'a MediaLinks>>) -> Self {
-        let links = links.into();
+        let links: Option<&MediaLinks> = links.into();
         let outputs = links.map(|links| {
             let outputs = g.outputs.iter().cloned();
             let outputs = outputs.map(|output| OutputBody::of(g.modality, output, links));
