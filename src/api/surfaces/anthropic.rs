@@ -130,27 +130,22 @@ pub async fn count_tokens(
 )]
 pub async fn list(
     auth: Authorized<AnyToken>,
-    Query(page): Query<ModelPage>,
+    Query(asked): Query<ModelPage>,
 ) -> Result<Json<Value>, ApiError> {
-    let ModelPage {
-        limit,
-        after,
-        before,
-    } = page;
     let all: Vec<_> = models(&auth.state, Modality::Text).collect();
-    let limit = limit.unwrap_or(all.len());
+    let limit = asked.limit.unwrap_or(all.len());
     let place = |name: &Option<String>| {
         let name = name.as_ref()?;
         all.iter().position(|model| model.name() == *name)
     };
-    let begin = place(&after).map_or(0, |at| at + 1);
-    let end = place(&before).unwrap_or(all.len()).max(begin);
+    let begin = place(&asked.after).map_or(0, |at| at + 1);
+    let end = place(&asked.before).unwrap_or(all.len()).max(begin);
     // The page is next to the model that was named.
-    let (begin, end) = match (&after, &before) {
+    let (begin, end) = match (&asked.after, &asked.before) {
         (None, Some(_)) => (end.saturating_sub(limit).max(begin), end),
         _ => (begin, end.min(begin.saturating_add(limit))),
     };
-    let has_more = match (&after, &before) {
+    let has_more = match (&asked.after, &asked.before) {
         (None, Some(_)) => begin > 0,
         _ => end < all.len(),
     };
