@@ -217,7 +217,7 @@ async fn to_disk() {
     };
     let file = get("/hello").await.unwrap();
     assert_eq!(file.bytes(), 5);
-    assert_eq!(std::fs::read(file.path().unwrap()).unwrap(), b"hello");
+    assert_eq!(std::fs::read(file.path()).unwrap(), b"hello");
     drop(file);
     for path in ["/endless", "/cut", "/status/500"] {
         get(path).await.unwrap_err();
