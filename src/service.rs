@@ -282,8 +282,8 @@ pub struct CreditsShort {
     pub affordable: Option<(&'static str, u64)>,
 }
 
-/// Every failing field with what is wrong with it.
-pub fn sentences(errors: &[FieldError]) -> String {
+/// Names every failing field, with what is wrong with it.
+pub fn join_field_errors(errors: &[FieldError]) -> String {
     let sentences = errors.iter().map(|e| format!("{} {}", e.param, e.message));
     sentences.collect::<Vec<_>>().join("; ")
 }
@@ -319,7 +319,7 @@ pub enum ServiceError {
     #[error("too many failed logins with this email from this address")]
     TooManyLogins(u64),
     /// All failing fields.
-    #[error("{}", sentences(.0))]
+    #[error("{}", join_field_errors(.0))]
     Invalid(Vec<FieldError>),
     #[error("{0}")]
     ContextLength(ContextOverflow),

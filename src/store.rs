@@ -161,8 +161,8 @@ pub enum StoreError {
     Migrate(#[source] Arc<MigrateError>),
     #[error("the database refused a statement")]
     Database(#[source] Arc<sqlx::Error>),
-    /// The task that ran the statement panicked.
-    #[error("a statement was given up")]
+    /// The task panicked.
+    #[error("a task ended without a result")]
     GivenUp(#[from] RecvError),
 }
 

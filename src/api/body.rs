@@ -63,13 +63,13 @@ pub struct JsonBody<T> {
 }
 
 impl<T: Send + 'static> JsonBody<T> {
-    /// What `work` makes of it.
-    pub async fn apart<U: Send + 'static>(
+    /// Runs `work` on the body, on a blocking thread if it is large.
+    pub async fn off_thread<U: Send + 'static>(
         self,
         work: impl FnOnce(Self) -> Result<U, ApiError> + Send + 'static,
     ) -> Result<U, ApiError> {
         let is_large = self.permit.is_some();
-        apart(is_large, move || work(self)).await
+        off_thread(is_large, move || work(self)).await
     }
 }
 
@@ -195,7 +195,7 @@ impl<T: RequestForm + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
             Some(form) => Self::from_form(bytes, &form, repeats, (permit, reserved)),
             None => Self::of(bytes, repeats, keeps, (permit, reserved)),
         };
-        let mut body = apart(is_large, reading).await?;
+        let mut body = off_thread(is_large, reading).await?;
         // No route takes both a body and a query, but for what Anthropic's SDKs add.
         body.errors.extend(match sdk {
             Some(Sdk::Anthropic) => parse_query::<BetaQuery>(&parts).1,
@@ -260,8 +260,8 @@ impl<T> JsonBody<T> {
     }
 }
 
-/// Does work that takes long if the body is large, then on a thread where that holds nothing up.
-async fn apart<T: Send + 'static>(
+/// Runs `work`, on a blocking thread if the body is large.
+async fn off_thread<T: Send + 'static>(
     is_large: bool,
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -285,18 +285,19 @@ impl<T: Input> FromRequest<ApiState> for OptionalBody<T> {
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let limit = state.settings.max_body_bytes;
-        let (mut bytes, permit) = read_body(&parts, body, state, limit, true).await?;
-        if bytes.is_empty() {
-            bytes = Bytes::from_static(b"{}");
-        } else {
+        let (bytes, permit) = read_body(&parts, body, state, limit, true).await?;
+        let (mut members, mut errors) = (Map::new(), Vec::new());
+        // No body takes no memory, so that a cancel frees some where none is left.
+        if !bytes.is_empty() {
             check_media_type(&parts.headers)?;
+            let (is_large, reserved) = (permit.is_some(), memory::current());
+            let reading = move || JsonBody::<()>::of(bytes, false, false, (permit, reserved));
+            let body = off_thread(is_large, reading).await?;
+            (members, errors) = (body.members, body.errors);
         }
-        let (is_large, reserved) = (permit.is_some(), memory::current());
-        let reading = move || JsonBody::<()>::of(bytes, false, false, (permit, reserved));
-        let body = apart(is_large, reading).await?;
-        let (value, errors) = read_fields(&body.members);
-        let query = parse_query::<()>(&parts).1;
-        into_result(value, [body.errors, query, errors].concat()).map(Self)
+        errors.extend(parse_query::<()>(&parts).1);
+        let (value, failing) = read_fields(&members);
+        into_result(value, [errors, failing].concat()).map(Self)
     }
 }
 

@@ -246,7 +246,7 @@ where
 {
     let (service, caller) = (state.service.clone(), caller.clone());
     let violations = move |request: &_| service.violations(&caller, request);
-    body.apart(|body| body.read_as(violations)).await
+    body.off_thread(|body| body.read_as(violations)).await
 }
 
 /// Reads a body and submits its request; with what a streamed text will deliver.
@@ -396,7 +396,7 @@ pub async fn idempotency_key<T: Body + Send + 'static>(
             "Idempotency-Key must be given once, as 1 to 255 visible ASCII characters",
         ));
     }
-    let keyed = body.apart(move |body| {
+    let keyed = body.off_thread(move |body| {
         let key = IdempotentRequest::new(key, route, &body.members);
         Ok((Some(key), body))
     });

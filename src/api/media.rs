@@ -55,13 +55,14 @@ impl Input for Signature {
 pub async fn file(
     State(state): State<ApiState>,
     path: Result<Path<(String, String)>, PathRejection>,
-    Query(Signature { expires, signature }): Query<Signature>,
+    query: Result<Query<Signature>, ApiError>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let missing = || ApiError::not_found("there is no such file");
     let Path((uuid, file)) = path.map_err(|_| missing())?;
     let key: MediaKey = format!("{uuid}/{file}").parse().map_err(|_| missing())?;
+    let Query(Signature { expires, signature }) = query?;
     let checking = state.links().verify(&key, expires, &signature);
     let rest = checking.map_err(ApiError::link)?;
     let store = &state.settings.storage;

@@ -162,11 +162,15 @@ fn add_errors(
         let examples = codes.into_iter().filter(|_| sdk.is_none());
         for code in examples {
             content["examples"][code.as_str()] = match code {
-                Code::ValidationFailed => examples::of(&ApiError::invalid(facts.refusal.clone()))?,
+                Code::ValidationFailed => {
+                    examples::error_example(&ApiError::invalid(facts.refusal.clone()))?
+                }
                 Code::MissingAbility
                 | Code::InsufficientCredits
                 | Code::MaxCostExceeded
-                | Code::CreditsOnHold => examples::of(&ApiError::example(code, facts.ability))?,
+                | Code::CreditsOnHold => {
+                    examples::error_example(&ApiError::example(code, facts.ability))?
+                }
                 _ => json!({"$ref": format!("#/components/examples/{}", code.as_str())}),
             };
         }

@@ -273,7 +273,7 @@ pub struct GenerationRecord {
 }
 
 impl GenerationSummary {
-    /// The summary, with newly signed links; `None` if nothing can be stored yet.
+    /// The summary, with newly signed links. A generation without stored files needs no `links`.
     pub fn of<'a>(g: Generation, links: impl Into<Option<&'a MediaLinks>>) -> Self {
         let links: Option<&MediaLinks> = links.into();
         let first = g.outputs.first().zip(links);
@@ -307,7 +307,7 @@ impl GenerationSummary {
 }
 
 impl GenerationRecord {
-    /// The record, with newly signed links; `None` if nothing can be stored yet.
+    /// The record, with newly signed links. A generation without stored files needs no `links`.
     pub fn of<'a>(mut g: Generation, links: impl Into<Option<&'a MediaLinks>>) -> Self {
         let links: Option<&MediaLinks> = links.into();
         let outputs = links.map(|links| {

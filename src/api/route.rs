@@ -169,6 +169,12 @@ impl<T: Input> Argument for Query<T> {
     }
 }
 
+impl<T: Input> Argument for Result<Query<T>, ApiError> {
+    fn describe(facts: &mut Facts) {
+        Query::<T>::describe(facts);
+    }
+}
+
 fn misspelt() -> Map<String, Value> {
     Map::from_iter([("promt".to_owned(), json!("A haiku"))])
 }

@@ -150,7 +150,7 @@ async fn connection(
     let asked = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
         asked.store(true, Ordering::Release);
-        let running = place.request();
+        let running = place.count_request();
         let (mut request, unread) = unread::track(request);
         request.extensions_mut().insert(ConnectInfo(peer));
         let answering = router.clone().oneshot(request);

@@ -41,25 +41,20 @@ pub(super) struct Stop {
 impl Stop {
     /// Takes over SIGTERM and SIGINT.
     pub async fn on_signals(server: &Server) -> io::Result<Self> {
-        let (announcement, grace) = (*server.drain_seconds, *server.shutdown_seconds);
+        let (drain, grace) = (*server.drain_seconds, *server.shutdown_seconds);
         let stop = Self::default();
         let (registered, ready) = oneshot::channel();
         let course = stop.clone();
         thread::Builder::new()
             .name("stop".to_owned())
-            .spawn(move || course.run(announcement, grace, registered))?;
+            .spawn(move || course.run(drain, grace, registered))?;
         ready.await.map_err(io::Error::other)??;
         Ok(stop)
     }
 
-    /// `announcement`: from the first signal to the start of the stop. A signal ends it early, and
+    /// `drain`: from the first signal to the start of the stop. A signal ends it early, and
     /// the period of grace.
-    fn run(
-        self,
-        announcement: Duration,
-        grace: Duration,
-        registered: oneshot::Sender<io::Result<()>>,
-    ) {
+    fn run(self, drain: Duration, grace: Duration, registered: oneshot::Sender<io::Result<()>>) {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
@@ -81,7 +76,7 @@ impl Stop {
             };
             next().await;
             self.announced.cancel();
-            let _ = timeout(announcement, next()).await;
+            let _ = timeout(drain, next()).await;
             self.begun.cancel();
             let _ = timeout(grace, next()).await;
             self.over_at.get_or_init(Instant::now);

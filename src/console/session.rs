@@ -91,7 +91,7 @@ impl Session {
         self.page_of(self.call(operation, &[])).json().await
     }
 
-    /// Makes a call of a list one of the page that the address of the browser's page names.
+    /// Adds the cursor of the page's URL to a list call.
     pub fn page_of<'a>(&self, call: Call<'a>) -> Call<'a> {
         call.query("cursor", self.query.get("cursor"))
     }
@@ -327,7 +327,7 @@ pub async fn log_out(State(console): State<Console>, parts: Parts) -> Result<Res
     guard::check_origin(&parts.method, &parts.headers, &console)?;
     if let Some(token) = cookie_value(&parts.headers, cookie_name(&console)) {
         let mut client = Client::new(&console, &parts, Some(token));
-        // Above the rate limit too.
+        // Logging out is exempt from the rate limit.
         client.page = Page::uncounted();
         let _ended = client.call(op::LOG_OUT, &[]).json().await;
     }

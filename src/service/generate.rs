@@ -381,8 +381,10 @@ impl Service {
             }));
         }
         for candidate in &mut candidates {
-            // All have the inputs of the first one, which are released once they are stored.
+            // All have the inputs and prompts of the first one.
             candidate.inputs = Vec::new();
+            candidate.prompt = String::new();
+            (candidate.system_prompt, candidate.negative_prompt) = (None, None);
             candidate.parameters[REQUEST_ID] = info.request_id.into();
         }
         Prepared {

@@ -54,8 +54,8 @@ impl Service {
         found.ok_or(ServiceError::NotFound)
     }
 
-    /// One generation of the caller's account once it is finished, or as it is after `timeout`, or at
-    /// once if too many requests wait already or the server stops; then `false` is returned with it.
+    /// Returns one generation of the caller's account once it is finished, or as it is after `timeout`,
+    /// or at once if too many requests wait already or the server stops; and whether it could wait.
     /// `on_wait` is called before it waits.
     pub async fn generation_within(
         &self,

@@ -55,8 +55,8 @@ pub type ModelStatsCache = Arc<Mutex<Option<LastRead>>>;
 /// A read of the figures that has ended.
 #[derive(Debug)]
 pub struct LastRead {
-    /// When it answers callers.
-    fresh: Range<DateTime<Utc>>,
+    /// The period in which callers get this read.
+    fresh_during: Range<DateTime<Utc>>,
     /// If the read failed, the figures of an earlier one; its error if there are none.
     stats: Result<Arc<ModelStats>, StoreError>,
 }
@@ -134,7 +134,10 @@ impl Service {
     pub async fn model_stats(&self) -> Result<Arc<ModelStats>> {
         let mut cached = Arc::clone(&self.0.model_stats).lock_owned().await;
         let now = self.0.clock.now();
-        if let Some(last) = cached.as_ref().filter(|last| last.fresh.contains(&now)) {
+        if let Some(last) = cached
+            .as_ref()
+            .filter(|last| last.fresh_during.contains(&now))
+        {
             return Ok(last.stats.clone()?);
         }
         let service = self.clone();
@@ -148,7 +151,7 @@ impl Service {
             });
             let ended_at = service.0.clock.now();
             *cached = Some(LastRead {
-                fresh: ended_at..ended_at + max_age,
+                fresh_during: ended_at..ended_at + max_age,
                 stats: stats.clone(),
             });
             stats

@@ -340,7 +340,7 @@ impl Store {
     }
 
     /// Reads an admin token and counts the request against the default limit, as
-    /// [`Store::authenticate_key`] does. Without the state of the limit, the token is revoked.
+    /// [`Store::authenticate_key`] does. The state of the limit is `None` if the token is revoked.
     pub async fn present_admin(
         &self,
         digest: TokenDigest,

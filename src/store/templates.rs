@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Result, Store};
+use super::{Result, Store, exactly_one};
 use crate::domain::{
     clock::rfc3339,
     ids::{AccountId, TemplateId},
@@ -204,6 +204,9 @@ impl Store {
         )
         .execute(self.requests.named("delete a template"))
         .await?;
-        Ok(done.rows_affected() == 1)
+        match done.rows_affected() {
+            0 => Ok(false),
+            rows => exactly_one("deleting a template", rows).map(|()| true),
+        }
     }
 }

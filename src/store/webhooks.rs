@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Result, Store, generations::Credential};
+use super::{Result, Store, exactly_one, generations::Credential};
 use crate::domain::{
     clock::rfc3339,
     ids::{AccountId, WebhookId},
@@ -166,7 +166,10 @@ impl Store {
         )
         .execute(self.requests.named("delete a webhook"))
         .await?;
-        Ok(done.rows_affected() == 1)
+        match done.rows_affected() {
+            0 => Ok(false),
+            rows => exactly_one("deleting a webhook", rows).map(|()| true),
+        }
     }
 
     /// Removes up to `batch` webhooks that were deleted long enough ago and have no deliveries.

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::{ApiError, Code, Content};
-use crate::{api::context::Sdk, domain::validate::FieldCode, service::sentences};
+use crate::{api::context::Sdk, domain::validate::FieldCode, service::join_field_errors};
 
 /// What an SDK calls a parameter that is refused.
 const UNSUPPORTED: &str = "unsupported_parameter";
@@ -62,7 +62,7 @@ impl Content {
     fn sdk_message(&self) -> String {
         match &self.errors[..] {
             [] => self.message.clone(),
-            errors => sentences(errors),
+            errors => join_field_errors(errors),
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn add(paths: &mut Value, recorded: &Value) {
 pub(super) fn errors(recorded: &Value) -> Result<Value, serde_json::Error> {
     let mut examples = Map::new();
     for &code in Code::ALL {
-        let mut example = of(&ApiError::example(code, None))?;
+        let mut example = error_example(&ApiError::example(code, None))?;
         let value = &mut example["value"];
         let is_failure = FailureCode::parse(code.as_str()).is_some();
         // Its answer also has the record of the failed generation.
@@ -48,7 +48,7 @@ pub(super) fn errors(recorded: &Value) -> Result<Value, serde_json::Error> {
 }
 
 /// An example of an error.
-pub(super) fn of(error: &ApiError) -> Result<Value, serde_json::Error> {
+pub(super) fn error_example(error: &ApiError) -> Result<Value, serde_json::Error> {
     let body: Value = serde_json::from_str(&error.body(REQUEST_ID))?;
     Ok(json!({ "value": body }))
 }

@@ -86,7 +86,8 @@ pub async fn create(
     let own = own_headers(&auth.headers);
     let reading = SdkRequest::new(Sdk::Anthropic, auth, MESSAGES, &[], body);
     let (call, body) = reading.await?;
-    let reading = body.apart(|body| read(body, SURFACE, own, |MessagesRequest(dialogue)| dialogue));
+    let reading =
+        body.off_thread(|body| read(body, SURFACE, own, |MessagesRequest(dialogue)| dialogue));
     let MessagesRequest(dialogue) = reading.await?;
     Box::pin(call.answer(dialogue, MessagesWriter::new)).await
 }
@@ -115,7 +116,8 @@ pub async fn count_tokens(
     body: JsonBody<CountRequest>,
 ) -> Result<Json<Value>, ApiError> {
     let own = own_headers(&auth.headers);
-    let reading = body.apart(|body| read(body, SURFACE, own, |CountRequest(dialogue)| dialogue));
+    let reading =
+        body.off_thread(|body| read(body, SURFACE, own, |CountRequest(dialogue)| dialogue));
     let CountRequest(dialogue) = reading.await?;
     let counting = auth.service.count_tokens(&auth.caller, dialogue);
     Ok(Json(json!({"input_tokens": counting.await?})))

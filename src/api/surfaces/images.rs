@@ -67,7 +67,7 @@ pub async fn edits(
     let reading = SdkRequest::new(Sdk::OpenAi, auth, EDITS, &[("inputs", "images")], body);
     let (mut call, body) = reading.await?;
     let is_form = body.is_form;
-    let EditsRequest(mut request) = body.apart(JsonBody::read).await?;
+    let EditsRequest(mut request) = body.off_thread(JsonBody::read).await?;
     if is_form {
         call.names = &[("inputs", "image")];
         for input in &mut request.request.inputs {

@@ -70,12 +70,12 @@ pub async fn chat(
     let reading = SdkRequest::new(Sdk::OpenAi, auth, CHAT, &[], body);
     let (mut call, mut body) = reading.await?;
     let request = match is_mixed(&mut body.members) {
-        None => body.apart(read).await?,
+        None => body.off_thread(read).await?,
         Some(include_usage) => {
             call.names = RENAMED;
             let body = body.of_another::<ResponsesRequest>();
             let body = resolve(&call.state, &mut call.caller, body).await?;
-            let read = body.apart(read_responses).await?;
+            let read = body.off_thread(read_responses).await?;
             if !read.echo.shown.tools.is_empty() {
                 let message = "has tools whose calls a chat has no form for";
                 let code = FieldCode::NotSupported;

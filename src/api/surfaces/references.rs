@@ -42,7 +42,7 @@ pub(super) async fn resolve<T: Body + Send + 'static>(
     caller: &mut Caller,
     body: JsonBody<T>,
 ) -> Result<JsonBody<T>, ApiError> {
-    let looking = body.apart(|mut body| {
+    let looking = body.off_thread(|mut body| {
         let (references, places) = find(&mut body.members)?;
         if !references.is_empty() {
             let errors = body.errors();
@@ -65,7 +65,7 @@ pub(super) async fn resolve<T: Body + Send + 'static>(
     let max_bytes = state.settings.max_sdk_body_bytes;
     let items = read(state, caller, &places, max_bytes).await?;
     body.resume_parsing(state, caller.account_id).await?;
-    let replacing = body.apart(move |mut body| {
+    let replacing = body.off_thread(move |mut body| {
         replace(&mut body.members, references, &items, max_bytes)?;
         body.keep_members();
         Ok(body)

@@ -43,7 +43,7 @@ pub async fn respond(
     let reading = SdkRequest::new(Sdk::OpenAi, auth, RESPONSES, RENAMED, body);
     let (mut call, body) = reading.await?;
     let body = resolve(&call.state, &mut call.caller, body).await?;
-    let ResponsesRequest { dialogue, echo } = body.apart(read).await?;
+    let ResponsesRequest { dialogue, echo } = body.off_thread(read).await?;
     let writer = |head| ResponsesWriter::new(head, echo);
     Box::pin(call.answer(dialogue, writer)).await
 }
@@ -66,7 +66,7 @@ pub async fn input_tokens(
     body: JsonBody<InputTokensRequest>,
 ) -> Result<Json<Value>, ApiError> {
     let body = resolve(&auth.state, &mut auth.caller, body).await?;
-    let reading = body.apart(|body| {
+    let reading = body.off_thread(|body| {
         let surface = Surface::OpenAiResponses;
         read_dialogue(body, surface, Vec::new(), |request| &mut request.0)
     });

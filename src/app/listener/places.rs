@@ -166,8 +166,8 @@ impl Place {
         self.is_authenticated.load(Ordering::Acquire)
     }
 
-    /// A request, to be held until its response is sent.
-    pub(super) fn request(&self) -> Arc<()> {
+    /// Counts a request until the response is sent and the result is dropped.
+    pub(super) fn count_request(&self) -> Arc<()> {
         Arc::clone(&self.requests)
     }
 }

@@ -24,7 +24,7 @@ pub(super) async fn run(config: &Config, command: CreditsCommand, output: Output
             (what, Some(m.reference.as_str()))
         }
     };
-    // What can be refused without the database, before that is opened.
+    // Before the database is opened.
     ServiceError::any(what.violations(reference))?;
     with_app(config, async |app| {
         let (account, email) = match &command {

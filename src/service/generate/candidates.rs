@@ -466,11 +466,10 @@ fn explained(error: &ServiceError) -> (String, String) {
     };
     let code = errors.first().map(|error| serde_json::json!(error.code));
     let code = code.as_ref().and_then(|code| code.as_str());
-    let all = errors
-        .iter()
-        .map(|error| format!("{} {}", error.param, error.message));
-    let message = all.collect::<Vec<_>>().join("; ");
-    (code.unwrap_or("invalid_request").to_owned(), message)
+    (
+        code.unwrap_or("invalid_request").to_owned(),
+        error.to_string(),
+    )
 }
 
 fn drop_of(model: &Model, code: &str, message: String) -> Dropped {

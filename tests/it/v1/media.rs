@@ -108,8 +108,10 @@ async fn a_link_cannot_be_made_up(_: PgPoolOptions, options: PgConnectOptions) {
         "/v1/media/incoming/.clock".to_owned(),
         "/v1/media/".to_owned(),
         "/v1/media//0.png".to_owned(),
+        format!("/v1/media/{uuid}/0.exe?utm=1"),
     ] {
-        let answer = get(format!("{odd}?{query}")).await;
+        let separator = if odd.contains('?') { '&' } else { '?' };
+        let answer = get(format!("{odd}{separator}{query}")).await;
         assert_eq!(answer.status, 404, "{odd} {}", answer.text);
         answer.error(404, "not_found");
     }
