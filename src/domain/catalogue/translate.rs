@@ -33,6 +33,8 @@ impl TextModel {
         if !self.dialogue.late_instructions {
             conversation.messages.iter_mut().for_each(tag_instructions);
             merge(&mut conversation.messages);
+        } else if self.dialogue.own == Some(Surface::OpenAiChat) {
+            move_results(&mut conversation.messages);
         }
         let first = conversation.messages.first();
         if self.dialogue.alternating_roles && first.is_some_and(|m| m.role == Role::Assistant) {
@@ -264,6 +266,21 @@ fn merge(messages: &mut Vec<Message>) {
             .sort_by_key(|part| message.role == Role::User && !matches!(part, Part::ToolResult(_)));
     }
     *messages = merged;
+}
+
+/// Moves results of tools to the calls before them: a chat has no message in between.
+fn move_results(messages: &mut [Message]) {
+    // The end of the last calls and their results.
+    let mut end = 0;
+    for at in 0..messages.len() {
+        let parts = &messages[at].parts;
+        if parts.iter().any(|part| matches!(part, Part::ToolCall(_))) {
+            end = at + 1;
+        } else if parts.iter().any(|part| matches!(part, Part::ToolResult(_))) {
+            messages[end..=at].rotate_right(1);
+            end += 1;
+        }
+    }
 }
 
 #[cfg(test)]

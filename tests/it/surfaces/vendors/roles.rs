@@ -62,12 +62,12 @@ async fn later_instructions_become_texts_of_the_user(_: PgPoolOptions, options: 
             }
         }
         // OpenAI accepts them in any place, but not before the result of a call.
-        if !given.contains("sr") {
-            let body = turns(RESPONSES, MODELS[1], given);
-            let sent = sent(&app, &upstream, &account, RESPONSES, &body).await;
-            let roles = sent["messages"].as_array().unwrap().iter();
-            let kept = roles.filter(|message| message["role"] == "developer");
-            assert_eq!(kept.count(), given.matches('s').count(), "{sent}");
+        for path in [RESPONSES, MESSAGES] {
+            let body = turns(path, MODELS[1], given);
+            let found = sent(&app, &upstream, &account, path, &body).await;
+            let messages = found["messages"].as_array().unwrap().iter();
+            let kept = messages.filter(|message| message["role"] == "developer");
+            assert_eq!(kept.count(), given.matches('s').count(), "{found}");
         }
     }
     let texts = ["u", "<system>\ns\n</system>", "u"];
