@@ -16,7 +16,7 @@ use super::{
     admin::Operator,
     body::{EmptyBody, JsonBody, OptionalBody, RawBody},
     context::{CallerSlot, RequestPermit, Sdk},
-    error::Code,
+    error::{ApiError, Code},
     extract::{Authorized, FromPath, PathId, PathIds, Permission, Query},
     metrics::Scraper,
 };

@@ -215,9 +215,10 @@ async fn run(
     while !paused && app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
 
     background.spawn(check(storage));
-    let step = |runner: Runner| async move { runner.follow_settlements().await.map(|()| false) };
+    let counting =
+        |runner: Runner| async move { runner.follow_settlements().await.map(|()| false) };
     let (runner, every) = (app.runner.clone(), COUNT_USAGE_EVERY);
-    background.spawn(repeat("the count of usage", every, runner, step));
+    background.spawn(repeat("the count of usage", every, runner, counting));
     let listening = app.runner.clone();
     background.spawn(async move { listening.listen().await });
     reload_when_asked(&app, listeners.hangups, &mut background).await?;
