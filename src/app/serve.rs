@@ -215,10 +215,13 @@ async fn run(
     while !paused && app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
 
     background.spawn(check(storage));
-    let counting =
-        |runner: Runner| async move { runner.follow_settlements().await.map(|()| false) };
-    let (runner, every) = (app.runner.clone(), COUNT_USAGE_EVERY);
-    background.spawn(repeat("the count of usage", every, runner, counting));
+    let count = |runner: Runner| async move { runner.follow_settlements().await.map(|()| false) };
+    background.spawn(repeat(
+        "the count of usage",
+        COUNT_USAGE_EVERY,
+        app.runner.clone(),
+        count,
+    ));
     let listening = app.runner.clone();
     background.spawn(async move { listening.listen().await });
     reload_when_asked(&app, listeners.hangups, &mut background).await?;
@@ -246,8 +249,7 @@ async fn run(
         );
     }
     log_providers(config);
-    let close = CancellationToken::new();
-    let limits = listener_limits(config);
+    let (close, limits) = (CancellationToken::new(), listener_limits(config));
     let mut metrics = None;
     if let Some(port) = listeners.metrics {
         if let MetricsPort::Bound(listener) = &port {

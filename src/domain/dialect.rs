@@ -138,8 +138,8 @@ impl Answer {
 pub trait Writer: Send + 'static {
     /// The body of an answer that is not streamed.
     fn whole(&self, answer: &Answer) -> String;
-    /// What the vendor has counted by then, before [`Self::begin`].
-    fn counted(&mut self, _counts: TokenCounts) {}
+    /// Tells the vendor's counts before the first piece. Called before [`Self::begin`].
+    fn set_counts(&mut self, _counts: TokenCounts) {}
     fn begin(&mut self) -> String;
     fn piece(&mut self, delta: &Delta) -> String;
     /// A keep-alive event that clients ignore.

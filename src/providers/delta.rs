@@ -65,7 +65,6 @@ impl DeltaSink {
     /// One for the same channel, which nothing has passed through.
     #[must_use]
     pub fn another(&self) -> Self {
-        *lock(&self.unread.counts) = None;
         Self {
             channel: self.channel.clone(),
             unread: Arc::clone(&self.unread),
@@ -78,7 +77,10 @@ impl DeltaSink {
     /// generation that is paid for.
     pub fn push(&self, piece: Delta) {
         let mut state = self.state();
-        state.first_at.get_or_insert_with(Instant::now);
+        if state.first_at.is_none() {
+            state.first_at = Some(Instant::now());
+            *lock(&self.unread.counts) = Some(state.delivered.usage);
+        }
         if state.is_closed {
             return;
         }
@@ -120,7 +122,6 @@ impl DeltaSink {
             delivered.request_id = request_id.cloned();
         }
         let Some(usage) = usage else { return };
-        *lock(&self.unread.counts) = Some(usage);
         let before = delivered.usage;
         delivered.usage = match usage.output {
             // Some providers report 0 before the first piece, which is not a count.

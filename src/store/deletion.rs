@@ -101,6 +101,7 @@ impl Store {
     /// `batch` uploads that no running generation may read. Records when all content and files of
     /// an account are removed. Returns erased generations that may have files, or the file ids of
     /// removed uploads, and whether nothing was left to remove, except content of running work.
+    #[expect(clippy::too_many_lines, reason = "two statements")]
     pub async fn erase_deleted(
         &self,
         now: DateTime<Utc>,

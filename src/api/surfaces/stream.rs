@@ -48,7 +48,7 @@ pub async fn live<W: Writer>(
     }
     let has_begun = first.is_some() || ended.is_some();
     if let Some(counts) = pieces.counts() {
-        writer.counted(counts);
+        writer.set_counts(counts);
     }
     let end = async move {
         match ended {

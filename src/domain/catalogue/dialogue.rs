@@ -157,6 +157,9 @@ impl TextModel {
     /// The members of a body that its translation has, too.
     pub fn shared_members(&self, request: &DialogueRequest) -> Vec<&'static str> {
         let own = self.dialogue.own;
+        if request.original.is_none() {
+            return Vec::new();
+        }
         if request.surface == Surface::OpenAiChat && own == Some(Surface::OpenAiResponses) {
             return [&SHARED[..], &[VERBOSITY]].concat();
         }

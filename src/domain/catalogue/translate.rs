@@ -1,6 +1,6 @@
 //! Translates a dialogue for a vendor of another dialect, which may refuse what the caller's accepts.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use serde_json::json;
 
@@ -268,29 +268,47 @@ fn merge(messages: &mut Vec<Message>) {
     *messages = merged;
 }
 
-/// Moves results of tools to the calls before them: a chat has no message in between.
-fn move_results(messages: &mut [Message]) {
-    // The end of the last calls and their results.
-    let mut end = 0;
-    for at in 0..messages.len() {
-        let parts = &messages[at].parts;
-        if parts.iter().any(|part| matches!(part, Part::ToolCall(_))) {
-            end = at + 1;
-        } else if parts.iter().any(|part| matches!(part, Part::ToolResult(_))) {
-            messages[end..=at].rotate_right(1);
-            end += 1;
+/// Moves results of tools to their calls: a chat has no message in between.
+fn move_results(messages: &mut Vec<Message>) {
+    let mut moved: Vec<Message> = Vec::new();
+    // The message for the results of a call, by its id.
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for mut message in messages.drain(..) {
+        let is_result = |part: &mut Part| matches!(part, Part::ToolResult(_));
+        for part in message.parts.extract_if(.., is_result) {
+            let place = match &part {
+                Part::ToolResult(result) => places.get(&result.call_id),
+                _ => None,
+            };
+            // A result without a call was refused before.
+            if let Some(&place) = place {
+                moved[place].parts.push(part);
+            }
         }
+        let calls = message.parts.iter().filter_map(|part| match part {
+            Part::ToolCall(call) => Some((call.id.clone(), moved.len() + 1)),
+            _ => None,
+        });
+        places.extend(calls);
+        let results = Message {
+            role: Role::User,
+            parts: Vec::new(),
+        };
+        moved.extend([message, results]);
     }
+    moved.retain(|message| !message.parts.is_empty());
+    *messages = moved;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::conversation::ToolResult;
 
     #[test]
     fn results_come_first_in_a_merged_message() {
         let call = ToolCall::default();
-        let result = Part::ToolResult(crate::domain::conversation::ToolResult {
+        let result = Part::ToolResult(ToolResult {
             call_id: "c".to_owned(),
             parts: Vec::new(),
             is_error: false,
@@ -318,5 +336,49 @@ mod tests {
         );
         let tagged = Part::text("<system>\nd\n</system>");
         assert_eq!(messages[2].parts, [result, Part::text("c"), tagged]);
+    }
+
+    #[test]
+    fn results_move_to_their_calls() {
+        let message = |role, parts: Vec<Part>| Message { role, parts };
+        let call = |id: &str| {
+            Part::ToolCall(ToolCall {
+                id: id.to_owned(),
+                ..ToolCall::default()
+            })
+        };
+        let result = |id: &str, text: &str| {
+            Part::ToolResult(ToolResult {
+                call_id: id.to_owned(),
+                is_error: false,
+                parts: vec![Part::text(text)],
+            })
+        };
+        let mut messages = vec![
+            message(Role::Assistant, vec![call("a")]),
+            message(Role::System, vec![Part::text("s")]),
+            message(Role::Assistant, vec![call("b")]),
+            message(
+                Role::User,
+                vec![result("a", "1"), result("b", "2"), Part::text("u")],
+            ),
+            // An id that is used again.
+            message(Role::Assistant, vec![call("a")]),
+            message(Role::User, vec![result("a", "3")]),
+        ];
+        move_results(&mut messages);
+        assert_eq!(
+            messages,
+            [
+                message(Role::Assistant, vec![call("a")]),
+                message(Role::User, vec![result("a", "1")]),
+                message(Role::System, vec![Part::text("s")]),
+                message(Role::Assistant, vec![call("b")]),
+                message(Role::User, vec![result("b", "2")]),
+                message(Role::User, vec![Part::text("u")]),
+                message(Role::Assistant, vec![call("a")]),
+                message(Role::User, vec![result("a", "3")]),
+            ]
+        );
     }
 }

@@ -20,15 +20,22 @@ const FORMATS: [&str; 10] = [
     "uuid",
 ];
 
-/// Members that say nothing of the values, and the one that is always false.
-const LEFT_OUT: [&str; 4] = ["$comment", "$id", "$schema", "additionalProperties"];
+/// Members that say nothing of the values.
+const LEFT_OUT: [&str; 3] = ["$comment", "$id", "$schema"];
 
 /// All that a reference may have: the vendor refuses other members next to it.
 const OF_REFERENCE: [&str; 3] = ["$defs", "$ref", "definitions"];
 
 /// Keeps the keywords that the vendor enforces, and moves the others to the description, which the
-/// model reads. Objects get no other properties than those that they list.
+/// model reads. An object gets no other properties than those that it lists, unless it says otherwise,
+/// or is combined with others; the vendor then says what is wrong.
 pub fn make_enforceable(schema: &mut Value) {
+    convert(schema, true);
+}
+
+/// `closes`: whether an object is closed.
+fn convert(schema: &mut Value, closes: bool) {
+    let close = |schema: &mut Value| convert(schema, true);
     let Value::Object(members) = schema else {
         return;
     };
@@ -43,19 +50,19 @@ pub fn make_enforceable(schema: &mut Value) {
         let is_kept = match name.as_str() {
             "const" => is_primitive(&value),
             name if value.is_null() || LEFT_OUT.contains(&name) => continue,
-            "$ref" | "description" | "required" | "title" | "type" => true,
+            "$ref" | "additionalProperties" | "description" | "required" | "title" | "type" => true,
             "$defs" | "definitions" | "properties" => {
                 let schemas = value.as_object_mut().into_iter();
-                schemas.flat_map(Map::values_mut).for_each(make_enforceable);
+                schemas.flat_map(Map::values_mut).for_each(close);
                 true
             }
             "allOf" | "anyOf" => {
                 let schemas = value.as_array_mut().into_iter().flatten();
-                schemas.for_each(make_enforceable);
+                schemas.for_each(|schema| convert(schema, closes && name == "anyOf"));
                 true
             }
             "items" => {
-                make_enforceable(&mut value);
+                close(&mut value);
                 !value.is_array()
             }
             "enum" => value
@@ -72,8 +79,9 @@ pub fn make_enforceable(schema: &mut Value) {
         members.retain(|name, _| OF_REFERENCE.contains(&name.as_str()));
         return;
     }
-    if is_object {
-        members.insert("additionalProperties".to_owned(), false.into());
+    if closes && is_object && members.contains_key("properties") {
+        let others = members.entry("additionalProperties");
+        others.or_insert(false.into());
     }
     if !others.is_empty() {
         let others = Value::Object(others);
@@ -133,7 +141,7 @@ mod tests {
                     "description": "{\"minItems\":2,\"items\":[{\"type\":\"string\"}]}"}),
             ),
             (
-                json!({"$schema": "s", "type": "object", "additionalProperties": {"type": "string"},
+                json!({"$schema": "s", "type": "object", "additionalProperties": null,
                     "properties": {"minimum": {"const": 1}, "a": {"enum": ["x", null]},
                         "b": {"enum": [{}]}, "c": true, "d": {"const": null, "format": null}},
                     "required": ["a"]}),
@@ -153,6 +161,17 @@ mod tests {
                 json!({"$ref": "#/definitions/a",
                     "definitions": {"a": {"description": "{\"maximum\":1}"}}}),
             ),
+            // Closing these would leave no value.
+            (
+                json!({"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {"properties": {}}}}]}),
+                json!({"allOf": [{"properties": {"a": {}}},
+                    {"properties": {"b": {"properties": {}, "additionalProperties": false}}}]}),
+            ),
+            (
+                json!({"type": "object", "additionalProperties": {"type": "string"}}),
+                json!({"type": "object", "additionalProperties": {"type": "string"}}),
+            ),
+            (json!({"type": "object"}), json!({"type": "object"})),
             (json!(true), json!(true)),
         ] {
             let mut schema = given.clone();

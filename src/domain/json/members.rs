@@ -61,6 +61,13 @@ impl Members {
         }
     }
 
+    /// Copies the other values, so that the body can be freed once this one is replaced.
+    pub fn copy_all_but(&mut self, name: &str) {
+        for (_, value) in self.0.iter_mut().filter(|(other, _)| other != name) {
+            *value = Bytes::copy_from_slice(value);
+        }
+    }
+
     pub fn remove(&mut self, name: &str) {
         self.retain(|member, _| member != name);
     }

@@ -4,7 +4,7 @@
 //! and for each connection, which uses only the checked addresses. No redirects, no proxies of the
 //! environment, no cookies.
 
-use std::{error::Error as _, iter::successors, sync::Arc, time::Duration};
+use std::{error::Error, iter::successors, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -196,7 +196,8 @@ fn is_private(error: &BoxError) -> bool {
 impl SendError {
     fn of(error: &reqwest::Error) -> Self {
         let mut causes = successors(error.source(), |&cause| cause.source());
-        if causes.any(|cause| cause.is::<NoPublicAddress>()) {
+        let is_private = |cause: &(dyn Error + 'static)| cause.is::<NoPublicAddress>();
+        if causes.any(is_private) {
             Self::Private
         } else if error.is_timeout() {
             Self::Timeout

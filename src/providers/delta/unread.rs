@@ -30,7 +30,7 @@ pub struct Unread {
     bytes: AtomicUsize,
     /// A piece was not kept, and none after it.
     has_overflowed: AtomicBool,
-    /// The provider's last counts.
+    /// The provider's counts before the first piece.
     pub counts: Mutex<Option<TokenCounts>>,
     reserved: Option<Reservation>,
 }
@@ -114,7 +114,7 @@ impl Deltas {
         Self::new(receiver, Arc::new(unread), Visibility::TEXT)
     }
 
-    /// The provider's last counts.
+    /// The provider's counts before the first piece.
     pub fn counts(&self) -> Option<TokenCounts> {
         *lock(&self.unread.counts)
     }

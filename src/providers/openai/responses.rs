@@ -1,7 +1,8 @@
 //! `OpenAI`'s Responses API, without state: nothing of a response is kept there.
 //!
-//! Submodules: [`request`] with the [`item`]s of its input, and [`response`]. Shared with Chat Completions: settings,
-//! effort, errors and token counts. Source: openai 3.57.0 (`PyPI`) `openai/types/responses/`.
+//! Submodules: [`request`] with the [`item`]s of its input, and [`response`]. Shared with Chat
+//! Completions: settings, effort, errors and token counts. Source: openai 3.57.0 (`PyPI`)
+//! `openai/types/responses/`.
 
 mod item;
 pub mod request;

@@ -317,7 +317,7 @@ impl Service {
                         ..text.clone()
                     })
                     .hold(),
-                    ceiling => ceiling.hold(),
+                    ceiling @ Ceiling::Units(_) => ceiling.hold(),
                 });
             }
             Order::Fastest => plans.sort_by_cached_key(|plan| {

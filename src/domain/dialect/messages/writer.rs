@@ -220,7 +220,7 @@ impl Writer for MessagesWriter {
         text_of(&self.message(&answer.parts, Some(&answer.stop), usage_of(&answer.usage)))
     }
 
-    fn counted(&mut self, counts: TokenCounts) {
+    fn set_counts(&mut self, counts: TokenCounts) {
         self.counts = counts;
     }
 

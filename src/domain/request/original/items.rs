@@ -16,6 +16,7 @@ impl Original {
             edit(&mut members).then(|| to_raw_value(&members).ok())?
         });
         if let Some(items) = items {
+            self.members.copy_all_but(name);
             self.members.set(name, &items);
         }
     }

@@ -86,6 +86,7 @@ fn arrays(value: &Value, place: &str) -> Checked {
 
 /// What a server of the dialect refuses: `OpenAI`, or compatible ones, each of which has some of the
 /// rules.
+#[expect(clippy::too_many_lines, reason = "a list of rules")]
 fn openai(body: &Value, is_openai: bool) -> Checked {
     // Other servers make longer ids themselves.
     let max_id = if is_openai { 40 } else { usize::MAX };
@@ -413,7 +414,7 @@ fn knows_system_role(model: &str) -> bool {
     version > vec![4, 7]
 }
 
-/// A schema that answers must follow. The first message is that of agentjido/req_llm#302.
+/// A schema that answers must follow. The first message is that of `agentjido/req_llm#302`.
 fn enforced(schema: &Value, place: &str) -> Checked {
     const ENFORCED: [&str; 16] = [
         "$defs",
@@ -465,6 +466,7 @@ fn enforced(schema: &Value, place: &str) -> Checked {
     )
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of rules")]
 fn anthropic(body: &Value) -> Checked {
     let tools = list(&body["tools"]);
     for tool in tools {
