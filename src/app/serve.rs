@@ -215,13 +215,7 @@ async fn run(
     while !paused && app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
 
     background.spawn(check(storage));
-    let count = |runner: Runner| async move { runner.follow_settlements().await.map(|()| false) };
-    background.spawn(repeat(
-        "the count of usage",
-        COUNT_USAGE_EVERY,
-        app.runner.clone(),
-        count,
-    ));
+    background.spawn(count_usage(app.runner.clone()));
     let listening = app.runner.clone();
     background.spawn(async move { listening.listen().await });
     reload_when_asked(&app, listeners.hangups, &mut background).await?;
@@ -423,6 +417,11 @@ async fn heartbeats(runner: Runner, every: Duration) {
         Ok::<_, Infallible>(false)
     })
     .await;
+}
+
+async fn count_usage(runner: Runner) {
+    let step = |runner: Runner| async move { runner.follow_settlements().await.map(|()| false) };
+    repeat("the count of usage", COUNT_USAGE_EVERY, runner, step).await;
 }
 
 async fn audits(auditor: Auditor, every: Duration) {
