@@ -16,6 +16,7 @@ use super::{
         classify::{Head, clean_id},
     },
     sse::{self, Event, Events},
+    stops::StopFilter,
     surrogates,
 };
 use crate::{
@@ -99,6 +100,7 @@ async fn send<'a, P: TextParser<'a>>(
         call,
         head: head.clone(),
         parts: PartBuffer::new(deltas),
+        stops: StopFilter::default(),
         id: None,
         model_noted: false,
         early: None,
@@ -149,6 +151,7 @@ pub struct AnswerBuilder<'a> {
     pub call: &'a TextCall,
     pub head: Head,
     pub parts: PartBuffer<'a>,
+    stops: StopFilter<'a>,
     id: Option<String>,
     model_noted: bool,
     /// Why the provider ended the answer early.
@@ -159,7 +162,12 @@ pub struct AnswerBuilder<'a> {
     call_ids: HashSet<String>,
 }
 
-impl AnswerBuilder<'_> {
+impl<'a> AnswerBuilder<'a> {
+    /// Ends the answer at the first of these stop sequences, which the vendor is not sent.
+    pub fn stop_at(&mut self, sequences: impl Iterator<Item = &'a String>) {
+        self.stops = StopFilter::new(sequences);
+    }
+
     pub fn json(&self, event: &Event) -> Result<Value, ProviderError> {
         surrogates::parse(&event.data).map_err(|_| self.head.failed("event is not JSON"))
     }
@@ -198,16 +206,33 @@ impl AnswerBuilder<'_> {
         }
     }
 
-    /// Adds a piece. Fails above 4 MiB in all.
+    /// Adds a piece, unless a stop sequence came before it. Fails above 4 MiB in all.
     pub fn push(&mut self, piece: Delta) -> Result<(), ProviderError> {
-        self.parts
-            .push(piece)
-            .map_err(|error| self.head.with_context(error))
+        if let Delta::Text(text) = &piece {
+            return self.text(text);
+        }
+        self.release_text()?;
+        match self.stops.found() {
+            None => self.add(piece),
+            Some(_) => Ok(()),
+        }
     }
 
-    /// Adds visible text.
+    /// As [`Self::push`], for visible text.
     pub fn text(&mut self, text: &str) -> Result<(), ProviderError> {
-        self.push(Delta::Text(text.to_owned()))
+        let text = self.stops.push(text);
+        self.add(Delta::Text(text))
+    }
+
+    /// Adds the text that may have been the beginning of a stop sequence.
+    fn release_text(&mut self) -> Result<(), ProviderError> {
+        let text = self.stops.flush();
+        self.add(Delta::Text(text))
+    }
+
+    fn add(&mut self, piece: Delta) -> Result<(), ProviderError> {
+        let added = self.parts.push(piece);
+        added.map_err(|error| self.head.with_context(error))
     }
 
     /// Begins a call, by the caller's name of the function. One without an id, or with that of an
@@ -293,7 +318,10 @@ impl AnswerBuilder<'_> {
 
     /// The whole answer. An answer with calls ends for tools, whatever the vendor says. One without
     /// a text or a call is a failure, unless thinking was delivered or the provider counted output.
-    pub fn finish(self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
+    pub fn finish(mut self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
+        self.release_text()?;
+        let found = self.stops.found().map(str::to_owned);
+        let stop = found.map_or(stop, Stop::Sequence);
         let stop = self.early.clone().unwrap_or(stop);
         let stop = stop.corrected(self.calls().next().is_some());
         if self.is_empty() && !self.parts.has_delivered() && !self.was_billed(&usage, &stop) {

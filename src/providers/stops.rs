@@ -3,7 +3,7 @@
 //! The model writes on behind the sequence, and what it writes is billed.
 
 /// Finds the first stop sequence in a text that comes in pieces.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct StopFilter<'a> {
     sequences: Vec<&'a str>,
     /// The end of the text, which may be the beginning of a sequence.

@@ -13,7 +13,6 @@ use super::super::{
     exchange::{AnswerBuilder, TextParser},
     sequence::{Blocks, Sequence},
     sse::Event,
-    stops::StopFilter,
 };
 use super::request::is_taken_stop;
 use crate::domain::{
@@ -39,8 +38,6 @@ const BLOCKS: Blocks = Blocks {
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
     sequence: Sequence,
-    /// The stop sequences that the vendor does not take.
-    stops: StopFilter<'a>,
     stop: Option<Stop>,
     usage: Map<String, Value>,
     /// Whether a stream had its `message_stop`.
@@ -54,11 +51,12 @@ pub struct ResponseParser<'a> {
 }
 
 impl<'a> TextParser<'a> for ResponseParser<'a> {
-    fn new(answer: AnswerBuilder<'a>) -> Self {
-        let stops = answer.call.sampling.stop.iter();
-        let is_passed = answer.is_passed();
+    fn new(mut answer: AnswerBuilder<'a>) -> Self {
+        if !answer.is_passed() {
+            let stops = answer.call.sampling.stop.iter();
+            answer.stop_at(stops.filter(|stop| !is_taken_stop(stop)));
+        }
         Self {
-            stops: StopFilter::new(stops.filter(|stop| !is_passed && !is_taken_stop(stop))),
             answer,
             sequence: Sequence::new(BLOCKS),
             stop: None,
@@ -99,9 +97,6 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         let Some(stop) = self.stop.take() else {
             return Err(self.answer.head.failed("answer without a stop reason"));
         };
-        self.deliver()?;
-        let found = self.stops.found().map(str::to_owned);
-        let stop = found.map_or(stop, Stop::Sequence);
         self.answer.finish(reported(&self.usage), stop)
     }
 }
@@ -203,19 +198,19 @@ impl ResponseParser<'_> {
         match block["type"].as_str() {
             Some("text") => {
                 let text = self.string(block, "text")?;
-                self.push(Delta::Text(text))
+                self.answer.push(Delta::Text(text))
             }
             Some("thinking") => {
                 let thinking = self.string(block, "thinking")?;
-                self.push(Delta::Thinking(thinking))?;
+                self.answer.push(Delta::Thinking(thinking))?;
                 // Comes later in a stream.
                 let signature = block["signature"].as_str();
                 let signature = signature.unwrap_or_default().to_owned();
-                self.push(Delta::Signature(signature))
+                self.answer.push(Delta::Signature(signature))
             }
             Some("redacted_thinking") => {
                 let data = self.string(block, "data")?;
-                self.push(Delta::Redacted(data))
+                self.answer.push(Delta::Redacted(data))
             }
             Some("tool_use") => {
                 let Some(input) = object_arguments(block.get("input")) else {
@@ -230,11 +225,7 @@ impl ResponseParser<'_> {
                 };
                 // In a stream the block begins with `{}`, and its JSON follows in pieces.
                 self.input = Some(input).filter(|input| input != "{}");
-                if self.deliver()? {
-                    self.answer.begin_call(call)
-                } else {
-                    Ok(())
-                }
+                self.answer.begin_call(call)
             }
             Some("server_tool_use") => {
                 self.server_call = Some((block.clone(), String::new()));
@@ -261,29 +252,7 @@ impl ResponseParser<'_> {
             }
             _ => return Ok(()),
         };
-        self.push(piece)
-    }
-
-    /// Adds a piece, unless a stop sequence came before it.
-    fn push(&mut self, piece: Delta) -> Result<(), ProviderError> {
-        if let Delta::Text(text) = &piece {
-            let text = self.stops.push(text);
-            return self.answer.text(&text);
-        }
-        if self.deliver()? {
-            self.answer.push(piece)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Delivers the text that was held back. Returns whether more may follow.
-    fn deliver(&mut self) -> Result<bool, ProviderError> {
-        let held = self.stops.flush();
-        if !held.is_empty() {
-            self.answer.text(&held)?;
-        }
-        Ok(self.stops.found().is_none())
+        self.answer.push(piece)
     }
 
     fn string(&self, holder: &Value, name: &str) -> Result<String, ProviderError> {
@@ -301,7 +270,7 @@ impl ResponseParser<'_> {
             self.answer.opaque(&block)?;
         }
         match self.input.take() {
-            Some(input) => self.push(Delta::Arguments(input)),
+            Some(input) => self.answer.push(Delta::Arguments(input)),
             None => Ok(()),
         }
     }

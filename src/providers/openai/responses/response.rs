@@ -16,7 +16,6 @@ use super::super::{
         http::TEXT_BODY_CAP,
         sequence::{Blocks, Sequence},
         sse::Event,
-        stops::StopFilter,
     },
     errors, usage,
 };
@@ -44,7 +43,6 @@ const ITEMS: Blocks = Blocks {
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
     sequence: Sequence,
-    stops: StopFilter<'a>,
     stop: Option<Stop>,
     usage: TokenCounts,
     /// The item of a stream that may still grow.
@@ -84,9 +82,9 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     /// the whole answer.
     const EVENT_CAP: usize = TEXT_BODY_CAP;
 
-    fn new(answer: AnswerBuilder<'a>) -> Self {
+    fn new(mut answer: AnswerBuilder<'a>) -> Self {
+        answer.stop_at(answer.call.sampling.stop.iter());
         Self {
-            stops: StopFilter::new(&answer.call.sampling.stop),
             answer,
             sequence: Sequence::new(ITEMS),
             stop: None,
@@ -120,10 +118,6 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         let Some(stop) = self.stop.take() else {
             return Err(self.answer.head.failed("stream was cut"));
         };
-        let held = self.stops.flush();
-        self.answer.text(&held)?;
-        let found = self.stops.found().map(str::to_owned);
-        let stop = found.map_or(stop, Stop::Sequence);
         self.answer.finish(self.usage, stop)
     }
 }
@@ -198,7 +192,8 @@ impl ResponseParser<'_> {
             }
             Some("response.function_call_arguments.delta") => {
                 self.piece(root);
-                self.push(Delta::Arguments(text("delta").to_owned()))?;
+                self.answer
+                    .push(Delta::Arguments(text("delta").to_owned()))?;
             }
             Some("response.reasoning_summary_text.delta" | "response.reasoning_text.delta") => {
                 self.think(root, text("delta"))?;
@@ -347,32 +342,26 @@ impl ResponseParser<'_> {
                 let texts = parts.filter_map(|part| part["text"].as_str());
                 let summary = texts.collect::<Vec<_>>().join("\n\n");
                 // Begins another part where the one before is signed.
-                self.push(Delta::Thinking(String::new()))?;
-                self.push(Delta::Thinking(summary))?;
+                self.answer.push(Delta::Thinking(String::new()))?;
+                self.answer.push(Delta::Thinking(summary))?;
                 self.sign(item)
             }
             Some("function_call") if is_call(item) => {
                 self.call(item)?;
                 self.arguments(item)
             }
-            Some(_) => {
-                if self.deliver()? {
-                    self.answer.opaque(item)?;
-                }
-                Ok(())
-            }
+            Some(_) => self.answer.opaque(item),
             None => Err(self.answer.head.failed("item without a type")),
         }
     }
 
     fn text(&mut self, piece: &str) -> Result<(), ProviderError> {
-        let text = self.stops.push(piece);
-        if !text.is_empty()
+        if !piece.is_empty()
             && let Some(phase) = self.phase.take()
         {
             self.answer.push(phase)?;
         }
-        self.answer.text(&text)
+        self.answer.text(piece)
     }
 
     fn think(&mut self, root: &Value, text: &str) -> Result<(), ProviderError> {
@@ -381,9 +370,9 @@ impl ResponseParser<'_> {
             return Ok(());
         }
         if self.piece(root) {
-            self.push(Delta::Thinking(String::new()))?;
+            self.answer.push(Delta::Thinking(String::new()))?;
         }
-        self.push(Delta::Thinking(text.to_owned()))
+        self.answer.push(Delta::Thinking(text.to_owned()))
     }
 
     /// Signs the thinking before with what brings it back.
@@ -394,7 +383,7 @@ impl ResponseParser<'_> {
             return Ok(());
         }
         let id = text("id");
-        self.push(Delta::Signature(
+        self.answer.push(Delta::Signature(
             EncryptedReasoning { id, content }.signature(),
         ))
     }
@@ -403,9 +392,6 @@ impl ResponseParser<'_> {
         let text = |name: &str| item[name].as_str().unwrap_or_default();
         if text("name").is_empty() {
             return Err(self.answer.head.failed("tool call without a name"));
-        }
-        if !self.deliver()? {
-            return Ok(());
         }
         self.answer.begin_call(ToolCall {
             id: text("call_id").to_owned(),
@@ -417,24 +403,9 @@ impl ResponseParser<'_> {
 
     fn arguments(&mut self, item: &Value) -> Result<(), ProviderError> {
         match arguments(item.get("arguments")) {
-            Some(arguments) => self.push(Delta::Arguments(arguments)),
+            Some(arguments) => self.answer.push(Delta::Arguments(arguments)),
             None => Err(self.answer.head.failed("arguments are no text")),
         }
-    }
-
-    fn push(&mut self, piece: Delta) -> Result<(), ProviderError> {
-        if self.deliver()? {
-            self.answer.push(piece)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Delivers the text that was held back. Returns whether more may follow.
-    fn deliver(&mut self) -> Result<bool, ProviderError> {
-        let held = self.stops.flush();
-        self.answer.text(&held)?;
-        Ok(self.stops.found().is_none())
     }
 }
 
