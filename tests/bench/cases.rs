@@ -25,7 +25,7 @@ pub enum Case {
     Hot,
     /// Streamed texts of 1,000 accounts.
     Stream,
-    /// Lookups and the history, beside texts.
+    /// Lookups and the history, together with texts.
     Reads,
     /// Texts while 1,000 videos are in flight.
     Videos,
@@ -35,7 +35,7 @@ pub enum Case {
     TurnSmall,
     /// Turns of an agent of 2 MiB.
     TurnLarge,
-    /// Texts of a quiet account beside a busy one.
+    /// Texts of a quiet account next to a busy one.
     Quiet,
     /// Texts of 10, 1,000 and 100,000 accounts.
     GrowAccounts,
@@ -98,7 +98,7 @@ impl Run<'_> {
         let busy = busy.split(' ').next().unwrap_or("unknown");
         let (server, seconds) = (self.args.server.display(), self.args.seconds);
         println!("{server} on {cores} cores, Postgres {version}; load average {busy} before.");
-        println!("Medians of {SLICES} slices of {seconds} s each, by turns with the proxy's.\n");
+        println!("Medians of {SLICES} slices of {seconds} s each, alternating with the proxy's.\n");
         if cfg!(debug_assertions) {
             println!(
                 "A DEBUG BUILD of the load, the proxy and the upstream: no figures to keep.\n"

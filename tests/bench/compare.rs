@@ -1,4 +1,4 @@
-//! gensvc and the proxy by turns, so that whatever else the machine does meets both.
+//! Runs gensvc and the proxy alternately, so that other load on the machine affects both.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -82,8 +82,8 @@ async fn count(pids: &[u32], side: &Side<'_>, loads: &[Load]) -> Option<f64> {
 }
 
 impl Comparison {
-    /// Runs both by turns. The loads of gensvc run at once, and the first is compared with the
-    /// proxy's. Also what came of each of gensvc's loads, all slices together.
+    /// Runs both alternately. The loads of gensvc run at the same time, and the first is compared
+    /// with the proxy's. Also returns the outcome of each of gensvc's loads over all slices.
     pub async fn run(
         scene: &Scene<'_>,
         gensvc: &[Load],
@@ -117,7 +117,7 @@ impl Comparison {
         (both, all)
     }
 
-    /// The median over the slices of how much more gensvc took than the proxy beside it.
+    /// The median over the slices of the difference between gensvc and the proxy.
     pub fn added(&self, figure: impl Fn(&Figures) -> f64) -> f64 {
         let pairs = self.gensvc.figures.iter().zip(&self.proxy.figures);
         let added: Vec<f64> = pairs

@@ -144,7 +144,7 @@ async fn gather(mut tasks: JoinSet<Outcome>) -> Outcome {
     all
 }
 
-/// Sends the next request over the connection, made anew after an error.
+/// Sends the next request over the connection, which is reopened after an error.
 async fn ask(
     work: &Work,
     caller: usize,

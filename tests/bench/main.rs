@@ -1,14 +1,14 @@
-//! `make bench`: gensvc under load beside a bare proxy that counts no credits.
+//! `make bench`: compares gensvc under load with a bare proxy that counts no credits.
 //!
-//! A benchmark, not a test: processes of its own for Postgres, the fake upstream, the proxy and
-//! gensvc, on loopback addresses, and the load in this process. It fails when an answer failed
-//! or the ledger does not agree. `docs/performance.md` tells how to read what it prints.
+//! A benchmark, not a test. Postgres, the fake upstream, the proxy and gensvc run in their own
+//! processes on loopback addresses; this process creates the load. It fails if an answer failed or
+//! the ledger does not agree. `docs/performance.md` explains the output.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a program for the terminal that gives up when it cannot go on"
+    reason = "a command-line program that panics when it cannot continue"
 )]
 
 mod accounts;

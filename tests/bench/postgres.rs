@@ -53,7 +53,7 @@ impl Postgres {
         row.fetch_one(&self.admin).await.unwrap().get(0)
     }
 
-    /// Runs a statement beside the databases of the cases.
+    /// Runs a statement outside the databases of the cases.
     pub async fn run(&self, statement: &str) {
         let statement = AssertSqlSafe(statement.to_owned());
         sqlx::raw_sql(statement).execute(&self.admin).await.unwrap();

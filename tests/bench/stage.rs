@@ -32,7 +32,7 @@ pub struct Stage {
 pub struct Setup {
     pub accounts: usize,
     pub servers: usize,
-    /// Generations of before.
+    /// Generations that exist before the load starts.
     pub generations: u64,
 }
 
@@ -131,7 +131,7 @@ impl Scene<'_> {
             server.stop().await;
         }
         let agrees = if self.setup.generations > 0 {
-            eprintln!("ledger not verified: the generations of before have no entries in it");
+            eprintln!("ledger not verified: its existing generations have no ledger entries");
             true
         } else {
             self.stage.verify(&self.database).await

@@ -121,7 +121,7 @@ pub fn turn(name: &str, both: &Comparison) {
     failures("the proxy", &both.proxy.failures);
 }
 
-/// Tells them on the other output, so that a table stays one.
+/// Prints failures to stderr, so that stdout contains only tables.
 pub fn failures(whose: &str, failures: &BTreeMap<String, u64>) {
     for (what, times) in failures {
         eprintln!("FAILED ANSWERS of {whose}: {times} times {what}");

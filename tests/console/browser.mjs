@@ -24,21 +24,21 @@ export const browser = await puppeteer.launch({
 // What the browser refused to load or run, and what the script failed at.
 export const complaints = [];
 
-export async function open(javascript = true, told = complaints) {
+export async function open(javascript = true, reported = complaints) {
   const context = await browser.createBrowserContext();
   const page = await context.newPage();
   page.setDefaultTimeout(patience);
   await page.setJavaScriptEnabled(javascript);
   page.on("console", (message) => {
-    // A page that is refused on purpose is told as a failed resource, too.
+    // A page that is refused on purpose is also reported as a failed resource.
     const refused = /status of (401|403|404|422)/.test(message.text());
-    if (message.type() === "error" && !refused) told.push(`${page.url()}: ${message.text()}`);
+    if (message.type() === "error" && !refused) reported.push(`${page.url()}: ${message.text()}`);
   });
-  page.on("pageerror", (error) => told.push(`${page.url()}: ${error.message}`));
+  page.on("pageerror", (error) => reported.push(`${page.url()}: ${error.message}`));
   const audits = await page.createCDPSession();
   audits.on("Audits.issueAdded", ({ issue }) => {
     if (issue.code !== "ContentSecurityPolicyIssue") return;
-    told.push(`${page.url()}: policy: ${JSON.stringify(issue.details)}`);
+    reported.push(`${page.url()}: policy: ${JSON.stringify(issue.details)}`);
   });
   await audits.send("Audits.enable");
   return page;

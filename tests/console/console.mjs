@@ -325,10 +325,10 @@ async function operator(page, hers) {
   return account;
 }
 
-// The browser does tell when a page asks for what its policy forbids.
+// The browser reports requests that the page's policy forbids.
 async function policyIsEnforced() {
-  const told = [];
-  const page = await open(true, told);
+  const reported = [];
+  const page = await open(true, reported);
   await go(page, "/login");
   await page.evaluate(() => {
     const script = document.createElement("script");
@@ -337,7 +337,7 @@ async function policyIsEnforced() {
     document.body.setAttribute("style", "color: red");
   });
   assert.equal(await page.evaluate(() => globalThis.ran), undefined);
-  for (const end = Date.now() + 10_000; !told.some((one) => one.includes("policy: ")); ) {
+  for (const end = Date.now() + 10_000; !reported.some((one) => one.includes("policy: ")); ) {
     assert.ok(Date.now() < end, "nothing was reported");
     await new Promise((next) => setTimeout(next, 50));
   }
@@ -362,7 +362,7 @@ try {
     accessible(olgas, ["/operator", "/operator/accounts", "/operator/accounts/new", account, "/operator/jobs",
       "/operator/providers", "/operator/spending", "/generations"], "operator"),
     accessible(bobs, ["/keys", "/webhooks", ...his], "hostile"),
-    accessible(stranger, ["/login"], "nobody"),
+    accessible(stranger, ["/login"], "anonymous"),
   ]);
   done("axe finds nothing");
   assert.deepEqual(complaints, []);

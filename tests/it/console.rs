@@ -28,12 +28,12 @@ struct Browser<'a> {
 
 impl<'a> Browser<'a> {
     async fn logged_in(app: &'a TestApp, account: &Account) -> Self {
-        let nobody = Browser {
+        let anonymous = Browser {
             app,
             cookie: String::new(),
         };
         let fields = [("email", account.email.as_str()), ("password", PASSWORD)];
-        let answer = nobody.post("/login", &fields).await;
+        let answer = anonymous.post("/login", &fields).await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
         let cookie = answer
             .header("set-cookie")

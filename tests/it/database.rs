@@ -28,7 +28,7 @@ use proxy::Proxy;
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Few, so that they are soon exhausted.
 const CONNECTIONS: (&str, usize) = ("19", 19);
-/// Of these, the ones for what requests do beside showing their key and moving credits.
+/// The connections among them for requests, apart from authentication and credit movements.
 const FOR_REQUESTS: usize = 5;
 /// A route that needs one.
 const LIST: &str = "/v1/templates";
@@ -121,8 +121,8 @@ pub async fn set_default(options: &PgConnectOptions, setting: &str) {
         .unwrap();
 }
 
-/// Starts requests concurrently. If told to, repeats each that got 503: statements that wait for a
-/// lock time out, and a slow machine may need longer.
+/// Starts requests concurrently. While `repeat` is set, repeats each that got 503: statements that
+/// wait for a lock time out, and a slow machine may need longer.
 fn ask(
     app: &Arc<TestApp>,
     account: &Account,

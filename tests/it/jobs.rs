@@ -119,7 +119,7 @@ async fn an_intent_without_a_task_is_interrupted(_: PgPoolOptions, options: PgCo
     }
     app.assert_settled().await;
     assert_eq!(other.work_once().await, 0);
-    // The first one was only slow: its task is cancelled, since nobody waits for it.
+    // The first server was only slow: its task is cancelled, since no request waits for it.
     upstream.release(usize::MAX >> 4);
     app.idle().await;
     assert_eq!(upstream.calls(&Method::POST, "text_to_video"), 1);

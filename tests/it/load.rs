@@ -1,5 +1,5 @@
 //! Overload: connections, headers, slow peers, requests, logins, jobs. The excess is refused
-//! immediately, and nobody else is affected.
+//! immediately, and no other caller is affected.
 
 use std::{
     sync::Arc,

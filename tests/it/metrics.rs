@@ -294,7 +294,7 @@ async fn without_a_token_the_address_of_the_api_refuses_whoever_asks(
 ) {
     let app = TestApp::new(options).await;
     let account = app.account("1").await;
-    // As a proxy on this machine asks that adds nothing: nothing tells it from a local program.
+    // A proxy on this machine that adds no headers looks like a local program.
     let as_a_proxy = [("host", "127.0.0.1:8080")];
     for headers in [&as_a_proxy[..], &[], &[("host", "localhost")]] {
         for token in ["", &account.key] {

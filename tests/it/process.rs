@@ -332,8 +332,8 @@ async fn a_later_start_tells_how_to_make_a_key_for_the_demo_account() {
     server.stop().await;
     let mut child = site.command().spawn().unwrap();
     let mut stderr = lines(child.stderr.take());
-    let told = line_with(&mut stderr, "a new key of the demo account: ").await;
-    let (_, command) = told.split_once("demo account: ").unwrap();
+    let line = line_with(&mut stderr, "a new key of the demo account: ").await;
+    let (_, command) = line.split_once("demo account: ").unwrap();
     let mut words = command.split_whitespace();
     let setting = format!("GENSVC_DATA_DIR={}", site.folder.display());
     assert_eq!(words.next(), Some(setting.as_str()));

@@ -47,7 +47,7 @@ async fn assert_readable(app: &TestApp, record: &Value) {
     }
 }
 
-/// No file is missing, damaged, or nobody's, and nothing is on hold.
+/// Asserts that no file is missing, damaged or unknown, and that nothing is on hold.
 async fn assert_clean(app: &TestApp) {
     // Workers that do not know of an end yet may still write for a while.
     app.advance(TimeDelta::minutes(16));
@@ -127,7 +127,7 @@ async fn with_every_fault_it_is_stored_whole_or_costs_nothing(
         assert_eq!(head.status == 503, !head.header("retry-after").is_empty());
         let failed = !matches!(fault, Fault::Slow(_));
         assert_eq!(head.status == 503, failed, "{fault:?}");
-        // Nobody else keeps images and speech, while a provider keeps its video for later.
+        // Images and speech have no other copy; the provider keeps its video for some time.
         for uuid in &begun[..2] {
             let record = app.record(&account, uuid).await;
             assert_eq!(record["status"] == "failed", failed, "{fault:?}: {record}");

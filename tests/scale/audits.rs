@@ -6,7 +6,7 @@ use gensvc::store::verify::Scope;
 
 use crate::Bench;
 
-/// Texts of today, one for a thousand of before.
+/// Texts of today: one for every thousand existing ones.
 const NEW: &str = "
 with made as (
     insert into finished_generations

@@ -1,4 +1,4 @@
--- What the console's pages read beside generations.
+-- Rows other than generations that the console's pages read.
 insert into running_generations
     (id, account_id, estimated, created_at, model_id, price_id, job, streamed, status, prompt,
      parameters, next_step_at)

@@ -92,7 +92,7 @@ OPENAI_API_KEY=none OPENAI_BASE_URL=$SDKS_UPSTREAM/openai/v1 ANTHROPIC_API_KEY=n
 	GENSVC__METRICS__PORT=$metrics GENSVC_BIND=127.0.0.1:$port \
 	"$gensvc" serve >"$work/server.log" 2>&1 &
 server=$!
-# Modules are looked for beside the file.
+# Node looks for modules next to the file.
 cp tests/sdks/*.mjs "$work/node/"
 "$python" tests/sdks/chat.py
 "$python" tests/sdks/tools.py

@@ -190,12 +190,12 @@ async fn check(stage: &Stage, http: &Http, round: u32) -> Checked {
     audit::verify(stage, &["ledger", "verify"]).await;
     let seen = stage.seen.state();
     let completed = |known: &&Known| {
-        let told = known.told.as_ref();
-        told.is_some_and(|told| told.status == "completed")
+        let outcome = known.outcome.as_ref();
+        outcome.is_some_and(|outcome| outcome.status == "completed")
     };
     let log = stage.upstream.log();
     Checked {
-        told: seen.known.len(),
+        known: seen.known.len(),
         charges: seen.known.values().filter(completed).count(),
         double_calls: log.values().filter(|calls| calls.started > 1).count(),
         settling,

@@ -108,9 +108,10 @@ impl Postgres {
         process::gensvc(&self.program, &self.folder, database, &[], args).await
     }
 
-    /// Where root runs it, root is `gensvc` and nobody else, until this.
+    /// Lets root log in with the servers' roles too. If root runs the cluster, its user map allows only
+    /// `gensvc`.
     fn admit_servers(&self) {
-        // The previous release keeps it beside the cluster.
+        // The previous release keeps the map next to the cluster.
         let map = self.cluster.path.with_file_name("pg_ident.conf");
         let map = if map.exists() {
             map

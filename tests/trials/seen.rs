@@ -13,7 +13,7 @@ use crate::tally::Tally;
 
 /// The outcome of a generation, as a client saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct Outcome {
     pub status: String,
     /// In credits, as the API writes them.
     pub charged: String,
@@ -27,11 +27,11 @@ pub struct Known {
     pub account: usize,
     pub mark: String,
     /// Its outcome, once a client saw it.
-    pub told: Option<Told>,
+    pub outcome: Option<Outcome>,
     /// A DELETE was sent.
     pub deleted: bool,
     /// When its outcome was first seen.
-    told_at: Option<Instant>,
+    outcome_at: Option<Instant>,
 }
 
 /// An operator's grant, which is carried out once however often it is requested.
@@ -91,7 +91,7 @@ impl Seen {
         self.state.lock().unwrap()
     }
 
-    /// Records a record, and whether it agrees with what was seen before it was requested.
+    /// Stores a record, and reports a violation if it contradicts what was seen before `asked`.
     pub fn record(&self, account: usize, key: Option<&str>, record: &Value, asked: Instant) {
         let (Some(uuid), Some(status)) = (record["uuid"].as_str(), record["status"].as_str())
         else {
@@ -112,42 +112,46 @@ impl Seen {
         let known = state.known.entry(uuid.to_owned()).or_insert_with(|| Known {
             account,
             mark: mark.to_owned(),
-            told: None,
+            outcome: None,
             deleted: false,
-            told_at: None,
+            outcome_at: None,
         });
         if known.account != account {
             let detail = format!("{uuid} of account {} was shown to {account}", known.account);
             self.tally.violation("another account's generation", detail);
         }
         if !matches!(status, "completed" | "failed") {
-            if known.told_at.is_some_and(|at| at < asked) {
+            if known.outcome_at.is_some_and(|at| at < asked) {
                 let detail = format!("{uuid} is {status} again");
                 self.tally.violation("an end was taken back", detail);
             }
             return;
         }
-        let told = Told::of(record);
-        if status == "failed" && told.charged != "0" {
-            let detail = format!("{uuid}: {}", told.charged);
+        let outcome = Outcome::of(record);
+        if status == "failed" && outcome.charged != "0" {
+            let detail = format!("{uuid}: {}", outcome.charged);
             self.tally.violation("a failure was charged", detail);
         }
-        if record["type"] == "text" && status == "completed" && !told.result.contains(&known.mark) {
-            let detail = format!("{uuid} asked for {}, got {}", known.mark, told.result);
+        if record["type"] == "text"
+            && status == "completed"
+            && !outcome.result.contains(&known.mark)
+        {
+            let detail = format!("{uuid} asked for {}, got {}", known.mark, outcome.result);
             self.tally.violation("somebody else's answer", detail);
         }
-        match &known.told {
-            Some(before) if *before != told => {
-                let detail = format!("{uuid}: {before:?}, then {told:?}");
-                self.tally.violation("an end was told in two ways", detail);
+        match &known.outcome {
+            Some(before) if *before != outcome => {
+                let detail = format!("{uuid}: {before:?}, then {outcome:?}");
+                self.tally
+                    .violation("a generation ended in two ways", detail);
             }
             Some(_) => {}
-            None => (known.told, known.told_at) = (Some(told), Some(Instant::now())),
+            None => (known.outcome, known.outcome_at) = (Some(outcome), Some(Instant::now())),
         }
     }
 }
 
-impl Told {
+impl Outcome {
     fn of(record: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let result = match record["outputs"].as_array() {

@@ -21,7 +21,7 @@ pub struct Plan<'a> {
     pub name: &'a str,
     /// The program of each server; that of the first starts the databases.
     pub programs: Vec<PathBuf>,
-    /// Settings of the servers, beside those that all have.
+    /// Settings of the servers, in addition to those that all have.
     pub settings: &'a [(&'a str, &'a str)],
     pub standby: bool,
     /// Of each account.

@@ -65,7 +65,7 @@ pub async fn servers(run: &Run<'_>) {
 pub async fn generations(run: &Run<'_>) {
     table::rows(
         "grow-generations: texts of 1,000 accounts",
-        "generations of before",
+        "existing generations",
     );
     for generations in [0, 1_000_000, 5_000_000] {
         let setup = Setup {

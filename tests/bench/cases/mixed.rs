@@ -1,4 +1,4 @@
-//! Texts beside something else.
+//! Texts together with other load.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub async fn reads(run: &Run<'_>) {
     let proxy = Work::proxy(run.stage.proxy.1, Kind::Text);
     let theirs = Load::new(proxy, Pace::Callers(writers));
     let (both, outcomes) = Comparison::run(&scene, &ours, &theirs, run.extent()).await;
-    let title = "reads: texts of 1,000 accounts, beside lookups and history";
+    let title = "reads: texts of 1,000 accounts, with lookups and history";
     table::whole(
         &format!("{title}, {writers} + {readers} + {readers} callers"),
         &both,
@@ -79,15 +79,15 @@ pub async fn videos(run: &Run<'_>) {
     let paces = [Pace::PerSecond(LOW), Pace::Callers(run.args.connections)];
     let ours = Load::new(scene.work(Kind::Text, 1000), paces[0]);
     let theirs = Load::new(Work::proxy(run.stage.proxy.1, Kind::Text), paces[0]);
-    table::rows("videos: texts of 1,000 accounts", "beside");
-    for beside in ["nothing", "1,000 videos in flight"] {
-        if beside != "nothing" {
+    table::rows("videos: texts of 1,000 accounts", "other load");
+    for other in ["nothing", "1,000 videos in flight"] {
+        if other != "nothing" {
             queue(run, &scene).await;
         }
         for pace in paces {
             let (both, _) =
                 Comparison::run(&scene, &[ours.at(pace)], &theirs.at(pace), run.extent()).await;
-            table::row(&format!("{beside}, {pace}"), &both);
+            table::row(&format!("{other}, {pace}"), &both);
             run.note(&both);
         }
     }

@@ -1,4 +1,4 @@
-//! Every error of models of video and speech, and of what vendors of media are told.
+//! Every configuration error of media models and of the requests to their vendors.
 
 use super::media_models::refused;
 

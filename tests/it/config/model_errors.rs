@@ -1,5 +1,5 @@
-//! Every error of providers and models: one sentence with the key, the bad value and what to
-//! mend.
+//! Every error of providers and models: one sentence with the key, the bad value and how to
+//! fix it.
 
 use super::*;
 

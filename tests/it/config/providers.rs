@@ -1,4 +1,4 @@
-//! Compatible servers from a file, what is told about providers, and what never is.
+//! Compatible servers from a file, and the summary of providers, which never shows secrets.
 
 use super::*;
 use gensvc::{
@@ -79,7 +79,7 @@ fn a_compatible_server_without_a_key() {
     assert_eq!(catalogue.default_provider(Modality::Text), Some("local"));
     let only = catalogue.default_model("local", Modality::Text).unwrap();
     assert_eq!(only.id, "llama:8b");
-    // The other one waits for its key, and that is told.
+    // The other server needs a key; a warning says that it is not served.
     assert_eq!(
         c.warnings,
         [

@@ -102,10 +102,10 @@ async fn credits_are_moved_once_and_accounts_suspended(
         ("amount", "2.5"),
         ("reference", "invoice 17"),
     ];
-    for told in ["Done: grant of 2.5 credits", "nothing was moved again"] {
+    for expected in ["Done: grant of 2.5 credits", "nothing was moved again"] {
         let answer = browser.post(&format!("{path}/credits"), &grant).await;
         let page = words(&answer.text);
-        assert!(page.contains(told), "{told}: {page}");
+        assert!(page.contains(expected), "{expected}: {page}");
         assert!(page.contains("The balance is 12.5"), "{page}");
     }
     assert_eq!(app.balance(&other).await.0, "12.5");
@@ -287,12 +287,12 @@ async fn margin_and_retiring_models_are_shown(_: PgPoolOptions, options: PgConne
     generate(&app, &other, "image", image).await;
     let browser = Browser::logged_in(&app, &operator).await;
     let page = words(&browser.page("/operator/spending").await);
-    for told in [
+    for expected in [
         "Charged 1.25 credits List cost 1 Margin 0.25",
         "sandbox · sandbox-image-1 1.25 1 0.25 1",
         "sandbox/old 2027-03-01 sandbox/sandbox-text-1",
     ] {
-        assert!(page.contains(told), "{told}: {page}");
+        assert!(page.contains(expected), "{expected}: {page}");
     }
     assert!(!page.contains("sandbox/later"), "{page}");
     let csv = browser.get("/operator/spending.csv").await.text;

@@ -111,7 +111,7 @@ async fn a_receipt_has_the_request_id_and_a_new_form_does_not(
     assert!(!form.to_lowercase().contains("x-request-id"), "{form}");
 }
 
-/// What is told of 30 days leads to the rows of these 30 days.
+/// The figures of the last 30 days link to the rows of these 30 days.
 #[sqlx::test]
 async fn the_overview_leads_to_what_it_counts(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;

@@ -36,12 +36,12 @@ const PAGES: [&str; 20] = [
 async fn pages_are_for_those_who_are_logged_in(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("10").await;
-    let nobody = Browser {
+    let anonymous = Browser {
         app: &app,
         cookie: String::new(),
     };
     for path in PAGES {
-        let answer = nobody.get(path).await;
+        let answer = anonymous.get(path).await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER, "{path}");
         assert!(answer.header("location").starts_with("/login"), "{path}");
     }
@@ -49,10 +49,10 @@ async fn pages_are_for_those_who_are_logged_in(_: PgPoolOptions, options: PgConn
         ("email", account.email.as_str()),
         ("password", "wrong password"),
     ];
-    let answer = nobody.post("/login", &wrong).await;
+    let answer = anonymous.post("/login", &wrong).await;
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
     assert!(!answer.headers.contains_key("set-cookie"));
-    // Back to where one wanted to go, but to no other place.
+    // A login redirects to the requested page, but never to another site.
     for (next, target) in [
         ("/keys?a=b", "/keys?a=b"),
         ("//evil.example", "/"),
@@ -65,7 +65,7 @@ async fn pages_are_for_those_who_are_logged_in(_: PgPoolOptions, options: PgConn
             ("password", PASSWORD),
             ("next", next),
         ];
-        let answer = nobody.post("/login", &fields).await;
+        let answer = anonymous.post("/login", &fields).await;
         assert_eq!(answer.header("location"), target);
         let cookie = answer.header("set-cookie");
         for part in ["; Path=/", "; HttpOnly", "; SameSite=Strict", "; Expires="] {
@@ -135,11 +135,11 @@ async fn everybody_can_log_out(_: PgPoolOptions, options: PgConnectOptions) {
         .await
         .unwrap();
     assert_eq!(suspended.get("/").await.status, StatusCode::FORBIDDEN);
-    let nobody = Browser {
+    let unknown = Browser {
         app: &app,
         cookie: "gensvc=svcs_unknown".to_owned(),
     };
-    for browser in [suspended, nobody] {
+    for browser in [suspended, unknown] {
         let answer = browser.post("/logout", &[]).await;
         assert_eq!(answer.header("location"), "/login");
         assert!(answer.header("set-cookie").contains("Max-Age=0"));
@@ -248,14 +248,14 @@ async fn without_the_database_pages_say_so_and_one_can_log_out(
 #[sqlx::test]
 async fn who_is_not_known_sends_little(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
-    let nobody = Browser {
+    let anonymous = Browser {
         app: &app,
         cookie: String::new(),
     };
     let long = "x".repeat(20_000);
     for path in ["/login", "/keys", "/templates"] {
-        let answer = nobody.post(path, &[("email", &long)]).await;
-        // Of other forms nothing is read.
+        let answer = anonymous.post(path, &[("email", &long)]).await;
+        // The bodies of other forms are not read.
         let expected = match path {
             "/login" => StatusCode::PAYLOAD_TOO_LARGE,
             _ => StatusCode::SEE_OTHER,
@@ -422,7 +422,7 @@ async fn guesses_behind_a_proxy_are_counted_by_its_line(
     let env = [("GENSVC__SERVER__TRUSTED_PROXIES", "127.0.0.1,10.0.0.0/8")];
     let app = TestApp::with(options, &env).await;
     let email = app.account("1").await.email;
-    let nobody = Browser {
+    let anonymous = Browser {
         app: &app,
         cookie: String::new(),
     };
@@ -434,7 +434,7 @@ async fn guesses_behind_a_proxy_are_counted_by_its_line(
         ];
         headers.extend(forwarded.iter().map(|line| ("x-forwarded-for", *line)));
         let body = format!("email={email}&password={password}");
-        let answer = nobody.send(Method::POST, "/login", &headers, body).await;
+        let answer = anonymous.send(Method::POST, "/login", &headers, body).await;
         answer.status
     };
     for n in 0..10 {

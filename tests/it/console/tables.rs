@@ -138,7 +138,7 @@ async fn long_tables_are_downloaded_whole(_: PgPoolOptions, options: PgConnectOp
     browser.page("/ledger").await;
 }
 
-/// Who reads slowly holds a place, and what breaks off is told to the reader.
+/// A slow reader occupies a download slot; a download that is cut short ends with an error.
 #[sqlx::test]
 async fn downloads_are_few_and_end_with_their_session(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;

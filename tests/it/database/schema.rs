@@ -124,7 +124,7 @@ async fn a_migration_that_waits_for_a_report_lets_others_pass(
     });
     let mut watcher = Watcher::new(&options).await;
     watcher.waiting(1).await;
-    // It gives up by itself, though the report goes on.
+    // The migration's wait times out by itself while the report still holds its lock.
     watcher.none_waits().await;
     raw_sql("commit").execute(&mut report).await.unwrap();
     migration.await.unwrap().unwrap();

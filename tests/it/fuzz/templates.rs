@@ -115,19 +115,19 @@ async fn templates_are_taken_or_refused(_: PgPoolOptions, options: PgConnectOpti
             let id = made.json()["id"].clone();
             let mut body = json!({"prompt": text, "template_id": id,
                 "template_variables": variables, "parameters": {"max_tokens": 1}});
-            let told = app.text(&account.key, body.clone()).await;
-            match told.status.as_u16() {
-                200 => assert_eq!(told.json()["metadata"]["template"]["id"], id),
-                422 => assert!(!told.fields().is_empty()),
+            let answer = app.text(&account.key, body.clone()).await;
+            match answer.status.as_u16() {
+                200 => assert_eq!(answer.json()["metadata"]["template"]["id"], id),
+                422 => assert!(!answer.fields().is_empty()),
                 // A fault that the text requested from the sandbox.
-                502 => assert_eq!(told.json()["generation"]["credits"]["charged"], "0"),
-                _ => panic!("{}: {}", told.status, told.text),
+                502 => assert_eq!(answer.json()["generation"]["credits"]["charged"], "0"),
+                _ => panic!("{}: {}", answer.status, answer.text),
             }
             body["type"] = json!("text");
             let estimate = app.post(&account.key, "/v1/credits/estimate", &body).await;
             assert_eq!(
                 estimate.status == 422,
-                told.status == 422,
+                answer.status == 422,
                 "{}",
                 estimate.text
             );

@@ -123,8 +123,8 @@ async fn no_webhook_leads_inside(_: PgPoolOptions, options: PgConnectOptions) {
             let body = json!({"url": url});
             let made = app.post(&account.key, "/v1/webhooks", &body).await;
             if made.status == 201 {
-                let told = made.json()["url"].as_str().unwrap().to_owned();
-                let url = url::Url::parse(&told).unwrap();
+                let stored = made.json()["url"].as_str().unwrap().to_owned();
+                let url = url::Url::parse(&stored).unwrap();
                 let inside = match url.host().unwrap() {
                     url::Host::Ipv4(ip) => inner(ip.into()),
                     url::Host::Ipv6(ip) => inner(ip.into()),
@@ -132,7 +132,7 @@ async fn no_webhook_leads_inside(_: PgPoolOptions, options: PgConnectOptions) {
                 };
                 assert!(
                     !inside && (public || user.contains("8.8")),
-                    "{told} is inside"
+                    "{stored} is inside"
                 );
                 let path = format!("/v1/webhooks/{}", made.json()["id"]);
                 app.delete(&account.key, &path).await.expect(204);

@@ -70,7 +70,7 @@ async fn a_cancel_during_the_submission_stops_the_task_too(
     cancel(&app, &account, &uuid).await;
     upstream.release(1);
     app.idle().await;
-    // The vendor has a task that nobody wants: it must be cancelled.
+    // The vendor has a task that is no longer needed: it must be cancelled.
     assert_eq!(upstream.calls(&Method::DELETE, "/tasks/task-0"), 1);
     app.assert_nothing_kept().await;
 }
@@ -236,7 +236,7 @@ async fn a_task_that_was_done_before_its_deadline_is_not_thrown_away(
     app.work_once().await;
     app.advance(TimeDelta::seconds(1));
     app.work_once().await;
-    // Nobody could poll for an hour; the deadline is half of that.
+    // No server polled for an hour; the deadline is half of that.
     app.advance(TimeDelta::hours(1));
     app.work_once().await;
     let record = app.record(&account, &uuid).await;

@@ -151,7 +151,7 @@ async fn an_event_wakes_the_dispatcher_of_another_server(
     let again = format!("{path}/{}/redeliver", all[0]["id"]);
     app.post(&account.key, &again, &json!({})).await.expect(202);
     receiver.arrived(3).await;
-    // The sweep finds what no notice told.
+    // The sweep finds deliveries that no notice announced.
     drop(listening);
     app.text(&account.key, ask).await.expect(200);
     other.app.runner.sweep_step().await.unwrap();

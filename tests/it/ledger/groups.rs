@@ -1,4 +1,4 @@
-//! Statements that many share: each caller has its own outcome, and nobody waits for another.
+//! Statements shared by several callers: each gets its own outcome, and none waits for another.
 
 use std::sync::Arc;
 

@@ -148,7 +148,7 @@ async fn a_provider_with_enough_calls_is_refused_before_anything_is_held(
     refused(&answer, "provider_overloaded");
     assert_eq!(app.balance(&account).await, before);
     assert_eq!(app.history(&account).await.len(), 1);
-    // Callers who cannot pay are told that: retrying later would not help.
+    // Callers who cannot pay get 402: retrying later would not help.
     let poor = app.account("0.0001").await;
     app.text(&poor.key, text())
         .await

@@ -37,8 +37,8 @@ const ADDRESSES: [(&str, &str); 2] = [
 /// Entries of a page, and of a list that has no pages.
 const ENTRIES: usize = 2;
 
-/// What the server answers to the documented requests has the members of what was recorded. `make
-/// openapi` records anew where it has not.
+/// The answers to the documented requests have the same members as the recorded ones. `make openapi`
+/// records them again if they differ.
 #[sqlx::test]
 async fn recorded_answers_are_as_the_server_answers(_: PgPoolOptions, options: PgConnectOptions) {
     let mut answers = recorded(&TestApp::new(options).await).await;
@@ -84,7 +84,7 @@ async fn recorded(app: &TestApp) -> Value {
             let other = made(app, &format!("{id}@example.com"), "correct horse").await;
             let theirs = super::objects(app, &other).await;
             let url = operation.admin_url(&other.id.to_string(), Some(&theirs));
-            // A movement that is told again is the same movement.
+            // A movement that is sent again is the same movement.
             let times = if url.ends_with("/credits") { 2 } else { 1 };
             for _ in 0..times {
                 let answer = operation
@@ -289,12 +289,12 @@ async fn a_misspelt_field_is_refused_as_the_example_shows(
         }
         let answer = misspelt(&app, &operation, &objects, &session, &admin, &account).await;
         let at = format!("{} {}", operation.method, operation.path);
-        let mut told = answer.error(422, "validation_failed");
+        let mut error = answer.error(422, "validation_failed");
         let content = &operation.spec["responses"]["422"]["content"]["application/json"];
         let mut shown = content["examples"]["validation_failed"]["value"]["error"].clone();
-        told["request_id"] = Value::Null;
+        error["request_id"] = Value::Null;
         shown["request_id"] = Value::Null;
-        assert_eq!(told, shown, "{at}");
+        assert_eq!(error, shown, "{at}");
     }
 }
 

@@ -66,11 +66,11 @@ async fn a_refund_lost_on_a_transport_error(_: PgPoolOptions, options: PgConnect
     upstream.reply(Reply::Cut);
     // A port without a listener.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let nobody = format!("http://{}", closed.local_addr().unwrap());
+    let closed_url = format!("http://{}", closed.local_addr().unwrap());
     drop(closed);
     let more = [
         ("ANTHROPIC_API_KEY", "k"),
-        ("ANTHROPIC_BASE_URL", nobody.as_str()),
+        ("ANTHROPIC_BASE_URL", closed_url.as_str()),
     ];
     let app = TestApp::vendors(options, &upstream, &more).await;
     let account = app.account("1000").await;
@@ -228,7 +228,7 @@ async fn a_refund_lost_on_a_panic(_: PgPoolOptions, options: PgConnectOptions) {
 }
 
 /// A database that was restored from a backup, or a standby that lagged, does not know what is
-/// running. Callers must not be told that their request never existed.
+/// running. Callers must not get an error that denies that their request existed.
 #[sqlx::test]
 async fn a_database_set_back_while_a_request_runs(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;

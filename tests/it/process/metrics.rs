@@ -7,7 +7,7 @@ use tokio::process::Child;
 
 use super::{Log, Site, line_with, lines, operator::database_url};
 
-/// A start: the line of its log that tells of the metrics, and what follows.
+/// Starts a server. Returns it, the log line with the metrics address, and the rest of its log.
 async fn started(site: &Site, port: u16) -> (Child, String, Log) {
     let mut command = site.command();
     command.env("GENSVC__METRICS__PORT", port.to_string());

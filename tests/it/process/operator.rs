@@ -231,10 +231,10 @@ async fn accounts_are_listed_shown_and_suspended(_: PgPoolOptions, options: PgCo
     let account = app.app.service.account(user.account_id).await.unwrap();
     assert_eq!(account.suspended_at, None);
 
-    let nobody = "there is no account of \"no@example.com\"";
+    let missing = "there is no account of \"no@example.com\"";
     for command in ["show", "suspend", "resume"] {
         shell
-            .fails(&["account", command, "--email", "no@example.com"], nobody)
+            .fails(&["account", command, "--email", "no@example.com"], missing)
             .await;
         shell
             .fails(

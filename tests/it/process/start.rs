@@ -8,7 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Site, line_with, lines, listening, operator::database_url};
 use crate::database::set_default;
 
-/// A port at which nobody answers.
+/// A port without a listener.
 fn closed_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
@@ -380,7 +380,7 @@ async fn the_url_says_whose_it_is_and_the_database_is_removed() {
     assert!(note.contains("media"), "{note}");
     assert!(!site.folder.join("postgres").exists());
     assert!(!site.folder.join("postgres.log").exists());
-    // The next one begins anew.
+    // The next start creates a new database.
     let (server, other_key) = site.first().await;
     assert_ne!(other_key, key);
     server.stop().await;

@@ -19,10 +19,10 @@ const LONG_GRACE: (&str, &str) = ("GENSVC__SERVER__SHUTDOWN_SECONDS", "300");
 
 /// Replaces a file by a pipe without a writer: opening it blocks for ever.
 fn pipe_at(path: &Path) {
-    let beside = path.with_added_extension("pipe");
-    let made = Command::new("mkfifo").arg(&beside).status();
+    let pipe = path.with_added_extension("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
-    fs::rename(&beside, path).unwrap();
+    fs::rename(&pipe, path).unwrap();
 }
 
 /// A file that is such a pipe until this is dropped.

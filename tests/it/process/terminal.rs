@@ -79,10 +79,13 @@ async fn a_secret_is_read_without_being_shown() {
     let mut terminal = std::fs::File::from(asking.terminal.try_clone().unwrap());
     terminal.write_all(b"svc_secret\n").unwrap();
     let output = asking.program.wait_with_output().await.unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("cannot reach http://127.0.0.1:1"), "{told}");
-    assert!(!told.contains("svc_secret"), "{told}");
-    // What the terminal has to show: the end of the line at most.
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.contains("cannot reach http://127.0.0.1:1"),
+        "{stderr}"
+    );
+    assert!(!stderr.contains("svc_secret"), "{stderr}");
+    // The terminal shows the end of the line at most.
     let mut shown = [0; 64];
     let read = terminal.read(&mut shown).unwrap_or(0);
     let shown = String::from_utf8_lossy(&shown[..read]);

@@ -94,14 +94,14 @@ async fn requests_and_provider_calls_are_exported_by_the_stop_without_their_word
     }
 
     let request = named(&spans, "POST /v1/generate/text", false);
-    let told = attributes(&request.attributes);
-    assert_eq!(told["http.request.method"], "POST");
-    assert_eq!(told["http.route"], "/v1/generate/text");
-    assert_eq!(told["http.response.status_code"], "200");
+    let shown = attributes(&request.attributes);
+    assert_eq!(shown["http.request.method"], "POST");
+    assert_eq!(shown["http.route"], "/v1/generate/text");
+    assert_eq!(shown["http.response.status_code"], "200");
     assert_eq!((request.kind, request.parent_span_id.len()), (2, 0));
 
     let chat = named(&spans, "chat sandbox-text-1", false);
-    let told = attributes(&chat.attributes);
+    let shown = attributes(&chat.attributes);
     for (name, value) in [
         ("gen_ai.operation.name", "chat"),
         ("gen_ai.provider.name", "sandbox"),
@@ -111,12 +111,12 @@ async fn requests_and_provider_calls_are_exported_by_the_stop_without_their_word
         ("gen_ai.usage.output_tokens", "8"),
     ] {
         assert_eq!(
-            told.get(name).map(String::as_str),
+            shown.get(name).map(String::as_str),
             Some(value),
-            "{name}: {told:?}"
+            "{name}: {shown:?}"
         );
     }
-    assert!(told["gen_ai.usage.input_tokens"].parse::<u32>().unwrap() > 0);
+    assert!(shown["gen_ai.usage.input_tokens"].parse::<u32>().unwrap() > 0);
     assert_eq!(chat.kind, 3);
     // One trace: the request, the generation's task, the call.
     assert_eq!(chat.trace_id, request.trace_id);
@@ -127,7 +127,7 @@ async fn requests_and_provider_calls_are_exported_by_the_stop_without_their_word
     assert_eq!(generation.name, "generation");
     assert_eq!(generation.parent_span_id, request.span_id);
 
-    // Statements by their names, below whoever runs them; none is a trace of its own.
+    // Statement spans are named and are children of the span that runs them; none is a root.
     for (statement, parent) in [
         ("authenticate a key", &request.span_id),
         ("place a hold", &generation.span_id),
@@ -155,7 +155,7 @@ async fn requests_and_provider_calls_are_exported_by_the_stop_without_their_word
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_never_answers_stops_nothing() {
-    // The operating system accepts connections; nobody responds.
+    // The operating system accepts connections, but no program responds.
     let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", deaf.local_addr().unwrap());
     let site = Site::new(&[("OTEL_EXPORTER_OTLP_ENDPOINT", url.leak())]);

@@ -101,19 +101,19 @@ async fn holds_do_not_change_the_candidates(_: PgPoolOptions, options: PgConnect
     let rich = app.account("1000").await;
     let all = estimate(&app, &rich, with_fallbacks()).await;
     assert_eq!(all["candidates"].as_array().unwrap().len(), 3);
-    // Enough for the dearest, and less beside a hold.
+    // Enough for the most expensive candidate, but not while other credits are on hold.
     let account = app.account(all["hold"].as_str().unwrap()).await;
     upstream.hold_only("/gemini/");
     hold_by_a_job(&app, &account, 16).await;
     upstream.arrived(1).await;
-    let beside = estimate(&app, &account, with_fallbacks()).await;
-    assert_eq!(beside["candidates"], all["candidates"], "{beside}");
-    assert_eq!(beside["sufficient"], false);
+    let with_hold = estimate(&app, &account, with_fallbacks()).await;
+    assert_eq!(with_hold["candidates"], all["candidates"], "{with_hold}");
+    assert_eq!(with_hold["sufficient"], false);
     let refused = app.text(&account.key, with_fallbacks()).await;
     refused.error(429, "credits_on_hold");
     upstream.release(usize::MAX >> 4);
     app.idle().await;
-    // The same by a key's limit.
+    // The same with a spend limit of the key.
     let limited = json!({"name": "limited", "spend_limit": all["hold"]});
     let key = app.key(rich.id, limited).await;
     let limited = Account {
@@ -124,9 +124,9 @@ async fn holds_do_not_change_the_candidates(_: PgPoolOptions, options: PgConnect
     assert_eq!(found["candidates"], all["candidates"], "{found}");
     upstream.hold_only("/gemini/");
     hold_by_a_job(&app, &limited, 16).await;
-    let beside = estimate(&app, &limited, with_fallbacks()).await;
-    assert_eq!(beside["candidates"], all["candidates"], "{beside}");
-    assert_eq!(beside["sufficient"], false);
+    let with_hold = estimate(&app, &limited, with_fallbacks()).await;
+    assert_eq!(with_hold["candidates"], all["candidates"], "{with_hold}");
+    assert_eq!(with_hold["sufficient"], false);
     upstream.release(usize::MAX >> 4);
     app.idle().await;
     app.assert_settled().await;

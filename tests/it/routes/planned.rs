@@ -402,7 +402,7 @@ async fn an_accounts_default_may_have_fallbacks(_: PgPoolOptions, options: PgCon
     let record = app.text(&account.key, plain.clone()).await.expect(200);
     assert_eq!(record["provider"], "anthropic");
     assert_eq!(record["attempts"][0]["outcome"], "overloaded");
-    // Whoever names a model gets that one.
+    // A request that names a provider gets no fallbacks from the account's default.
     let named = json!({"prompt": "x", "provider": "openai"});
     let refused = app.text(&account.key, named).await;
     refused.error(503, "provider_overloaded");

@@ -67,7 +67,7 @@ fn every_dependency_is_of_the_registry_and_fixed_by_its_digest() {
     }
 }
 
-/// The compiler keeps memory safe as long as nobody asks it not to.
+/// The compiler guarantees memory safety as long as no code is unsafe.
 #[test]
 fn no_code_of_ours_is_unsafe() {
     let manifest = fs::read_to_string("Cargo.toml").unwrap();

@@ -170,7 +170,7 @@ async fn hostile_strings_come_back_as_they_were(_: PgPoolOptions, options: PgCon
             app.get(&account.key, &path).await.expect(200)["prompt"],
             text
         );
-        // An email that looks like a pattern matches nobody, and logs nobody in.
+        // An email that looks like a pattern matches no account and cannot log in.
         let path = format!("/v1/admin/accounts?email={}", encoded(text));
         assert_eq!(app.get(&admin, &path).await.expect(200)["data"], json!([]));
         let login = json!({"email": text, "password": text.repeat(2)});

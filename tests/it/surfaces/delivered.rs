@@ -523,8 +523,8 @@ const ENDS: [(&str, &str, &str, &str); 11] = [
     (GEMINI, "MALFORMED_RESPONSE", "other", "provider_error"),
 ];
 
-/// What the last events say of a reason.
-fn told(path: &str, reason: &str) -> Value {
+/// The value that the last events of a dialect contain for a finish reason.
+fn dialect_reason(path: &str, reason: &str) -> Value {
     match (path, reason) {
         (CHAT, "content_filter") => json!("content_filter"),
         (CHAT, "length") => json!("length"),
@@ -539,7 +539,7 @@ fn told(path: &str, reason: &str) -> Value {
 }
 
 #[track_caller]
-fn assert_told(path: &str, text: &str, reason: &str) {
+fn assert_reason(path: &str, text: &str, reason: &str) {
     let events = events(path, text);
     let (last, before) = (&events[events.len() - 1], &events[events.len() - 2]);
     let found = match path {
@@ -547,7 +547,7 @@ fn assert_told(path: &str, text: &str, reason: &str) {
         MESSAGES => before["delta"]["stop_reason"].clone(),
         _ => last["response"]["incomplete_details"]["reason"].clone(),
     };
-    assert_eq!(found, told(path, reason), "{text}");
+    assert_eq!(found, dialect_reason(path, reason), "{text}");
     assert!(!last.to_string().contains("\"error\":{"), "{last}");
 }
 
@@ -568,14 +568,14 @@ async fn an_end_of_the_providers_own_keeps_what_was_delivered(
             upstream.reply(stream(sent));
             let tried = |count| [("x-stainless-retry-count", count)];
             let answer = app.post_with(&account.key, path, &tried("0"), &body).await;
-            assert_told(path, &answer.text, recorded);
+            assert_reason(path, &answer.text, recorded);
             let found = record(&app, &account, &answer).await;
             assert_charged(&found, Some(recorded), (100, 3_000));
             assert_eq!(found["result"], "Hello");
             // An SDK's retry is answered with it, in any form.
             let calls = upstream.count();
             let again = app.post_with(&account.key, path, &tried("1"), &body).await;
-            assert_told(path, &again.text, recorded);
+            assert_reason(path, &again.text, recorded);
             assert_eq!(record(&app, &account, &again).await["uuid"], found["uuid"]);
             assert_eq!(upstream.count(), calls);
             // Before any text it fails, and costs nothing.
@@ -677,7 +677,7 @@ async fn our_own_limits_end_a_text_with_length(_: PgPoolOptions, options: PgConn
                     usize::try_from(bytes).unwrap()
                 );
                 if path != GENERATE {
-                    assert_told(path, &answer.text, "length");
+                    assert_reason(path, &answer.text, "length");
                 }
             }
         }

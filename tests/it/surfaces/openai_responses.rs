@@ -183,7 +183,7 @@ async fn a_responses_body_passes_as_it_came(_: PgPoolOptions, options: PgConnect
         r#"{{"input":{input},"model":"gpt-6-luna","tools":{tools},"text":{{"verbosity":"low"}},"prompt_cache_key":"k","prompt_cache_options":{{"mode":"explicit"}},"tomorrow":1.0,"reasoning":{{"effort":"high","summary":"auto"}},"include":["reasoning.encrypted_content"],"max_output_tokens":64,"service_tier":"default","store":false}}"#
     );
     assert_eq!(sent.text, expected);
-    // Nobody else reads these, and each is named.
+    // Other vendors accept none of these, and the error names each.
     let body = body.replace(LUNA, MODELS[2]);
     let post = http::Method::POST;
     let refused = app

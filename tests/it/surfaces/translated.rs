@@ -1,4 +1,4 @@
-//! What must survive on the way to another dialect, and what is told of the rest.
+//! Translation to another dialect: what must survive it, and how the rest is reported.
 
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -277,18 +277,18 @@ async fn what_only_the_vendors_dialect_knows_is_passed_or_an_error(
     };
     let streamed = with(ask(MODELS[2], "x"), &json!({"stream": true}));
     upstream.reply(stream(None));
-    let told = app.post(&account.key, MESSAGES, &streamed).await;
-    let told = events(MESSAGES, &told.text);
+    let reply = app.post(&account.key, MESSAGES, &streamed).await;
+    let received = events(MESSAGES, &reply.text);
     assert!(
-        told.iter().any(|event| event["content_block"] == block),
-        "{told:?}"
+        received.iter().any(|event| event["content_block"] == block),
+        "{received:?}"
     );
-    // Half of it would be worth nothing.
+    // Half of the block would be useless.
     upstream.reply(stream(Some(json!({"type": "tomorrow_delta", "more": 1}))));
-    let told = app.post(&account.key, MESSAGES, &streamed).await;
-    let told = events(MESSAGES, &told.text);
-    assert_eq!(told.last().unwrap()["type"], "error");
-    // A prompt of a text has its text.
+    let reply = app.post(&account.key, MESSAGES, &streamed).await;
+    let received = events(MESSAGES, &reply.text);
+    assert_eq!(received.last().unwrap()["type"], "error");
+    // A text generation returns the text without the unknown block.
     upstream.reply(Reply::Status(200, answer));
     let asked = json!({"prompt": "x", "provider": "anthropic"});
     let plain = app.text(&account.key, asked).await.expect(200);

@@ -141,8 +141,8 @@ async fn ranges_and_entity_tags(_: PgPoolOptions, options: PgConnectOptions) {
         let part = app.file(url, &[("range", range)]).await;
         assert_eq!(part.status, 206, "{range}");
         assert_eq!(part.bytes, all.slice(from..to), "{range}");
-        let told = format!("bytes {from}-{}/{n}", to - 1);
-        assert_eq!(part.header("content-range"), told);
+        let expected = format!("bytes {from}-{}/{n}", to - 1);
+        assert_eq!(part.header("content-range"), expected);
         assert_eq!(part.header("content-length"), (to - from).to_string());
         assert_eq!(part.header("x-content-type-options"), "nosniff");
     }

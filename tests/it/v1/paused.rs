@@ -1,4 +1,4 @@
-//! A paused server, beside one that runs: it moves no credits, and starts, ends and sends nothing.
+//! A paused server next to a running one: it moves no credits and starts, ends and sends nothing.
 
 use http::Method;
 use serde_json::{Value, json};

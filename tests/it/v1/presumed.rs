@@ -167,7 +167,7 @@ async fn a_key_revoked_elsewhere_is_told_nothing(_: PgPoolOptions, options: PgCo
     app.text(&token, json!({"prompt": 1}))
         .await
         .error(401, "revoked_key");
-    // What is refused is read anew from then on.
+    // From the first refusal on, the key is read from the database.
     assert_eq!(generations(&app).await, 1);
     app.assert_settled().await;
 }

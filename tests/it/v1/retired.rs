@@ -6,7 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::common::{Account, Answer, CONFIG_FILE, TestApp, Upstream};
 
-/// Beside the built-in models of the sandbox. The clock starts on 2027-01-15.
+/// Models in addition to the sandbox's built-in ones. The clock starts on 2027-01-15.
 const FILE: &str = r#"
 [[providers.sandbox.models]]
 id = "old"

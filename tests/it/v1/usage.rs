@@ -98,7 +98,8 @@ fn sums<'a>(records: impl Iterator<Item = &'a Value>) -> Vec<i64> {
     sums
 }
 
-fn told(row: &Value) -> Vec<i64> {
+/// The sums in a row of the report, in the order of `SUMS`.
+fn reported_sums(row: &Value) -> Vec<i64> {
     let number = |name: &&str| match *name {
         "charged" => micros(&row["charged"]),
         name => row[name].as_i64().unwrap(),
@@ -167,10 +168,14 @@ async fn the_report_equals_the_records_and_the_ledger(_: PgPoolOptions, options:
         for row in rows {
             let key: Vec<_> = names.iter().map(|name| row[name].clone()).collect();
             let expected = sums(groups[&json!(key).to_string()].iter().copied());
-            assert_eq!(told(row), expected, "{by} {row}");
+            assert_eq!(reported_sums(row), expected, "{by} {row}");
             assert_eq!(row.as_object().unwrap().len(), SUMS.len() + names.len());
         }
-        assert_eq!(told(&report["total"]), sums(records.iter()), "{by}");
+        assert_eq!(
+            reported_sums(&report["total"]),
+            sums(records.iter()),
+            "{by}"
+        );
     }
 
     // The ledger has the same.
@@ -202,7 +207,7 @@ async fn the_report_equals_the_records_and_the_ledger(_: PgPoolOptions, options:
             let path = format!("{USAGE}?from={}&to={}", stamp(from), stamp(to));
             let report = app.get(&account.key, &path).await.expect(200);
             let within = records.iter().filter(|r| (from..to).contains(&created(r)));
-            assert_eq!(told(&report["total"]), sums(within), "{path}");
+            assert_eq!(reported_sums(&report["total"]), sums(within), "{path}");
         }
     }
 }

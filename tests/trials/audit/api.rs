@@ -26,16 +26,16 @@ pub async fn check(stage: &Stage, http: &Http, rows: &[Row]) {
     let charged = |row: &Row| Credits::from_micros(row.charged.unwrap_or(-1)).to_string();
     let seen = stage.seen.state();
     for row in rows {
-        let Some(told) = seen
+        let Some(outcome) = seen
             .known
             .get(&row.uuid)
-            .and_then(|known| known.told.as_ref())
+            .and_then(|known| known.outcome.as_ref())
         else {
             continue;
         };
-        if told.status != row.status || told.charged != charged(row) {
+        if outcome.status != row.status || outcome.charged != charged(row) {
             let detail = format!(
-                "{}: {told:?}, but {} {}",
+                "{}: {outcome:?}, but {} {}",
                 row.uuid,
                 row.status,
                 charged(row)

@@ -26,21 +26,21 @@ pub fn check(stage: &Stage, rows: &[Row], round: u32, refused: bool) {
         .collect();
     let prefix = format!("mk-{round}-");
     for (mark, submissions) in log.iter().filter(|(mark, _)| mark.starts_with(&prefix)) {
-        let told = || format!("{mark}: {submissions:?}");
+        let describe = || format!("{mark}: {submissions:?}");
         if submissions.started > 1 || submissions.late > 0 {
-            tally.violation("submitted again after a start", told());
+            tally.violation("submitted again after a start", describe());
         }
         // One more where a fallback follows.
         let most = SUBMISSIONS + u32::from(mark.ends_with("-or-end"));
         if submissions.all > most {
-            tally.violation("submitted too often", told());
+            tally.violation("submitted too often", describe());
         }
         if seen.forbidden.contains(mark) {
-            tally.violation("work for a revoked key", told());
+            tally.violation("work for a revoked key", describe());
         }
         let Some(row) = rows.get(mark.as_str()) else {
             if !deleted.contains(mark.as_str()) {
-                tally.violation("work without a hold", told());
+                tally.violation("work without a hold", describe());
             }
             continue;
         };
@@ -50,7 +50,7 @@ pub fn check(stage: &Stage, rows: &[Row], round: u32, refused: bool) {
         let attempts = u32::try_from(row.attempts).unwrap_or(0);
         let more = attempts > submissions.all && !refused;
         if more || attempts < submissions.all || attempts > most {
-            let detail = format!("{mark}: {} told, {submissions:?}", row.attempts);
+            let detail = format!("{mark}: {} reported, {submissions:?}", row.attempts);
             tally.violation("submissions are miscounted", detail);
         }
         // A stream that was cancelled costs what was delivered of it.

@@ -55,7 +55,7 @@ enum Fault {
     },
 }
 
-/// Kinds of faults, beside those of the S3 server.
+/// Kinds of faults, not counting those of the S3 server.
 const KINDS: u32 = 12;
 
 /// Draws and injects the faults of a round; returns when all have been repaired.

@@ -12,7 +12,7 @@ use crate::{account::command, audit, failover::UNNOTICED, server, stage::Stage};
 const DRAIN: Duration = Duration::from_millis(300);
 /// From the switch until all requests must succeed again.
 const RECOVERY: Duration = Duration::from_secs(5);
-/// How long a key is used beside the one that replaces it.
+/// How long a key stays in use together with its replacement.
 const OVERLAP: Duration = Duration::from_secs(20);
 /// What prices are multiplied by when they change.
 const MARKUP: &str = "1.25";

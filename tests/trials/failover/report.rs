@@ -25,7 +25,7 @@ pub struct Round {
 /// What was checked.
 pub struct Checked {
     /// Generations that a client knows of.
-    pub told: usize,
+    pub known: usize,
     /// Of them, charges that a client saw.
     pub charges: usize,
     /// Generations that were called more than once upstream.
@@ -38,7 +38,7 @@ pub struct Checked {
 pub fn opening(args: &Args, network: &Network) {
     println!(
         "failover: {} rounds, {} clients and 10 texts a second at two servers; the primary is lost\n\
-         after {} s, the standby promoted {} s later; the load goes on for {} s; seed {}",
+         after {} s, the standby promoted {} s later; the load continues for {} s; seed {}",
         args.rounds,
         args.clients,
         args.seconds,
@@ -54,7 +54,7 @@ pub fn opening(args: &Args, network: &Network) {
     }
     println!(
         "                                      server a         server b\n\
-         round      requests  failed  promoted    first  steady    first  steady     told  charges  \
+         round      requests  failed  promoted    first  steady    first  steady    known  charges  \
          double calls  settled  violations"
     );
 }
@@ -74,7 +74,7 @@ pub fn line(round: &Round) {
         seconds(a.steady),
         seconds(b.first),
         seconds(b.steady),
-        round.checked.told,
+        round.checked.known,
         round.checked.charges,
         round.checked.double_calls,
         round.checked.settling.as_secs_f64(),

@@ -25,12 +25,12 @@ const THOUGHTS: i64 = 5;
 pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Option<i64>) {
     let text = format!("You said {mark}, and this is the answer to that.");
     let (input, output) = (20, i64::try_from(text.len() / 4).unwrap());
-    let (mut input_told, mut output_told) = (json!(input), json!(output));
+    let (mut reported_input, mut reported_output) = (json!(input), json!(output));
     let factor = if call["model"] == DEAR { 10 } else { 1 };
     let mut due = Some((input * 10 + output * 50) * factor);
     if let Mood::Lie(which) = mood {
         due = None;
-        (input_told, output_told) = match which {
+        (reported_input, reported_output) = match which {
             0 => (json!(1_000_000_000_000_000_i64), json!(i64::MAX)),
             1 => (json!(-5), json!(-1)),
             2 => (Value::Null, Value::Null),
@@ -49,7 +49,7 @@ pub fn answer(path: &str, call: &Value, mark: &str, mood: Mood) -> (Reply, Optio
     } else {
         ["prompt_tokens", "completion_tokens"]
     };
-    let mut usage = json!({names[0]: input_told, names[1]: output_told});
+    let mut usage = json!({names[0]: reported_input, names[1]: reported_output});
     let mut content = Vec::new();
     if searches {
         due = due.map(|due| due + SEARCH);

@@ -15,7 +15,7 @@ pub enum Who {
     Key,
     Session,
     Operator,
-    Nobody,
+    Anonymous,
     /// A mutated key.
     Mangled(Vec<Cut>),
     Header(Vec<u8>),
@@ -48,7 +48,7 @@ fn who() -> impl Strategy<Value = Who> {
         20 => Just(Who::Key),
         4 => Just(Who::Session),
         1 => Just(Who::Operator),
-        1 => Just(Who::Nobody),
+        1 => Just(Who::Anonymous),
         2 => cuts(3).prop_map(Who::Mangled),
         1 => vec(any::<u8>(), 0..60).prop_map(Who::Header),
         1 => text().prop_map(|text| Who::Header(format!("Bearer {text}").into_bytes())),

@@ -131,7 +131,7 @@ impl Stage {
                 cut(&mut token, cuts);
                 Some(token)
             }
-            Who::Nobody | Who::Header(_) => None,
+            Who::Anonymous | Who::Header(_) => None,
         };
         let mut authorization = authorization.map(|token| [b"Bearer ", &token[..]].concat());
         if let Who::Header(bytes) = &case.who {

@@ -216,7 +216,7 @@ impl Ask {
         }
     }
 
-    /// The last event says what the record says.
+    /// Asserts that the last event agrees with the record.
     #[track_caller]
     pub fn check_last(&self, text: &str, record: &Value) {
         let reason = &record["metadata"]["finish_reason"];
@@ -254,7 +254,7 @@ impl Ask {
             }
         };
         assert!(is_answer, "{last} {record}");
-        let told = match (self.path, reason.as_str()) {
+        let expected = match (self.path, reason.as_str()) {
             (CHAT, Some("length")) => &["length"][..],
             (CHAT, Some("content_filter")) => &["content_filter"],
             (CHAT, _) => &["stop", "tool_calls"],
@@ -265,9 +265,9 @@ impl Ask {
             (_, Some("content_filter")) => &["content_filter"],
             _ => &[],
         };
-        assert_eq!(end.is_null(), told.is_empty(), "{end} {record}");
+        assert_eq!(end.is_null(), expected.is_empty(), "{end} {record}");
         assert!(
-            end.as_str().is_none_or(|end| told.contains(&end)),
+            end.as_str().is_none_or(|end| expected.contains(&end)),
             "{end} {record}"
         );
     }

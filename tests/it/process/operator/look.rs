@@ -47,8 +47,8 @@ async fn the_ledger_of_an_account_is_shown(_: PgPoolOptions, options: PgConnectO
         .people(&["ledger", "show", "--email", &other.email])
         .await;
     assert!(people.contains("has no ledger entry"), "{people}");
-    let nobody = ["ledger", "show", "--email", "no@example.com"];
-    shell.fails(&nobody, "there is no account of").await;
+    let missing = ["ledger", "show", "--email", "no@example.com"];
+    shell.fails(&missing, "there is no account of").await;
     shell
         .misuses(&[&show[..], &["--limit", "0"]].concat(), "--limit")
         .await;

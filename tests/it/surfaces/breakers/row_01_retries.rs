@@ -320,7 +320,7 @@ async fn tries_side_by_side_are_retried_side_by_side(_: PgPoolOptions, options: 
             assert_eq!(answered, uuids);
         }
         assert_eq!(upstream.count(), 5 * n + 3);
-        // What has failed answers nobody.
+        // A retry does not join a request that has failed.
         upstream.release(2);
         upstream.reply(Reply::Status(400, json!({})));
         let failed = tried(&app, &account.key, path, "0", &ask(MODELS[1], "y")).await;

@@ -42,14 +42,14 @@ data: {\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"name\":\"f\
 
 ";
 
-/// A stream, and the event from whose end on all of its answer is there.
+/// Model, stream, and a string in the event that completes the answer.
 const STREAMS: [(&str, &str, &str); 3] = [
     (MODELS[1], OPENAI, "finish_reason"),
     (MODELS[2], ANTHROPIC, "message_stop"),
     (MODELS[3], GEMINI, "finishReason"),
 ];
 
-/// A stream that is cut after so many bytes, which the request tells.
+/// A stream that is cut after `after` bytes. The prompt of the request contains these values.
 #[derive(Debug, Clone, Copy)]
 struct Cut {
     stream: usize,
@@ -94,10 +94,10 @@ impl Cut {
     }
 
     fn reply(request: &Recorded) -> Reply {
-        let (_, told) = request.text.split_once("after ").unwrap();
-        let (told, _) = told.split_once('.').unwrap();
-        let [after, end, _, stream] = told.split(' ').collect::<Vec<_>>()[..] else {
-            panic!("{told}")
+        let (_, cut) = request.text.split_once("after ").unwrap();
+        let (cut, _) = cut.split_once('.').unwrap();
+        let [after, end, _, stream] = cut.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{cut}")
         };
         let end = if end == "clean" { End::Clean } else { End::Cut };
         let whole = STREAMS[stream.parse::<usize>().unwrap()].1;
@@ -105,8 +105,8 @@ impl Cut {
         Reply::Stream(Bytes::from_static(bytes), end)
     }
 
-    /// Some servers end a stream without its last words: where the answer and its reason are there,
-    /// and no event has only begun, nothing of it is short.
+    /// Some servers end a stream without its last events: the answer is whole if it and its finish
+    /// reason have arrived and no event is incomplete.
     fn is_whole(self) -> bool {
         let (_, whole, last) = STREAMS[self.stream];
         let last = whole.find(last).unwrap();
@@ -120,7 +120,7 @@ impl Cut {
     }
 }
 
-/// Whether events end in an error of their dialect, and tell of no other end.
+/// Whether events end in an error of their dialect, and contain no other end.
 fn failed(path: &str, events: &[Value]) -> bool {
     let ended = |event: &Value| {
         event == "[DONE]"

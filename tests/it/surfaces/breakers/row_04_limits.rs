@@ -16,7 +16,7 @@ fn unlimited(path: &str, text: &str) -> Value {
     if path == CHAT {
         body.as_object_mut().unwrap().remove("max_tokens");
     } else {
-        // What an SDK sends where nobody has set a limit.
+        // An SDK sends this if its user sets no limit.
         body["max_tokens"] = json!(128_000);
     }
     body

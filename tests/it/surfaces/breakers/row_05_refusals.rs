@@ -1,4 +1,4 @@
-//! What an SDK is told when it is refused, and whether it is to try again.
+//! Errors that SDKs get when a request is refused, and whether they should retry it.
 
 mod holds;
 mod queues;

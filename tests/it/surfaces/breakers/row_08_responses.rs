@@ -143,7 +143,7 @@ async fn the_grammar_of_events_holds_with_calls_and_faults(
     );
     let next = respond(&app, &account, &body).await.expect(200);
     assert!(!text(&next).is_empty(), "{next}");
-    // Nobody else's, and nothing that is not there.
+    // Items of other accounts and items that do not exist are refused.
     let stranger = app.account("10").await;
     let refused = respond(&app, &stranger, &body).await;
     let refused = error(RESPONSES, &refused, 400, "unsupported_parameter");

@@ -124,7 +124,7 @@ async fn what_messages_ask_beyond_text_is_named(_: PgPoolOptions, options: PgCon
         );
         assert_eq!(answer.header("x-should-retry"), "false");
     }
-    // So that the SDK's tool runner goes on without.
+    // With this code, the SDK's tool runner continues without a thread.
     let body = with(ask(MODELS[0], "x"), &json!({"thread": {"type": "create"}}));
     let refused = app.post(&account.key, MESSAGES, &body).await;
     let refused = error(MESSAGES, &refused, 400, "thread_unsupported_request");

@@ -41,7 +41,7 @@ struct Usage {
     read: u64,
     written: u64,
     output: u64,
-    told: Value,
+    reported: Value,
 }
 
 const CHATS: Dialect = Dialect {
@@ -87,7 +87,7 @@ const CHATS: Dialect = Dialect {
             read,
             written: whole - read,
             output,
-            told: json!({"prompt_tokens": input, "completion_tokens": output,
+            reported: json!({"prompt_tokens": input, "completion_tokens": output,
                 "total_tokens": input + output, "prompt_tokens_details":
                     {"cached_tokens": read, "cache_write_tokens": whole - read}}),
         }
@@ -141,7 +141,7 @@ const MESSAGED: Dialect = Dialect {
             read,
             written,
             output,
-            told: json!({"input_tokens": plain, "output_tokens": output,
+            reported: json!({"input_tokens": plain, "output_tokens": output,
                 "cache_read_input_tokens": read, "cache_creation_input_tokens": written,
                 "cache_creation": {"ephemeral_5m_input_tokens": written,
                     "ephemeral_1h_input_tokens": 0}}),
@@ -186,14 +186,13 @@ const RESPONDED: Dialect = Dialect {
     },
     usage: |input, before, output| {
         let usage = (CHATS.usage)(input, before, output);
-        let told = &usage.told;
-        let details = &told["prompt_tokens_details"];
+        let details = &usage.reported["prompt_tokens_details"];
         let written = &details["cache_write_tokens"];
-        let told = json!({"input_tokens": input, "output_tokens": output,
+        let reported = json!({"input_tokens": input, "output_tokens": output,
             "total_tokens": input + output, "input_tokens_details": {
                 "cached_tokens": details["cached_tokens"], "cache_write_tokens": written,
                 "cache_write_tokens_details": {"ttl_30m_tokens": written, "ttl_12h_tokens": 0}}});
-        Usage { told, ..usage }
+        Usage { reported, ..usage }
     },
     answer: |usage| {
         let content = json!([{"type": "output_text", "text": "x", "annotations": []}]);
@@ -283,7 +282,7 @@ async fn run(app: &TestApp, account: &Account, upstream: &Upstream, of: &Dialect
         let counted = |name: &str| turn["tokens"][of.vendor][name].as_u64().unwrap();
         let (input, output) = (counted("input") + thoughts, counted("output"));
         let usage = (of.usage)(input, before, output);
-        upstream.reply(Reply::Status(200, (of.answer)(&usage.told)));
+        upstream.reply(Reply::Status(200, (of.answer)(&usage.reported)));
         let mut sent = body.clone();
         if of.path == MESSAGES {
             let last = sent["messages"].as_array_mut().unwrap().last_mut().unwrap();

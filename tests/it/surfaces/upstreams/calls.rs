@@ -227,7 +227,7 @@ async fn pieces_are_given_to_their_calls(_: PgPoolOptions, options: PgConnectOpt
             ],
             vec![("f", a)],
         ),
-        // Calls by turns.
+        // Interleaved calls.
         (
             vec![
                 p(&zero, "1", "f", ""),

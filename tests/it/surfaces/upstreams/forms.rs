@@ -1,4 +1,4 @@
-//! Forms of answers: content types, split characters, empty answers, paused turns, errors beside text.
+//! Forms of answers: content types, split characters, empty answers, paused turns, errors after text.
 
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -85,7 +85,7 @@ async fn an_answer_is_read_by_its_content_type(_: PgPoolOptions, options: PgConn
             }
         }
     }
-    // A stream without its end is cut, whoever asked for it.
+    // A stream without its end counts as cut, even if the caller did not ask for a stream.
     upstream.reply(sse(&[chunk(&json!({"content": "Hello"}), None)]));
     let answer = app
         .post(&account.key, CHAT, &request(CHAT, ACME, "x"))

@@ -147,7 +147,7 @@ async fn nothing_empty_is_sent(_: PgPoolOptions, options: PgConnectOptions) {
         let sent = self::sent(&app, &upstream, &account, MESSAGES, &body).await;
         assert_eq!(sent["system"], expected, "{system}");
     }
-    // An empty result of a tool, and an empty text beside a call.
+    // An empty tool result, and an empty text next to a call.
     for path in [CHAT, MESSAGES] {
         for model in others(path).into_iter().chain([MODELS[2]]) {
             let mut body = called(path, model, &[("c", "f", "{}")]);

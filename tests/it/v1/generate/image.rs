@@ -65,10 +65,10 @@ async fn the_record_of_images(_: PgPoolOptions, options: PgConnectOptions) {
     for output in record["outputs"].as_array().unwrap() {
         let file = app.file(&output["url"], &[]).await;
         let sha256 = hex(&Sha256::digest(&file.bytes));
-        let mut told = output.clone();
-        told.as_object_mut().unwrap().remove("url");
+        let mut metadata = output.clone();
+        metadata.as_object_mut().unwrap().remove("url");
         assert_eq!(
-            told,
+            metadata,
             json!({"type": "image", "content_type": "image/png", "bytes": file.bytes.len(),
                 "sha256": sha256, "width": 1024, "height": 1024})
         );

@@ -198,12 +198,12 @@ async fn failure_signs_of_a_task(_: PgPoolOptions, options: PgConnectOptions) {
         (500, Value::Null, "provider_error"),
         (504, Value::Null, "provider_timeout"),
     ] {
-        let told = task.clone();
+        let reply = task.clone();
         upstream.play(move |request| {
             if request.method == Method::POST {
                 Reply::Status(submit, json!({"id": "task-x"}))
             } else {
-                Reply::Status(200, told.clone())
+                Reply::Status(200, reply.clone())
             }
         });
         let uuid = app.queue(&account, "video", &body()).await;

@@ -29,7 +29,7 @@ async fn an_event_is_told_and_signed(_: PgPoolOptions, options: PgConnectOptions
     let hook = hook(&app, &account, &receiver).await;
     let record = text(&app, &account).await;
     let happened = app.now();
-    assert_eq!(receiver.count(), 0, "told while the caller waits");
+    assert_eq!(receiver.count(), 0, "delivered while the caller waits");
     app.advance(TimeDelta::seconds(5));
     app.deliver().await;
     let requests = receiver.requests();
@@ -56,11 +56,11 @@ async fn an_event_is_told_and_signed(_: PgPoolOptions, options: PgConnectOptions
         assert!(!request.headers.contains_key(name), "{name}");
     }
     assert_signed(request, &hook);
-    let told = only(&app, &account, &hook).await;
+    let delivery = only(&app, &account, &hook).await;
     let now = rfc3339(app.now());
     assert_eq!(
-        told,
-        json!({"id": told["id"], "event": "generation.completed", "generation": record["uuid"],
+        delivery,
+        json!({"id": delivery["id"], "event": "generation.completed", "generation": record["uuid"],
             "status": "delivered", "attempts": 1, "response_status": 200, "error": null,
             "next_attempt_at": null, "last_attempt_at": now, "created_at": rfc3339(happened),
             "delivered_at": now})
@@ -92,7 +92,7 @@ async fn only_what_is_listened_to_is_told(_: PgPoolOptions, options: PgConnectOp
         .await
         .expect(200);
     app.deliver().await;
-    let mut told: Vec<_> = receiver
+    let mut received: Vec<_> = receiver
         .requests()
         .iter()
         .map(|r| {
@@ -104,7 +104,7 @@ async fn only_what_is_listened_to_is_told(_: PgPoolOptions, options: PgConnectOp
         })
         .map(|(path, event, uuid)| format!("{path} {event} {uuid}"))
         .collect();
-    told.sort();
+    received.sort();
     let line = |path: &str, event: &str, uuid: &Value| format!("{path} {event:?} {uuid}");
     let cancelled = json!(video);
     let mut expected = vec![
@@ -116,11 +116,11 @@ async fn only_what_is_listened_to_is_told(_: PgPoolOptions, options: PgConnectOp
         line("/all", "generation.failed", &cancelled),
     ];
     expected.sort();
-    assert_eq!(told, expected);
+    assert_eq!(received, expected);
     let one = |r: &&Recorded| r.body["data"]["uuid"] == cancelled;
-    let told = receiver.requests().iter().find(one).unwrap().body.clone();
-    assert_eq!(told["data"]["error"]["code"], "cancelled");
-    assert_eq!(told["data"]["credits"]["charged"], "0");
+    let event = receiver.requests().iter().find(one).unwrap().body.clone();
+    assert_eq!(event["data"]["error"]["code"], "cancelled");
+    assert_eq!(event["data"]["credits"]["charged"], "0");
 }
 
 #[sqlx::test]
@@ -135,9 +135,9 @@ async fn files_can_be_fetched_by_what_is_told(_: PgPoolOptions, options: PgConne
     // The links of the first attempt would have expired by now.
     app.advance(TimeDelta::days(3));
     app.deliver().await;
-    let told = receiver.requests()[0].body["data"].clone();
-    assert_eq!(told, app.record(&account, &uuid).await);
-    assert_eq!(app.file(&told["outputs"][0]["url"], &[]).await.status, 200);
+    let data = receiver.requests()[0].body["data"].clone();
+    assert_eq!(data, app.record(&account, &uuid).await);
+    assert_eq!(app.file(&data["outputs"][0]["url"], &[]).await.status, 200);
     assert_eq!(only(&app, &account, &hook).await["status"], "delivered");
 }
 
@@ -151,11 +151,11 @@ async fn of_a_deleted_generation_what_stays_is_told(_: PgPoolOptions, options: P
     let path = format!("/v1/generate/{}", record["uuid"].as_str().unwrap());
     app.delete(&account.key, &path).await.expect(204);
     app.deliver().await;
-    let told = receiver.requests()[0].body["data"].clone();
-    assert_eq!(told["uuid"], record["uuid"]);
-    assert_eq!(told["credits"], record["credits"]);
+    let data = receiver.requests()[0].body["data"].clone();
+    assert_eq!(data["uuid"], record["uuid"]);
+    assert_eq!(data["credits"], record["credits"]);
     assert_eq!(
-        (&told["prompt"], &told["result"]),
+        (&data["prompt"], &data["result"]),
         (&json!(""), &json!(null))
     );
 }
@@ -177,9 +177,9 @@ async fn a_generation_does_not_wait_for_receivers(_: PgPoolOptions, options: PgC
     app.deliver().await;
     app.deliver().await;
     assert_eq!(receiver.count(), 2);
-    for told in deliveries(&app, &account, &hook).await {
+    for delivery in deliveries(&app, &account, &hook).await {
         assert_eq!(
-            (&told["status"], &told["attempts"]),
+            (&delivery["status"], &delivery["attempts"]),
             (&json!("delivered"), &json!(1))
         );
     }

@@ -25,21 +25,21 @@ async fn it_is_told_again_for_a_day(_: PgPoolOptions, options: PgConnectOptions)
     for attempt in 1.. {
         app.deliver().await;
         assert_eq!(receiver.count(), attempt);
-        let told = only(&app, &account, &hook).await;
-        assert_eq!(told["attempts"], attempt);
-        assert_eq!(told["response_status"], 500);
-        assert_eq!(told["error"], "the answer was 500");
-        assert_eq!(time(&told["last_attempt_at"]), app.now());
-        assert_eq!(told["delivered_at"], Value::Null);
-        if told["status"] == "failed" {
-            assert_eq!(told["next_attempt_at"], Value::Null);
+        let delivery = only(&app, &account, &hook).await;
+        assert_eq!(delivery["attempts"], attempt);
+        assert_eq!(delivery["response_status"], 500);
+        assert_eq!(delivery["error"], "the answer was 500");
+        assert_eq!(time(&delivery["last_attempt_at"]), app.now());
+        assert_eq!(delivery["delivered_at"], Value::Null);
+        if delivery["status"] == "failed" {
+            assert_eq!(delivery["next_attempt_at"], Value::Null);
             break;
         }
-        assert_eq!(told["status"], "pending");
-        let wait = time(&told["next_attempt_at"]) - app.now();
+        assert_eq!(delivery["status"], "pending");
+        let wait = time(&delivery["next_attempt_at"]) - app.now();
         app.advance(wait - TimeDelta::microseconds(1));
         app.deliver().await;
-        assert_eq!(receiver.count(), attempt, "told too early");
+        assert_eq!(receiver.count(), attempt, "delivered too early");
         app.advance(TimeDelta::microseconds(1));
         waits.push(wait.num_seconds());
     }
@@ -79,21 +79,21 @@ async fn it_recovers_with_the_receiver(_: PgPoolOptions, options: PgConnectOptio
     ] {
         receiver.reply(Reply::Raw(status, "text/plain", String::new()));
         app.deliver().await;
-        let told = only(&app, &account, &hook).await;
-        assert_eq!(told["response_status"], status);
-        assert_eq!(told["error"], error);
+        let delivery = only(&app, &account, &hook).await;
+        assert_eq!(delivery["response_status"], status);
+        assert_eq!(delivery["error"], error);
         app.advance(TimeDelta::hours(8));
     }
     // The response body is not read, only its status.
     receiver.reply(Reply::Endless("application/json"));
     app.deliver().await;
-    let told = only(&app, &account, &hook).await;
+    let delivery = only(&app, &account, &hook).await;
     assert_eq!(
-        (&told["status"], &told["attempts"]),
+        (&delivery["status"], &delivery["attempts"]),
         (&json!("delivered"), &json!(5))
     );
     assert_eq!(
-        (&told["response_status"], &told["error"]),
+        (&delivery["response_status"], &delivery["error"]),
         (&json!(200), &Value::Null)
     );
 }
@@ -108,9 +108,9 @@ async fn redirects_are_not_followed(_: PgPoolOptions, options: PgConnectOptions)
     text(&app, &account).await;
     app.deliver().await;
     assert_eq!((receiver.count(), target.count()), (1, 0));
-    let told = only(&app, &account, &hook).await;
+    let delivery = only(&app, &account, &hook).await;
     assert_eq!(
-        (&told["status"], &told["response_status"]),
+        (&delivery["status"], &delivery["response_status"]),
         (&json!("pending"), &json!(302))
     );
 }
@@ -124,12 +124,12 @@ async fn one_that_hangs_is_given_up(_: PgPoolOptions, options: PgConnectOptions)
     let hook = hook(&app, &account, &receiver).await;
     text(&app, &account).await;
     app.deliver().await;
-    let told = only(&app, &account, &hook).await;
-    assert_eq!(told["status"], "pending");
-    assert_eq!(told["response_status"], Value::Null);
-    assert_eq!(told["error"], "there was no answer in time");
+    let delivery = only(&app, &account, &hook).await;
+    assert_eq!(delivery["status"], "pending");
+    assert_eq!(delivery["response_status"], Value::Null);
+    assert_eq!(delivery["error"], "there was no answer in time");
     assert_eq!(
-        time(&told["next_attempt_at"]) - app.now(),
+        time(&delivery["next_attempt_at"]) - app.now(),
         TimeDelta::seconds(10)
     );
 }
@@ -149,14 +149,17 @@ async fn one_that_breaks_off_or_is_gone(_: PgPoolOptions, options: PgConnectOpti
     });
     app.deliver().await;
     receiver.await.unwrap();
-    let told = only(&app, &account, &hook).await;
-    assert_eq!(told["error"], "the connection broke off before an answer");
+    let delivery = only(&app, &account, &hook).await;
+    assert_eq!(
+        delivery["error"],
+        "the connection broke off before an answer"
+    );
     // No listener now.
     app.advance(TimeDelta::seconds(10));
     app.deliver().await;
-    let told = only(&app, &account, &hook).await;
-    assert_eq!(told["error"], "no connection could be made");
-    assert_eq!(told["attempts"], 2);
+    let delivery = only(&app, &account, &hook).await;
+    assert_eq!(delivery["error"], "no connection could be made");
+    assert_eq!(delivery["attempts"], 2);
 }
 
 /// A name that was public when the webhook was created may resolve to a private address later.
@@ -178,9 +181,12 @@ async fn every_attempt_looks_at_the_address(_: PgPoolOptions, options: PgConnect
     strict.deliver().await;
     assert_eq!(receiver.count(), 0);
     for hook in &hooks {
-        let told = only(&app, &account, hook).await;
-        assert_eq!(told["attempts"], 1, "{hook}");
-        assert_eq!(told["error"], "the host has no public address", "{hook}");
+        let delivery = only(&app, &account, hook).await;
+        assert_eq!(delivery["attempts"], 1, "{hook}");
+        assert_eq!(
+            delivery["error"], "the host has no public address",
+            "{hook}"
+        );
     }
     app.advance(TimeDelta::seconds(10));
     app.deliver().await;

@@ -38,9 +38,9 @@ async fn a_death_after_the_taking_loses_nothing(_: PgPoolOptions, options: PgCon
     app.advance(TimeDelta::seconds(55));
     other.deliver().await;
     assert_eq!(receiver.count(), 1);
-    let told = only(&app, &account, &hook).await;
+    let delivery = only(&app, &account, &hook).await;
     assert_eq!(
-        (&told["status"], &told["attempts"]),
+        (&delivery["status"], &delivery["attempts"]),
         (&json!("delivered"), &json!(2))
     );
 }
@@ -68,12 +68,12 @@ async fn a_late_end_does_not_count(_: PgPoolOptions, options: PgConnectOptions) 
     receiver.release(2);
     other.deliver().await;
     app.deliver().await;
-    let told = only(&app, &account, &hook).await;
+    let delivery = only(&app, &account, &hook).await;
     assert_eq!(
-        (&told["status"], &told["attempts"]),
+        (&delivery["status"], &delivery["attempts"]),
         (&json!("delivered"), &json!(2))
     );
-    assert_eq!(told["response_status"], 200);
+    assert_eq!(delivery["response_status"], 200);
     assert_eq!(receiver.count(), 2);
 }
 
@@ -100,8 +100,8 @@ async fn a_stop_leaves_the_rest_to_the_next_server(_: PgPoolOptions, options: Pg
     other.deliver().await;
     app.advance(TimeDelta::seconds(55));
     other.deliver().await;
-    for told in deliveries(&app, &account, &hook).await {
-        assert_eq!(told["status"], "delivered");
+    for delivery in deliveries(&app, &account, &hook).await {
+        assert_eq!(delivery["status"], "delivered");
     }
     assert_eq!(receiver.count(), 3);
 }
@@ -176,17 +176,17 @@ async fn in_the_end_every_event_arrives(_: PgPoolOptions, options: PgConnectOpti
         tokio::join!(app.deliver(), other.deliver());
         app.advance(TimeDelta::hours(1));
     }
-    let mut told = Vec::new();
+    let mut delivered = Vec::new();
     for (account, hook) in &all {
         for delivery in deliveries(&app, account, hook).await {
             assert_eq!(delivery["status"], "delivered", "{delivery}");
-            told.push(delivery["generation"].clone());
+            delivered.push(delivery["generation"].clone());
         }
     }
     let text = |uuid: &Value| uuid.as_str().unwrap().to_owned();
-    told.sort_by_key(text);
+    delivered.sort_by_key(text);
     expected.sort_by_key(text);
-    assert_eq!(told, expected);
+    assert_eq!(delivered, expected);
     assert!(receiver.count() > expected.len(), "nothing was refused");
     app.assert_settled().await;
 }
@@ -223,6 +223,6 @@ async fn the_others_do_not_wait_for_a_dead_receiver(_: PgPoolOptions, options: P
     assert_eq!(silent.count(), 4);
     silent.release(1_000_000);
     app.app.dispatcher.stop(std::time::Duration::ZERO).await;
-    let told = deliveries(&app, &alive, &hook).await;
-    assert_eq!(told.len(), 3);
+    let deliveries = deliveries(&app, &alive, &hook).await;
+    assert_eq!(deliveries.len(), 3);
 }

@@ -27,9 +27,9 @@ async fn whatever_became_of_it_it_can_be_sent_again(_: PgPoolOptions, options: P
     assert_eq!(record["status"], "pending");
     assert_eq!(record["next_attempt_at"], record["created_at"], "due now");
     app.deliver().await;
-    let told = only(&app, &account, &hook).await;
+    let delivery = only(&app, &account, &hook).await;
     assert_eq!(
-        (&told["status"], &told["attempts"]),
+        (&delivery["status"], &delivery["attempts"]),
         (&json!("delivered"), &json!(2))
     );
     // Pending, late in its backoff.
@@ -56,9 +56,9 @@ async fn whatever_became_of_it_it_can_be_sent_again(_: PgPoolOptions, options: P
     receiver.reply(Reply::Raw(204, "text/plain", String::new()));
     again(&app, &account, &hook).await;
     app.deliver().await;
-    let told = only(&app, &account, &hook).await;
+    let delivery = only(&app, &account, &hook).await;
     assert_eq!(
-        (&told["status"], &told["response_status"]),
+        (&delivery["status"], &delivery["response_status"]),
         (&json!("delivered"), &json!(204))
     );
     let ids: Vec<_> = receiver
@@ -85,9 +85,9 @@ async fn one_that_is_under_way_is_sent_once_more(_: PgPoolOptions, options: PgCo
     app.deliver().await;
     app.deliver().await;
     assert_eq!(receiver.count(), 2);
-    let told = only(&app, &account, &hook).await;
+    let delivery = only(&app, &account, &hook).await;
     assert_eq!(
-        (&told["status"], &told["attempts"]),
+        (&delivery["status"], &delivery["attempts"]),
         (&json!("delivered"), &json!(2))
     );
 }
@@ -204,9 +204,9 @@ async fn finished_deliveries_are_kept_for_a_while(_: PgPoolOptions, options: PgC
         .await
         .unwrap();
     assert!(!purge(30).await);
-    let told = only(&app, &account, &hook).await;
+    let delivery = only(&app, &account, &hook).await;
     assert_eq!(
-        (&told["status"], &told["attempts"]),
+        (&delivery["status"], &delivery["attempts"]),
         (&json!("failed"), &json!(1))
     );
     app.deliver().await;

@@ -68,15 +68,15 @@ pub async fn check(scene: &Scene, http: &Http, round: Option<u32>) {
         let charged = Credits::from_micros(charged).to_string();
         let path = format!("/v1/api-keys/{}", cap.id);
         let key = &scene.accounts[cap.account].key;
-        let mut told = Value::Null;
+        let mut reported = Value::Null;
         for server in [0, 1, 0] {
             if let Some(answer) = http.get(server, &path, key).await {
-                told = answer.body;
+                reported = answer.body;
                 break;
             }
         }
-        if told["spent"] != *charged {
-            let detail = format!("charged {charged}: {told}");
+        if reported["spent"] != *charged {
+            let detail = format!("charged {charged}: {reported}");
             scene
                 .tally
                 .violation("a key's `spent` is not what it was charged", detail);

@@ -52,9 +52,9 @@ pub async fn check(scene: &Scene, http: &Http) {
                 .violation("the ledger's charges are not the records'", detail);
         }
         sums["charged"] = json!(Credits::from_micros(micros).to_string());
-        let tell = |what: &str, told: &Value| {
+        let report = |what: &str, usage: &Value| {
             let detail = format!(
-                "account {}, {what}: {told}; the records say {sums:?}",
+                "account {}, {what}: {usage}; the records say {sums:?}",
                 account.id
             );
             scene.tally.violation("a usage report is wrong", detail);
@@ -65,10 +65,11 @@ pub async fn check(scene: &Scene, http: &Http) {
             answer.map(|answer| answer.body).unwrap_or_default()
         };
         for query in ["", "?group_by=api_key,type", "?group_by=day,provider,model"] {
-            let told = ask(query).await;
-            if told["total"] != json!(sums) || added([&told["data"]]) != Some((rows(&sums), micros))
+            let usage = ask(query).await;
+            if usage["total"] != json!(sums)
+                || added([&usage["data"]]) != Some((rows(&sums), micros))
             {
-                tell(query, &told);
+                report(query, &usage);
             }
         }
         // Two halves, cut in the middle of an hour, are the whole.
@@ -76,7 +77,7 @@ pub async fn check(scene: &Scene, http: &Http) {
             let before = ask(&format!("?to={middle}")).await;
             let after = ask(&format!("?from={middle}")).await;
             if added([&before["data"], &after["data"]]) != Some((rows(&sums), micros)) {
-                tell("in two halves", &json!([before, after]));
+                report("in two halves", &json!([before, after]));
             }
         }
     }

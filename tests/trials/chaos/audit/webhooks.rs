@@ -182,7 +182,9 @@ impl Events {
                 if !known.taken.contains(&(hook.id, uuid.clone())) {
                     let times = known.counts.get(&(hook.id, uuid.clone())).unwrap_or(&0);
                     let detail = format!("{uuid} ({status}) of webhook {}: {times} tries", hook.id);
-                    scene.tally.violation("an event was never told", detail);
+                    scene
+                        .tally
+                        .violation("an event was never delivered", detail);
                 }
             }
         }

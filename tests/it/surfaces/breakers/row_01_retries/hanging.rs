@@ -118,7 +118,7 @@ async fn an_attempt_that_was_given_up_is_not_placed(_: PgPoolOptions, options: P
     app.assert_settled().await;
 }
 
-/// Nobody has noticed that the first caller went away.
+/// The server has not noticed that the first caller disconnected.
 #[sqlx::test]
 async fn an_attempt_and_its_retry_make_one(_: PgPoolOptions, options: PgConnectOptions) {
     let app = Arc::new(TestApp::new(options.clone()).await);

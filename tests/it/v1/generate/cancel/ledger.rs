@@ -67,9 +67,9 @@ async fn webhooks_and_replays_say_it_too(_: PgPoolOptions, options: PgConnectOpt
     let keyed = [("idempotency-key", "k")];
     let record = cancelled(&app, &upstream, &account, &account.key, &keyed).await;
     app.deliver().await;
-    let told = &receiver.requests()[0].body;
-    assert_eq!(told["type"], "generation.completed");
-    assert_eq!(told["data"], record);
+    let event = &receiver.requests()[0].body;
+    assert_eq!(event["type"], "generation.completed");
+    assert_eq!(event["data"], record);
     for stream in [false, true] {
         let mut body = ask("openai");
         body["stream"] = json!(stream);
