@@ -20,7 +20,7 @@ use super::{
     generation::{FinishReason, Generation, Surface},
     json::Members,
     pricing::CacheWrites,
-    request::Original,
+    request::{Original, has_empty_members},
     usage::{TextUsage, TokenCounts},
     validate::{FieldCode, Fields, List, Parsed, Text, parsed, text},
 };
@@ -261,6 +261,7 @@ pub fn original(
             Surface::AnthropicMessages => marked_writes(values),
             _ => openai_cache_writes(values),
         },
+        has_empty_members: has_empty_members(values),
     }
 }
 

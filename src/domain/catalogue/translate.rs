@@ -110,7 +110,7 @@ impl TextModel {
         if let Some(original) = &mut request.original {
             original.leave_out_nulls();
             if !self.dialogue.null_members {
-                original.leave_out_nulls_of_messages();
+                original.leave_out_empty_members();
             }
             if !self.dialogue.developer_role {
                 original.rename_developer();

@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json, value::RawValue};
 
+pub use items::has_empty_members;
+
 use crate::domain::{
     conversation::{ReplacedNames, Spelling, complete_schema},
     dialect::{messages::SEARCH, responses::is_encrypted_by_openai as is_openai},
@@ -23,6 +25,8 @@ pub struct Original {
     pub headers: Vec<(&'static str, String)>,
     /// Cache writes that its cache markers allow.
     pub cache_writes: CacheWrites,
+    /// Whether messages of a chat have members without a value.
+    pub has_empty_members: bool,
 }
 
 /// The items of an array; none of anything else.

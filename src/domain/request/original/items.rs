@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use memchr::memmem::find;
-use serde_json::value::to_raw_value;
+use serde_json::{Map, Value, value::to_raw_value};
 
 use super::{Original, with_replaced};
 use crate::domain::{conversation::ReasoningField, dialect::responses::referenced, json::Members};
@@ -21,28 +21,18 @@ impl Original {
         }
     }
 
-    /// Whether a member contains one of these texts. Most bodies do not, and need not be parsed again.
-    fn has(&self, name: &str, texts: &[&str]) -> bool {
-        let json = self.members.get(name);
-        json.is_some_and(|json| {
-            texts
-                .iter()
-                .any(|text| find(json, text.as_bytes()).is_some())
-        })
-    }
-
     /// Removes members of a chat's messages that have no value, which some servers refuse by name,
     /// such as `refusal` of an earlier answer. A null content of calls with reasoning becomes empty,
     /// because `DeepSeek` refuses null there.
-    pub fn leave_out_nulls_of_messages(&mut self) {
+    pub fn leave_out_empty_members(&mut self) {
+        if !self.has_empty_members {
+            return;
+        }
         let has_no_value = |name: &str, json: &Bytes| match &json[..] {
             b"null" => name != "content",
             b"[]" => name == "annotations",
             _ => false,
         };
-        if !self.has("messages", &["null", "\"annotations\""]) {
-            return;
-        }
         self.edit_items("messages", |message| {
             let is_shorter = message.iter().any(|(name, json)| has_no_value(name, json));
             message.retain(|name, json| !has_no_value(name, json));
@@ -61,7 +51,9 @@ impl Original {
     /// Gives messages of the role `developer` the role `system`.
     pub fn rename_developer(&mut self) {
         for list in ["messages", "input"] {
-            if !self.has(list, &["\"developer\""]) {
+            // Most bodies do not have it, and need not be parsed again.
+            let json = self.members.get(list);
+            if json.is_none_or(|json| find(json, b"\"developer\"").is_none()) {
                 continue;
             }
             self.edit_items(list, |message| {
@@ -92,6 +84,21 @@ impl Original {
     }
 }
 
+/// Whether [`Original::leave_out_empty_members`] may have something to do.
+pub fn has_empty_members(body: &Map<String, Value>) -> bool {
+    let messages = body.get("messages").and_then(Value::as_array);
+    let messages = messages.into_iter().flatten().filter_map(Value::as_object);
+    messages
+        .flatten()
+        .any(|(name, value)| match (name.as_str(), value) {
+            ("annotations", Value::Array(annotations)) => annotations.is_empty(),
+            (name, Value::Null) => name != "content",
+            (name, _) => ReasoningField::ALL
+                .iter()
+                .any(|field| field.as_str() == name),
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,11 +120,13 @@ mod tests {
             (reasoning, completed),
         ] {
             let given = Bytes::from(body(&given));
+            let values = serde_json::from_slice(&given).unwrap();
             let mut given = Original {
                 members: Members::parse(&given).unwrap(),
+                has_empty_members: has_empty_members(&values),
                 ..Original::default()
             };
-            given.leave_out_nulls_of_messages();
+            given.leave_out_empty_members();
             let found = serde_json::to_string(&given.members).unwrap();
             assert_eq!(found, body(&expected));
         }
