@@ -27,6 +27,7 @@ use crate::{
     domain::{
         dialect::images::{EditsRequest, ImageFormat, ImagesRequest},
         generation::Output,
+        request::Quality,
     },
     media::{MediaKey, MediaStoreError},
 };
@@ -90,10 +91,12 @@ async fn answered(call: SdkRequest, request: ImagesRequest) -> Result<Response, 
         }
         image
     };
+    let is_hd = record.parameters["quality"] == Quality::Hd.as_str();
     let answer = json!({
         "created": record.created_at.timestamp(),
         "data": record.outputs.iter().map(image).collect::<Vec<_>>(),
         "output_format": "png",
+        "quality": if is_hd { "high" } else { "medium" },
         "size": record.parameters["size"].as_str().unwrap_or_default(),
     });
     let mut response = if format == Some(ImageFormat::Url) {

@@ -51,13 +51,13 @@ const SIZE: Parsed<Option<(u32, u32)>> = parsed(
 
 /// `None` stands for the default.
 const QUALITY: Parsed<Option<Quality>> = parsed(
-    || json!({"type": "string", "pattern": "^(auto|standard|low|medium|hd|high)$"}),
+    || json!({"type": "string", "pattern": "^(auto|standard|medium|hd|high)$"}),
     |text| match text {
         "auto" => Ok(None),
-        "standard" | "low" | "medium" => Ok(Some(Quality::Standard)),
+        "standard" | "medium" => Ok(Some(Quality::Standard)),
         "hd" | "high" => Ok(Some(Quality::Hd)),
         _ => {
-            let message = "must be one of auto, standard, low, medium, hd, high";
+            let message = "must be one of auto, standard, medium, hd, high";
             Err((FieldCode::NotAllowed, message.into()))
         }
     },

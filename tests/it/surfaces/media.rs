@@ -59,9 +59,14 @@ async fn images_are_links_and_base64_as_asked_for(_: PgPoolOptions, options: PgC
             None => app.file(&data[0]["url"], &[]).await.bytes.to_vec(),
         };
         assert!(file.starts_with(b"\x89PNG"));
+        let quality = if more["quality"] == "hd" {
+            "high"
+        } else {
+            "medium"
+        };
         assert_eq!(
-            (&body["size"], &body["output_format"]),
-            (&json!("256x256"), &json!("png"))
+            (&body["size"], &body["output_format"], &body["quality"]),
+            (&json!("256x256"), &json!("png"), &json!(quality))
         );
         let record = record(&app, &account, &answer).await;
         assert_eq!(record["surface"], "openai.images");
@@ -132,6 +137,7 @@ async fn what_they_cannot_do_is_named_as_the_sdk_names_it(
     for (param, code, more) in [
         ("size", "not_allowed", json!({"size": "1024x1536"})),
         ("quality", "not_allowed", json!({"quality": "best"})),
+        ("quality", "not_allowed", json!({"quality": "low"})),
         ("style", "not_allowed", json!({"style": "plain"})),
         ("n", "out_of_range", json!({"n": 5})),
         (
