@@ -101,14 +101,7 @@ impl Object for EditsRequest {
             ("EditImage", "A picture to edit."),
         )
         .required();
-        let images = images.read(fields, "images", picture);
-        if images
-            .as_ref()
-            .is_some_and(|images| images.len() >= MAX_INPUTS)
-        {
-            let message = format!("must be at most {} pictures", MAX_INPUTS - 1);
-            fields.error("images", FieldCode::OutOfRange, message);
-        }
+        let images = images.read_up_to(Some(MAX_INPUTS), fields, "images", picture);
         let about = "A PNG of the first picture's size, transparent where it is edited.";
         let mask = fields.object("mask", about, ("EditMask", "A mask."), picture);
         let mut request = ImagesRequest::read(fields)?;

@@ -10,7 +10,10 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::record;
 use crate::{
-    common::{Account, Answer, TestApp, vendors::png},
+    common::{
+        Account, Answer, TestApp, Upstream,
+        vendors::{openai_images, png},
+    },
     picture::encoded,
 };
 
@@ -136,6 +139,29 @@ async fn json_takes_data_urls(_: PgPoolOptions, options: PgConnectOptions) {
             refused.text
         );
     }
+}
+
+#[sqlx::test]
+async fn sixteen_images_fit_with_and_without_a_mask(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    upstream.reply(openai_images(&[png(1024, 1024)]));
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let account = app.account("1000").await;
+    let (image, mask) = (png(8, 8), encoded(RgbaImage::new(8, 8), ImageFormat::Png));
+    let texts = [("model", "openai/gpt-image-2"), ("prompt", "At night")];
+    for (images, has_mask, status) in [(16, false, 200), (16, true, 200), (17, false, 400)] {
+        let mut files: Vec<(&str, &[u8])> = vec![("image[]", &image); images];
+        if has_mask {
+            files.push(("mask", &mask));
+        }
+        let answer = send(&app, &account, ("b", "0"), &texts, &files).await;
+        let body = answer.expect(status);
+        if status == 400 {
+            assert_eq!(body["error"]["param"], "image", "{body}");
+        }
+    }
+    assert_eq!(upstream.count(), 2);
+    app.assert_settled().await;
 }
 
 #[sqlx::test]
