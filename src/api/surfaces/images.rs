@@ -79,7 +79,11 @@ pub async fn edits(
 }
 
 async fn answered(call: SdkRequest, request: ImagesRequest) -> Result<Response, ApiError> {
-    let ImagesRequest { request, format } = request;
+    let ImagesRequest {
+        request,
+        format,
+        left_out,
+    } = request;
     let (record, is_replay) = call.files(request.into()).await?;
     let image = |output: &Output| {
         let mut image = json!({});
@@ -104,7 +108,7 @@ async fn answered(call: SdkRequest, request: ImagesRequest) -> Result<Response, 
     } else {
         streamed(&call.state, &answer.to_string(), &record.outputs).await?
     };
-    let headers = headers(&call.state.service, &record, &[], true);
+    let headers = headers(&call.state.service, &record, &left_out, true);
     response.headers_mut().extend(headers);
     Ok(mark_replay(response, is_replay))
 }

@@ -35,7 +35,12 @@ pub struct ImagesRequest {
     pub request: ImageRequest,
     /// `None`: in both ways.
     pub format: Option<ImageFormat>,
+    /// Fields of the request that change no image.
+    pub left_out: Vec<&'static str>,
 }
+
+/// Fields that change no image.
+const HINTS: &[&str] = &["safety_identifier", "user"];
 
 /// `None` stands for the default.
 const SIZE: Parsed<Option<(u32, u32)>> = parsed(
@@ -162,7 +167,7 @@ impl Object for ImagesRequest {
         ] {
             fields.optional(name, "Only the default is supported.", only([value]));
         }
-        fields.unsupported(&["input_fidelity", "user"]);
+        fields.unsupported(&["input_fidelity"]);
         Some(Self {
             request: ImageRequest {
                 surface: Surface::OpenAiImages,
@@ -182,6 +187,7 @@ impl Object for ImagesRequest {
                 max_cost: None,
             },
             format,
+            left_out: fields.hints(HINTS),
         })
     }
 

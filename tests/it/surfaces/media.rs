@@ -85,12 +85,18 @@ async fn images_are_links_and_base64_as_asked_for(_: PgPoolOptions, options: PgC
         "moderation": "auto", "output_format": "png", "output_compression": 100, "stream": false,
         "partial_images": 0, "style": "vivid", "user": null});
     let answer = app.post(&account.key, IMAGES, &image(&neutral)).await;
+    assert_eq!(answer.header("x-gensvc-left-out"), "");
     let record = record(&app, &account, &answer).await;
     assert_eq!(record["model"], "sandbox-image-1");
     assert_eq!(
         record["parameters"],
         json!({"size": "1024x1024", "quality": "standard", "n": 1, "style": "vivid"})
     );
+    let hints = json!({"user": "x", "safety_identifier": "y", "size": "256x256"});
+    let answer = app.post(&account.key, IMAGES, &image(&hints)).await;
+    answer.expect(200);
+    let left_out = answer.header("x-gensvc-left-out");
+    assert_eq!(left_out, "safety_identifier, user");
     app.assert_settled().await;
 }
 
@@ -171,7 +177,6 @@ async fn what_they_cannot_do_is_named_as_the_sdk_names_it(
             "unsupported_parameter",
             json!({"partial_images": 2}),
         ),
-        ("user", "unsupported_parameter", json!({"user": "x"})),
         (
             "input_fidelity",
             "unsupported_parameter",
