@@ -18,6 +18,7 @@ pub mod runway;
 pub mod sandbox;
 mod sequence;
 pub mod setup;
+mod split;
 mod sse;
 pub mod stability;
 mod stops;

@@ -14,7 +14,6 @@ pub mod request;
 pub mod response;
 mod responses;
 pub mod speech;
-pub mod split;
 mod usage;
 
 use async_trait::async_trait;

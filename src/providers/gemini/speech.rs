@@ -19,6 +19,7 @@ use super::{
             classify::{Head, clean_id},
         },
         setup::Adapter,
+        split::split,
     },
     bare_name, error_of, method_url, response,
 };
@@ -31,6 +32,10 @@ use crate::{
 
 /// Speech in base64: 16,384 tokens, a model's maximum, are some 42 MB at 25 per second.
 const BODY_CAP: usize = 64 << 20;
+/// Characters per call; a longer text is split. In Chinese, at 4 characters per second, these are 500
+/// s of speech or 12,500 tokens, below the model's maximum of 16,384; in any language they are at most
+/// 8,000 bytes, below its 8,192 input tokens.
+const MAX_CHARS: usize = 2_000;
 /// The sample rate of PCM that does not state one.
 const RATE: u32 = 24_000;
 
@@ -71,7 +76,14 @@ fn read(
     match text("/candidates/0/finishReason") {
         None | Some("STOP" | "FINISH_REASON_UNSPECIFIED") => {}
         Some(reason) if response::is_policy(reason) => return Err(head.refused(Some(reason))),
-        // MAX_TOKENS too: a truncated recording is a failure.
+        // A truncated recording is a failure, and a retry would be truncated too.
+        Some(reason @ "MAX_TOKENS") => {
+            let kind = Some(ProviderErrorKind::Rejected);
+            let mut error = client.error_of_code(head, reason, kind);
+            error.vendor_message =
+                Some("the speech is too long for the model; shorten the text".to_owned());
+            return Err(error);
+        }
         Some(reason) => {
             let is_account = reason == "PUP_LIMITED_DISABLED";
             let kind = is_account.then_some(ProviderErrorKind::Account);
@@ -89,9 +101,6 @@ fn read(
     if parts.is_empty() {
         return Err(head.failed("answer without audio"));
     }
-    if parts.iter().map(Bytes::len).sum::<usize>() > SPEECH_CAP {
-        return Err(head.failed("speech over the cap"));
-    }
     let id = root["responseId"].as_str();
     Ok(SpeechAnswer {
         parts,
@@ -99,9 +108,9 @@ fn read(
     })
 }
 
-fn body(call: &SpeechCall) -> Value {
+fn body(call: &SpeechCall, text: &str) -> Value {
     json!({
-        "contents": [{"role": "user", "parts": [{"text": call.text}]}],
+        "contents": [{"role": "user", "parts": [{"text": text}]}],
         "generationConfig": {
             "responseModalities": ["AUDIO"],
             "speechConfig": {"voiceConfig": {"prebuiltVoiceConfig": {"voiceName": call.voice}}},
@@ -130,6 +139,18 @@ fn part(data: &Value) -> Result<Bytes, ProviderError> {
     wav(channels, rate, &[&bytes]).ok_or_else(|| ProviderError::failed("impossible audio"))
 }
 
+impl GeminiSpeech {
+    /// One call for a piece of the text.
+    async fn piece(&self, call: &SpeechCall, text: &str) -> Result<SpeechAnswer, ProviderError> {
+        let url = method_url(&self.client, &call.model, "generateContent");
+        let body = RequestJson::of(&body(call, text))?;
+        let answer = self.client.post(url, body).await?;
+        let (client, model) = (self.client.clone(), call.model.clone());
+        let read = move |head: &Head, root| read(&client, &model, head, &root);
+        answer.json_files(BODY_CAP, read).await
+    }
+}
+
 #[async_trait]
 impl SpeechProvider for GeminiSpeech {
     async fn generate(&self, call: &SpeechCall) -> Result<SpeechAnswer, ProviderError> {
@@ -139,12 +160,25 @@ impl SpeechProvider for GeminiSpeech {
         if call.speed.total_cmp(&1.0).is_ne() {
             return Err(ProviderError::rejected("no such field as speed"));
         }
-        let url = method_url(&self.client, &call.model, "generateContent");
-        let body = RequestJson::of(&body(call))?;
-        let answer = self.client.post(url, body).await?;
-        let (client, model) = (self.client.clone(), call.model.clone());
-        let read = move |head: &Head, root| read(&client, &model, head, &root);
-        answer.json_files(BODY_CAP, read).await
+        let mut parts = Vec::new();
+        let mut request_id = None;
+        for text in split(&call.text, MAX_CHARS) {
+            let piece = self.piece(call, text).await.map_err(|mut error| {
+                // The earlier calls were made and are billed.
+                error.not_started &= parts.is_empty();
+                error.is_refused &= parts.is_empty();
+                error
+            })?;
+            parts.extend(piece.parts);
+            request_id = piece.request_id.or(request_id);
+            if parts.iter().map(Bytes::len).sum::<usize>() > SPEECH_CAP {
+                return Err(ProviderError::failed("speech over the cap"));
+            }
+        }
+        if parts.is_empty() {
+            return Err(ProviderError::rejected("nothing to speak"));
+        }
+        Ok(SpeechAnswer { parts, request_id })
     }
 }
 

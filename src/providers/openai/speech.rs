@@ -1,6 +1,6 @@
 //! Speech by `audio/speech`: `OpenAI` and compatible servers.
 //!
-//! A long text is split by [`split`](super::split); the caller joins the parts. Source: openai
+//! A long text is split by [`split`]; the caller joins the parts. Source: openai
 //! 3.52.0 (`PyPI`) `openai/types/audio/speech_create_params.py`; checked against a request
 //! recorded from the package.
 
@@ -10,12 +10,10 @@ use reqwest::header::ACCEPT;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{
-    super::{
-        ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
-        http::{RequestJson, SPEECH_CAP, SetupError, VendorClient},
-        setup::{Adapter, Setup},
-    },
+use super::super::{
+    ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
+    http::{RequestJson, SPEECH_CAP, SetupError, VendorClient},
+    setup::{Adapter, Setup},
     split::split,
 };
 use crate::domain::{

@@ -130,8 +130,53 @@ async fn a_wav_passes_and_raw_sound_gets_a_header() {
 }
 
 #[tokio::test]
+async fn a_long_text_is_spoken_in_pieces() {
+    let sound = |byte| answer(&json!([sound("audio/pcm", &[byte; 2])]), "STOP");
+    let replies = [1, 2, 3].map(|byte| Reply::json(&sound(byte)));
+    let upstream = Upstream::each(replies.to_vec()).await;
+    let long = SpeechCall {
+        text: "今天天气很好。".repeat(714),
+        ..call()
+    };
+    let got = adapter(&upstream.base, TIMEOUT).generate(&long).await;
+    let parts = got.unwrap().parts;
+    assert_eq!(
+        parts.iter().map(|part| part[44]).collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
+    let mut said = String::new();
+    for seen in upstream.seen() {
+        let text = seen.body["contents"][0]["parts"][0]["text"]
+            .as_str()
+            .unwrap();
+        assert!(text.chars().count() <= MAX_CHARS && text.ends_with('。'));
+        said += text;
+    }
+    assert_eq!(said, long.text);
+}
+
+#[tokio::test]
+async fn a_later_piece_that_fails_has_started() {
+    let busy = Reply::status(429, &[], "{}");
+    let first = Reply::json(&answer(&json!([sound("audio/pcm", &[0; 2])]), "STOP"));
+    for (replies, not_started) in [(vec![busy.clone()], true), (vec![first, busy], false)] {
+        let upstream = Upstream::each(replies).await;
+        let long = SpeechCall {
+            text: "x ".repeat(1_500),
+            ..call()
+        };
+        let error = adapter(&upstream.base, TIMEOUT).generate(&long).await;
+        let error = error.unwrap_err();
+        assert_eq!(
+            (error.kind, error.not_started),
+            (ProviderErrorKind::Overloaded, not_started)
+        );
+    }
+}
+
+#[tokio::test]
 async fn answers_that_are_none() {
-    use ProviderErrorKind::{Account, ContentPolicy, Failed, Overloaded};
+    use ProviderErrorKind::{Account, ContentPolicy, Failed, Overloaded, Rejected};
     let wav = json!([sound("audio/wav", b"RIFFx")]);
     for (body, kind) in [
         (answer(&wav, "SAFETY"), ContentPolicy),
@@ -146,7 +191,7 @@ async fn answers_that_are_none() {
             ContentPolicy,
         ),
         // Half a speech.
-        (answer(&wav, "MAX_TOKENS"), Failed),
+        (answer(&wav, "MAX_TOKENS"), Rejected),
         (answer(&wav, "OTHER"), Failed),
         (answer(&wav, "PUP_LIMITED_DISABLED"), Account),
         (answer(&json!([]), "STOP"), Failed),
