@@ -188,7 +188,16 @@ fn the_wire_settings_are_those_of_the_adapters() {
                 assert_eq!(wire.output_format.as_deref(), Some("png"), "{id}");
                 assert_eq!(wire.moderation.as_deref(), Some("auto"), "{id}");
             } else if let Some(wire) = settings_of::<OpenAiSpeechModel>(model) {
-                assert_eq!((wire.max_chars, &wire.instructions), (4_096, &None), "{id}");
+                let max_chars = if id == "gpt-4o-mini-tts" {
+                    1_800
+                } else {
+                    4_096
+                };
+                assert_eq!(
+                    (wire.max_chars, &wire.instructions),
+                    (max_chars, &None),
+                    "{id}"
+                );
             } else if let Some(wire) = settings_of::<StabilityModel>(model) {
                 assert_eq!(wire.vivid.as_deref(), Some("cinematic"), "{id}");
                 assert_eq!(wire.natural.as_deref(), Some("photographic"), "{id}");
