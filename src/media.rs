@@ -28,7 +28,7 @@ mod spool;
 mod store;
 
 pub use address::is_public;
-pub use audio::{mp3_from_parts, wav, wav_from_parts};
+pub use audio::{WAV_HEADER_BYTES, is_bare_pcm, mp3_from_parts, wav, wav_from_parts};
 pub use download::{
     AddressPolicy, BoxError, DownloadError, DownloadSettings, Downloader, NoPublicAddress,
 };

@@ -4,6 +4,8 @@ use axum::{
     body::Body,
     response::{IntoResponse as _, Response},
 };
+use bytes::BytesMut;
+use futures_util::TryStreamExt as _;
 use http::header;
 
 use super::{SdkHeaders, SdkRequest, headers};
@@ -15,8 +17,11 @@ use crate::{
         extract::{Authorized, GenerateAudio},
         record::mark_replay,
     },
-    domain::dialect::speech::SpokenRequest,
-    media::MediaKey,
+    domain::{
+        dialect::speech::SpokenRequest,
+        validate::{FieldCode, FieldError},
+    },
+    media::{MediaKey, MediaStore, WAV_HEADER_BYTES, is_bare_pcm},
 };
 
 const SPEECH: &str = "/openai/v1/audio/speech";
@@ -26,12 +31,12 @@ const RENAMED: &[(&str, &str)] = &[("prompt", "input"), ("format", "response_for
 /// Generate speech
 ///
 /// For the `openai` packages. Held, charged and stored as by POST /v1/generate/audio; the answer is
-/// the stored file.
+/// the stored file, or its samples.
 #[utoipa::path(
     post, path = SPEECH, tag = "openai", params(SdkHeaders),
     responses(
         (status = 200, description = "The file",
-            content((String = "audio/mpeg"), (String = "audio/wav"))),
+            content((String = "audio/mpeg"), (String = "audio/wav"), (String = "audio/pcm"))),
     ),
 )]
 pub async fn speech(
@@ -40,18 +45,47 @@ pub async fn speech(
 ) -> Result<Response, ApiError> {
     let reading = SdkRequest::new(Sdk::OpenAi, auth, SPEECH, RENAMED, body);
     let (call, body) = reading.await?;
-    let SpokenRequest(request) = body.read()?;
+    let SpokenRequest { request, is_pcm } = body.read()?;
     let (record, is_replay) = call.files(request.into()).await?;
     let output = record.outputs.first().ok_or_else(ApiError::internal)?;
     let key: MediaKey = output.key.parse().map_err(|_| ApiError::internal())?;
-    let file = call.state.settings.storage.get(&key, None).await?;
-    let file = file.ok_or_else(|| ApiError::not_found("the file was deleted"))?;
+    let storage = &call.state.settings.storage;
+    let deleted = || ApiError::not_found("the file was deleted");
+    let (range, kind) = if is_pcm {
+        let bytes = pcm_file_bytes(storage, &key).await?;
+        (
+            Some(WAV_HEADER_BYTES..bytes.ok_or_else(deleted)?),
+            "audio/pcm",
+        )
+    } else {
+        (None, &*output.content_type)
+    };
+    let file = storage.get(&key, range).await?.ok_or_else(deleted)?;
     let about = [
-        (header::CONTENT_TYPE, output.content_type.clone()),
-        (header::CONTENT_LENGTH, file.head.bytes.to_string()),
+        (header::CONTENT_TYPE, kind.to_owned()),
+        (
+            header::CONTENT_LENGTH,
+            (file.range.end - file.range.start).to_string(),
+        ),
     ];
     let mut response = (about, Body::from_stream(file.body)).into_response();
     let headers = headers(&call.state.service, &record, &[], true);
     response.headers_mut().extend(headers);
     Ok(mark_replay(response, is_replay))
+}
+
+/// The size of a WAV whose samples can be answered as PCM; none if the file does not exist. `Err` if
+/// its samples have another form than PCM without a header, which the caller cannot know.
+async fn pcm_file_bytes(storage: &MediaStore, key: &MediaKey) -> Result<Option<u64>, ApiError> {
+    let Some(file) = storage.get(key, Some(0..WAV_HEADER_BYTES)).await? else {
+        return Ok(None);
+    };
+    let header: BytesMut = file.body.try_collect().await?;
+    if is_bare_pcm(&header) {
+        return Ok(Some(file.head.bytes));
+    }
+    let message = "must be wav: this model does not speak at 24 kHz in mono; the recording was made \
+                   and is in the history";
+    let error = FieldError::new("response_format", FieldCode::NotSupported, message);
+    Err(ApiError::invalid(vec![error]))
 }

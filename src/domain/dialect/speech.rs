@@ -5,12 +5,27 @@ use serde_json::{Value, json};
 
 use crate::domain::{
     generation::Surface,
+    named::named_enum,
     request::{MODEL_NAME, SPEED, SpeechFormat, SpeechRequest, Target, VOICE},
     validate::{Fields, Object, SchemaName, number, only, text, words},
 };
 
+named_enum!(
+    /// The format of the answer.
+    SpokenFormat {
+        Mp3 = "mp3",
+        Wav = "wav",
+        /// The samples of a WAV, without its header.
+        Pcm = "pcm",
+    }
+);
+
 #[derive(Debug, Clone, PartialEq)]
-pub struct SpokenRequest(pub SpeechRequest);
+pub struct SpokenRequest {
+    pub request: SpeechRequest,
+    /// Whether the answer is the samples of the WAV that is made.
+    pub is_pcm: bool,
+}
 
 impl Object for SpokenRequest {
     const SCHEMA: SchemaName = (
@@ -25,26 +40,33 @@ impl Object for SpokenRequest {
         let about = "`provider/model` of GET /v1/models?type=audio, or just `model`.";
         let model = fields.required("model", about, MODEL_NAME);
         let voice = fields.required("voice", "A voice of the model.", VOICE);
-        let about = "File format. Default mp3.";
-        let format = fields.optional("response_format", about, words::<SpeechFormat>());
+        let about = "File format; `pcm` is 24 kHz, 16 bits, little endian, mono, without a header. \
+                     Default mp3.";
+        let format = fields.optional("response_format", about, words::<SpokenFormat>());
         let about = "Playback rate. Default 1.0. Not every model takes one.";
         let speed = fields.optional("speed", about, number(SPEED[0]..=SPEED[1]));
         let about = "Only the default is supported.";
         fields.optional("stream_format", about, only([json!("audio")]));
         fields.optional("instructions", about, only([json!("")]));
-        Some(Self(SpeechRequest {
-            surface: Surface::OpenAiSpeech,
-            prompt: input?,
-            target: Target {
-                provider: None,
-                model: Some(model?),
-                fallbacks: Vec::new(),
+        Some(Self {
+            is_pcm: format == Some(SpokenFormat::Pcm),
+            request: SpeechRequest {
+                surface: Surface::OpenAiSpeech,
+                prompt: input?,
+                target: Target {
+                    provider: None,
+                    model: Some(model?),
+                    fallbacks: Vec::new(),
+                },
+                voice: Some(voice?),
+                speed,
+                format: format.map(|format| match format {
+                    SpokenFormat::Mp3 => SpeechFormat::Mp3,
+                    SpokenFormat::Wav | SpokenFormat::Pcm => SpeechFormat::Wav,
+                }),
+                max_cost: None,
             },
-            voice: Some(voice?),
-            speed,
-            format,
-            max_cost: None,
-        }))
+        })
     }
 
     fn example() -> Value {

@@ -11,6 +11,9 @@ const PLACEHOLDER: u32 = 0x7fff_0000;
 /// Samples per second of PCM without a header, which is mono.
 const BARE_RATE: u32 = 24_000;
 
+/// Bytes before the samples of a file that [`wav`] made, as every stored one is.
+pub const WAV_HEADER_BYTES: u64 = 44;
+
 /// How many leading bytes are checked to tell text from audio.
 const TEXT_SAMPLE: usize = 64;
 
@@ -20,6 +23,12 @@ struct Format {
     channels: u16,
     rate: u32,
 }
+
+/// The format of PCM without a header.
+const BARE: Format = Format {
+    channels: 1,
+    rate: BARE_RATE,
+};
 
 impl Format {
     fn bytes_per_block(self) -> u16 {
@@ -77,6 +86,11 @@ pub fn wav(channels: u16, rate: u32, blocks: &[&[u8]]) -> Option<Bytes> {
     Some(file.freeze())
 }
 
+/// Whether the samples after this header can be read as PCM without one: 24 kHz, 16 bits, mono.
+pub fn is_bare_pcm(header: &[u8]) -> bool {
+    parse(header).is_ok_and(|(format, ..)| format == BARE)
+}
+
 /// The duration of a WAV, whose sizes must be real.
 pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, InvalidMedia> {
     let riff = bytes.read_at(4).map(u32::from_le_bytes);
@@ -106,11 +120,7 @@ fn samples(part: &[u8]) -> Result<(Format, &[u8]), InvalidMedia> {
         (format, samples.ok_or(InvalidMedia::Cut)?)
     } else {
         check_bare(part)?;
-        let format = Format {
-            channels: 1,
-            rate: BARE_RATE,
-        };
-        (format, part)
+        (BARE, part)
     };
     let block = usize::from(format.bytes_per_block());
     let whole = samples.len() / block * block;

@@ -1,5 +1,6 @@
 //! Images and speech for the packages of `OpenAI`.
 
+use axum::body::Bytes;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -7,7 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{error, record, with};
 use crate::common::{
     Account, Answer, TestApp, Upstream,
-    vendors::{openai_images, png},
+    vendors::{gemini_speech, openai_images, png},
 };
 
 pub const IMAGES: &str = "/openai/v1/images/generations";
@@ -111,6 +112,7 @@ async fn speech_is_the_file(_: PgPoolOptions, options: PgConnectOptions) {
             "audio/wav",
             b"RIFF",
         ),
+        (json!({"response_format": "pcm"}), "audio/pcm", b""),
     ] {
         let answer = spoken(&app, &account, &more).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
@@ -122,7 +124,9 @@ async fn speech_is_the_file(_: PgPoolOptions, options: PgConnectOptions) {
         assert!(answer.bytes.starts_with(begin) || answer.bytes.starts_with(b"ID3"));
         let record = record(&app, &account, &answer).await;
         assert_eq!(record["surface"], "openai.speech");
-        assert_eq!(record["outputs"][0]["bytes"], answer.bytes.len());
+        let file = app.file(&record["outputs"][0]["url"], &[]).await.bytes;
+        let header = if kind == "audio/pcm" { 44 } else { 0 };
+        assert_eq!(answer.bytes, file[header..]);
         assert_eq!(record["usage"], json!({"characters": 13}));
         assert_eq!(record["parameters"]["voice"], "aria");
     }
@@ -130,6 +134,31 @@ async fn speech_is_the_file(_: PgPoolOptions, options: PgConnectOptions) {
     let failed = spoken(&app, &account, &fault).await;
     error(SPEECH, &failed, 502, "provider_error");
     assert_eq!(failed.header("x-should-retry"), "true");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn pcm_of_another_rate_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let account = app.account("100").await;
+    let more = json!({"model": "gemini/gemini-3.8-flash-tts", "voice": "Kore",
+        "response_format": "pcm"});
+    for (mime, length) in [
+        ("audio/pcm;rate=24000", Some(8)),
+        ("audio/pcm;rate=16000", None),
+        ("audio/pcm;rate=24000;channels=2", None),
+    ] {
+        upstream.reply(gemini_speech(mime, &Bytes::from_static(&[1; 8])));
+        let answer = spoken(&app, &account, &more).await;
+        if let Some(length) = length {
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            assert_eq!(answer.bytes.len(), length);
+        } else {
+            let error = error(SPEECH, &answer, 400, "unsupported_parameter");
+            assert_eq!(error["param"], "response_format", "{mime}");
+        }
+    }
     app.assert_settled().await;
 }
 
