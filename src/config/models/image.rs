@@ -53,6 +53,7 @@ pub(super) fn read(
         Some(names) => native_sizes(names)?,
     };
     let sizes = ImageModel::servable(&native_sizes);
+    let sdk_sizes = ImageModel::servable_for_sdks(&native_sizes);
     let prices: ImagePrices = prices(given_prices)?;
     let mut model = ImageModel {
         prices,
@@ -79,7 +80,7 @@ pub(super) fn read(
     if outpaints {
         check_outpaint(&model)?;
     } else {
-        complete(&mut model, &sizes).map_err(priced)?;
+        complete(&mut model, &sdk_sizes).map_err(priced)?;
     }
     let (inputs, prices) = (model.limits.inputs.as_ref(), &model.prices);
     check_inputs(inputs, &ROLES)?;
@@ -116,7 +117,7 @@ fn native_sizes(names: &[String]) -> Result<Vec<(u32, u32)>, ConfigError> {
                     quoted(text)
                 ));
             };
-            if ImageModel::servable(&[size]).is_empty() {
+            if ImageModel::servable_for_sdks(&[size]).is_empty() {
                 return Err(format!(
                     "holds \"{text}\", from which no size of the API can be made: remove it"
                 ));
@@ -124,6 +125,11 @@ fn native_sizes(names: &[String]) -> Result<Vec<(u32, u32)>, ConfigError> {
             Ok(size)
         })
         .collect::<Result<_, _>>()
+        .and_then(|sizes: Vec<_>| {
+            let problem = "has only sizes for SDKs: add one of POST /v1/generate/image";
+            let is_servable = !ImageModel::servable(&sizes).is_empty();
+            is_servable.then_some(sizes).ok_or_else(|| problem.into())
+        })
         .map_err(|problem| ConfigError::new(key, problem))
 }
 
@@ -157,7 +163,7 @@ fn check_outpaint(model: &ImageModel) -> Result<(), ConfigError> {
 /// Gives each served size a price: its own, or that of the size it is made from.
 fn complete(model: &mut ImageModel, sizes: &[(u32, u32)]) -> Result<(), ConfigError> {
     let listed = std::mem::take(&mut model.prices.per_image);
-    let mut known = model.limits.sizes.clone();
+    let mut known: Vec<_> = sizes.iter().copied().map(name).collect();
     known.extend(model.native_sizes.iter().copied().map(name));
     if let Some(unknown) = listed.keys().find(|key| !known.contains(key)) {
         known.sort();

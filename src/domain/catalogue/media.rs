@@ -8,10 +8,11 @@ use utoipa::ToSchema;
 
 use super::InputLimits;
 use crate::domain::{
+    generation::Surface,
     pricing::{ImagePrices, SpeechPrices, VideoPrices},
     request::{
-        ImageRequest, MAX_DURATION, Quality, Ratio, SIZES, SPEECH_PROMPT_CHARS, SpeechFormat,
-        SpeechRequest, Style, VIDEO_PROMPT_CHARS, VideoRequest,
+        ImageRequest, MAX_DURATION, Quality, Ratio, SDK_SIZES, SIZES, SPEECH_PROMPT_CHARS,
+        SpeechFormat, SpeechRequest, Style, VIDEO_PROMPT_CHARS, VideoRequest, size_names,
     },
     settings::{
         range::{Bounded, bounded, span},
@@ -169,10 +170,17 @@ impl ImageModel {
     /// The sizes that a model with these native sizes can serve: those, and smaller ones of the
     /// same aspect ratio.
     pub fn servable(native: &[(u32, u32)]) -> Vec<(u32, u32)> {
-        SIZES
-            .into_iter()
-            .filter(|&size| Self::nearest(native, size).is_some())
-            .collect()
+        Self::servable_of(&SIZES, native)
+    }
+
+    /// Like [`Self::servable`], for requests of SDKs.
+    pub fn servable_for_sdks(native: &[(u32, u32)]) -> Vec<(u32, u32)> {
+        Self::servable_of(&SDK_SIZES, native)
+    }
+
+    fn servable_of(sizes: &[(u32, u32)], native: &[(u32, u32)]) -> Vec<(u32, u32)> {
+        let is_servable = |&size: &(u32, u32)| Self::nearest(native, size).is_some();
+        sizes.iter().copied().filter(is_servable).collect()
     }
 
     /// The native size that `size` is generated at: the nearest larger one of the same aspect
@@ -203,7 +211,12 @@ impl ImageModel {
         let (chars, utf16) = (limits.max_prompt_chars, limits.max_prompt_utf16);
         let mut errors = Vec::from_iter(prompt_violation(&request.prompt, chars, utf16));
         if request.size.is_some_and(|size| self.native(size).is_none()) {
-            errors.push(not_supported("parameters.size", &one_of(&limits.sizes)));
+            let sizes = match request.surface {
+                Surface::OpenAiImages => Self::servable_for_sdks(&self.native_sizes),
+                _ => Self::servable(&self.native_sizes),
+            };
+            let allowed = format!("one of {}", size_names(&sizes, ", "));
+            errors.push(not_supported("parameters.size", &allowed));
         }
         if request
             .quality
@@ -340,6 +353,11 @@ mod tests {
         assert_eq!(
             ImageModel::servable(&[(512, 512)]),
             [(256, 256), (512, 512)]
+        );
+        assert_eq!(ImageModel::servable_for_sdks(&gpt), SIZES);
+        assert_eq!(
+            ImageModel::servable_for_sdks(&[(1536, 1024)]),
+            [(1536, 1024)]
         );
     }
 }

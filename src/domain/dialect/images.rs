@@ -12,8 +12,8 @@ use crate::domain::{
     generation::Surface,
     named::named_enum,
     request::{
-        ImageRequest, InputFrom, InputRequest, InputRole, MAX_INPUTS, MODEL_NAME, Quality, SIZES,
-        Target, size,
+        ImageRequest, InputFrom, InputRequest, InputRole, MAX_INPUTS, MODEL_NAME, Quality,
+        SDK_SIZES, Target, size, size_names,
     },
     validate::{
         FieldCode, Fields, List, Object, Parsed, SchemaName, integer, only, parsed, text, words,
@@ -44,13 +44,10 @@ const HINTS: &[&str] = &["safety_identifier", "user"];
 
 /// `None` stands for the default.
 const SIZE: Parsed<Option<(u32, u32)>> = parsed(
-    || {
-        let sizes = SIZES.map(|(width, height)| format!("{width}x{height}"));
-        json!({"type": "string", "pattern": format!("^(auto|{})$", sizes.join("|"))})
-    },
+    || json!({"type": "string", "pattern": format!("^(auto|{})$", size_names(&SDK_SIZES, "|"))}),
     |text| match text {
         "auto" => Ok(None),
-        text => size(text).map(Some),
+        text => size(text, &SDK_SIZES).map(Some),
     },
 );
 

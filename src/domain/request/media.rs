@@ -26,6 +26,17 @@ pub const SIZES: [(u32, u32); 5] = [
     (1792, 1024),
 ];
 
+/// The sizes of image requests of SDKs: [`SIZES`] and OpenAI's own.
+pub const SDK_SIZES: [(u32, u32); 7] = [
+    (256, 256),
+    (512, 512),
+    (1024, 1024),
+    (1024, 1536),
+    (1024, 1792),
+    (1536, 1024),
+    (1792, 1024),
+];
+
 named_enum!(
     /// The quality tier of an image.
     Quality {
@@ -156,23 +167,24 @@ pub struct SpeechRequest {
     pub max_cost: Option<Credits>,
 }
 
-/// Lists [`SIZES`] with `separator` between them.
-fn sizes(separator: &str) -> String {
-    SIZES
-        .map(|(width, height)| format!("{width}x{height}"))
-        .join(separator)
+/// Lists sizes with `separator` between them.
+pub fn size_names(sizes: &[(u32, u32)], separator: &str) -> String {
+    let names = sizes
+        .iter()
+        .map(|(width, height)| format!("{width}x{height}"));
+    names.collect::<Vec<_>>().join(separator)
 }
 
 const SIZE: Parsed<(u32, u32)> = parsed(
-    || json!({"type": "string", "pattern": format!("^({})$", sizes("|"))}),
-    size,
+    || json!({"type": "string", "pattern": format!("^({})$", size_names(&SIZES, "|"))}),
+    |text| size(text, &SIZES),
 );
 
-/// Reads one of [`SIZES`].
-pub fn size(text: &str) -> Result<(u32, u32), Refusal> {
-    let size = SIZES.into_iter().find(|(x, y)| text == format!("{x}x{y}"));
-    size.ok_or_else(|| {
-        let message = format!("must be one of {}", sizes(", "));
+/// Reads one of `sizes`.
+pub fn size(text: &str, sizes: &[(u32, u32)]) -> Result<(u32, u32), Refusal> {
+    let size = sizes.iter().find(|(x, y)| text == format!("{x}x{y}"));
+    size.copied().ok_or_else(|| {
+        let message = format!("must be one of {}", size_names(sizes, ", "));
         (FieldCode::NotAllowed, message.into())
     })
 }

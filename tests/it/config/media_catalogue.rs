@@ -79,8 +79,16 @@ fn every_image_model_has_a_price_for_all_it_serves() {
         let names: Vec<String> = servable.iter().map(|(w, h)| format!("{w}x{h}")).collect();
         assert_eq!(limits.sizes, names, "{id}");
         let has_hd = limits.qualities.contains(&Quality::Hd);
-        assert_eq!(image.prices.per_image.len(), names.len(), "{id}");
-        for name in &names {
+        let for_sdks = ImageModel::servable_for_sdks(&image.native_sizes);
+        let for_sdks = for_sdks.iter().map(|(w, h)| format!("{w}x{h}"));
+        let priced: Vec<String> = for_sdks.collect();
+        assert_eq!(image.prices.per_image.len(), priced.len(), "{id}");
+        assert_eq!(
+            priced.len() > names.len(),
+            model.provider == "openai",
+            "{id}"
+        );
+        for name in &priced {
             let tiers = &image.prices.per_image[name];
             assert!(tiers.standard.micros() > 0, "{id}");
             assert_eq!(tiers.hd.is_some(), has_hd, "{id}");

@@ -275,6 +275,27 @@ async fn what_they_cannot_do_is_named_as_the_sdk_names_it(
 }
 
 #[sqlx::test]
+async fn sizes_of_openai_have_their_own_price(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let account = app.account("100").await;
+    for (size, (width, height)) in [("1536x1024", (1536, 1024)), ("1024x1536", (1024, 1536))] {
+        upstream.reply(openai_images(&[png(width, height)]));
+        let body = image(&json!({"model": "openai/gpt-image-2", "size": size}));
+        let answer = app.post(&account.key, IMAGES, &body).await;
+        assert_eq!(answer.expect(200)["size"], size);
+        assert_eq!(upstream.requests().last().unwrap().body["size"], size);
+        let record = record(&app, &account, &answer).await;
+        assert_eq!(record["credits"]["charged"], "4.33");
+        let body = json!({"prompt": "x", "model": "gpt-image-2", "provider": "openai",
+            "parameters": {"size": size}});
+        let refused = app.post(&account.key, "/v1/generate/image", &body).await;
+        refused.expect(422);
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn retries_and_keys_make_files_once(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     upstream.reply(openai_images(&[png(1024, 1024)]));
