@@ -9,10 +9,10 @@ use crate::{api::context::Sdk, domain::validate::FieldCode, service::join_field_
 /// What an SDK calls a parameter that is refused.
 const UNSUPPORTED: &str = "unsupported_parameter";
 
-/// The status of a code: SDKs know no 422, and repeat every 5xx.
+/// The status of a code: SDKs know no 422, and repeat every 5xx. The AI SDK repeats every 409.
 pub const fn sdk_status(code: Code) -> StatusCode {
     match (code, code.status()) {
-        (Code::ProviderRejected | Code::ContentPolicy, _)
+        (Code::ProviderRejected | Code::ContentPolicy | Code::Cancelled, _)
         | (_, StatusCode::UNPROCESSABLE_ENTITY) => StatusCode::BAD_REQUEST,
         (_, status) => status,
     }

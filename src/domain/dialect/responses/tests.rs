@@ -342,6 +342,23 @@ fn a_limit_and_a_failure_are_told_at_the_end() {
     assert_eq!(data["response"]["status"], "failed");
     let error = json!({"code": "provider_error", "message": "It failed."});
     assert_eq!(data["response"]["error"], error);
+    // Codex must not retry these: each attempt would be charged.
+    for (kind, code, expected) in [
+        ("invalid_request_error", "cancelled", "invalid_prompt"),
+        ("invalid_request_error", "content_policy", "invalid_prompt"),
+        (
+            "invalid_request_error",
+            "context_length_exceeded",
+            "context_length_exceeded",
+        ),
+        ("server_error", "provider_error", "provider_error"),
+    ] {
+        let error = json!({"error": {"type": kind, "code": code, "message": "m"}});
+        let failed = failing.failed(&error.to_string());
+        let data: Value = serde_json::from_str(failed.split_once("data: ").unwrap().1).unwrap();
+        let expected = json!({"code": expected, "message": "m"});
+        assert_eq!(data["response"]["error"], expected);
+    }
     // Without being asked for, no reasoning is answered as only its vendor reads it.
     let plain = json!({"model": "m", "input": "x"});
     let body = writer(plain).whole(&answer(parts(), Stop::Done));

@@ -16,6 +16,9 @@ use crate::domain::{
     validate::Fields,
 };
 
+/// The code of input that is too long, which Codex knows.
+const CONTEXT_LENGTH: &str = "context_length_exceeded";
+
 /// Members of the request that its answer repeats.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Echo {
@@ -319,7 +322,12 @@ impl Writer for ResponsesWriter {
     fn failed(&mut self, error: &str) -> String {
         let error: Value = serde_json::from_str(error).unwrap_or_default();
         let text = |name| error["error"][name].as_str().unwrap_or_default();
-        let (code, message) = (text("code"), text("message"));
+        // Codex retries every code that it does not know.
+        let code = match (text("type"), text("code")) {
+            ("invalid_request_error", code) if code != CONTEXT_LENGTH => "invalid_prompt",
+            (_, code) => code,
+        };
+        let message = text("message");
         self.response("response.failed", Progress::Failed { code, message })
     }
 }

@@ -259,7 +259,7 @@ async fn a_retry_is_told_how_the_one_that_it_joined_ends(
         let cancel = app.call(Method::POST, &account.key, &cancel, &[], None);
         cancel.await.expect(200);
         for answer in [first.await.unwrap(), retry.await.unwrap()] {
-            error(path, &answer, 409, "cancelled");
+            error(path, &answer, 400, "cancelled");
             assert_eq!(answer.header("x-should-retry"), "false");
         }
         upstream.release(1);

@@ -73,7 +73,7 @@ async fn every_refusal_says_whether_to_try_again(_: PgPoolOptions, options: PgCo
             cancel.await.expect(200);
         };
         let (answer, ()) = tokio::join!(answering, cancelling);
-        error(path, &answer, 409, "cancelled");
+        error(path, &answer, 400, "cancelled");
         is_final(path, &answer, true);
         upstream.release(1);
     }

@@ -128,7 +128,7 @@ async fn a_stop_names_what_goes_on(_: PgPoolOptions, options: PgConnectOptions) 
 
 /// Another server has cancelled and deleted what this one runs.
 #[sqlx::test]
-async fn a_caller_whose_generation_was_deleted_gets_409(
+async fn a_caller_whose_generation_was_deleted_gets_cancelled(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -168,7 +168,7 @@ async fn a_caller_whose_generation_was_deleted_gets_409(
             assert_eq!(error["retryable"], false);
             assert_eq!(answer.json()["generation"]["uuid"], uuid);
         } else {
-            error(path, &answer, 409, "cancelled");
+            error(path, &answer, 400, "cancelled");
             assert_eq!(answer.header("x-should-retry"), "false");
         }
         assert_eq!(answer.header("x-gensvc-generation"), uuid);
