@@ -44,9 +44,12 @@ pub(super) fn tools(
     }
     let about = "Which of them it calls: `none`, `auto`, `required`, or the named function. \
                  Default: `auto`.";
-    // A choice of allowed tools or of a search is passed on if the vendor has the same dialect.
+    // A choice of allowed tools or of a tool without a name is passed on if the vendor has the same
+    // dialect.
     let given = fields.value("tool_choice").map(|choice| &choice["type"]);
-    let is_passed = |kind: &str| kind == "allowed_tools" || kind.starts_with("web_search");
+    let is_passed = |kind: &str| {
+        ["allowed_tools", "apply_patch", "shell"].contains(&kind) || kind.starts_with("web_search")
+    };
     let choice = if given.and_then(Value::as_str).is_some_and(is_passed) {
         fields.neutral("tool_choice", Vec::new());
         None

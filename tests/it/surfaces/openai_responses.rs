@@ -204,6 +204,55 @@ async fn a_responses_body_passes_as_it_came(_: PgPoolOptions, options: PgConnect
 }
 
 #[sqlx::test]
+async fn tools_of_the_caller_pass(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    let shell = json!({"type": "shell", "environment": {"type": "local"}});
+    let patch = json!({"type": "apply_patch"});
+    let input = json!([{"role": "user", "content": "x"},
+        {"type": "shell_call", "call_id": "c1", "action": {"commands": ["ls"]}},
+        {"type": "shell_call_output", "call_id": "c1",
+            "output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]}]);
+    let found = json!([{"role": "user", "content": "x"},
+        {"type": "tool_search_output", "tools": [shell]}]);
+    for more in [
+        json!({"tools": [shell], "tool_choice": {"type": "shell"}}),
+        json!({"tools": [patch], "tool_choice": {"type": "apply_patch"}}),
+        json!({"tools": [shell], "input": input}),
+        json!({"tools": [], "input": found}),
+    ] {
+        let body = with(prompt(RESPONSES, "x"), &more);
+        let answer = app.post(&account.key, RESPONSES, &body).await;
+        answer.expect(200);
+        let sent = &upstream.requests().pop().unwrap().body;
+        for (name, value) in more.as_object().unwrap() {
+            assert!(*value == json!([]) || sent[name] == *value, "{sent}");
+        }
+    }
+    let cloud = json!({"type": "shell", "environment": {"type": "container_auto"}});
+    let found = json!([{"type": "tool_search_output", "tools": [cloud]}]);
+    let call = json!([{"type": "shell_call", "call_id": "c1", "action": {"commands": ["ls"]},
+        "environment": {"type": "container_reference", "container_id": "c"}}]);
+    for (param, more) in [
+        ("tools[0].environment", json!({"tools": [cloud]})),
+        (
+            "tools[0].environment",
+            json!({"tools": [{"type": "shell"}]}),
+        ),
+        ("input[0].tools", json!({"input": found})),
+        ("input[0].environment", json!({"input": call})),
+    ] {
+        let before = upstream.count();
+        let body = with(prompt(RESPONSES, "x"), &more);
+        let answer = app.post(&account.key, RESPONSES, &body).await;
+        let refused = error(RESPONSES, &answer, 400, "unsupported_parameter");
+        assert_eq!(refused["param"], param);
+        assert_eq!(upstream.count(), before);
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn a_chat_keeps_what_responses_has_too(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let (app, account) = start(options, &upstream).await;

@@ -77,6 +77,8 @@ const PASSED: &[&str] = &[
     "compaction",
     "local_shell_call",
     "local_shell_call_output",
+    "shell_call",
+    "shell_call_output",
     "tool_search_call",
     "tool_search_output",
     "web_search_call",

@@ -95,7 +95,10 @@ pub(super) fn list(
 }
 
 /// Tools that run at the caller, or cost tokens only, and that only `OpenAI` knows.
-pub(super) const PASSED: &[&str] = &["apply_patch", "local_shell", "tool_search"];
+pub(super) const PASSED: &[&str] = &["apply_patch", "local_shell", SHELL, "tool_search"];
+
+/// A tool that runs at `OpenAI` unless its environment is local.
+const SHELL: &str = "shell";
 
 /// Search tools that run at `OpenAI`.
 const SEARCHES: &[&str] = &["web_search", "web_search_2025_08_26"];
@@ -115,18 +118,29 @@ pub(super) fn is_known(tool: &Value) -> bool {
     let kind = tool["type"].as_str().unwrap_or_default();
     let within = tool["tools"].as_array().into_iter().flatten();
     (PASSED.contains(&kind) || ResponseToolType::parse(kind).is_some())
+        && is_local(kind, &tool["environment"])
         && within.into_iter().all(is_known)
+}
+
+/// Whether a tool or an item of this type belongs to the caller's environment.
+fn is_local(kind: &str, environment: &Value) -> bool {
+    environment["type"] == "local" || environment.is_null() && kind != SHELL
 }
 
 /// Whether an object is of one of these types, whose members only `OpenAI` reads: they pass to it
 /// and are refused by name for others.
 pub(super) fn passes(fields: &Fields<'_>, types: &[&str]) -> bool {
     let kind = fields.value("type").and_then(Value::as_str);
-    let passes = kind.is_some_and(|kind| types.contains(&kind));
-    if passes {
-        fields.neutral("type", Vec::new());
+    let Some(kind) = kind.filter(|kind| types.contains(kind)) else {
+        return false;
+    };
+    fields.neutral("type", Vec::new());
+    if !is_local(kind, fields.value("environment").unwrap_or(&Value::Null)) {
+        let message = "is supported here only with the type local";
+        fields.error("environment", FieldCode::NotSupported, message);
     }
-    passes
+    fields.neutral("environment", Vec::new());
+    true
 }
 
 fn tool(fields: &Fields<'_>, passed: &[&str]) -> Option<Vec<Tool>> {

@@ -68,7 +68,9 @@ pub(super) fn check(body: &Value) -> Checked {
     ensure(!needs || !names.is_empty(), || {
         "Tool choice must be specified with 'tools' parameter.".to_owned()
     })?;
-    if let Some(name) = choice["name"].as_str() {
+    let own = choice["type"].as_str();
+    let own = own.filter(|kind| ["apply_patch", "shell"].contains(kind));
+    if let Some(name) = choice["name"].as_str().or(own) {
         ensure(names.contains(name), || {
             format!("Tool choice '{name}' not found in 'tools' parameter.")
         })?;
@@ -108,6 +110,15 @@ pub(super) fn check(body: &Value) -> Checked {
                     || format!("Missing required parameter: 'input[{at}].output'"),
                 )?;
             }
+            "apply_patch_call" | "local_shell_call" | "shell_call" => {
+                open.insert(item["call_id"].as_str().unwrap_or_default());
+            }
+            "apply_patch_call_output" | "local_shell_call_output" | "shell_call_output" => {
+                let id = item["call_id"].as_str().unwrap_or_default();
+                ensure(open.remove(id), || {
+                    format!("No tool call found for shell call output with call_id {id}.")
+                })?;
+            }
             "reasoning" => response_reasoning(item, items.get(at + 1))?,
             "additional_tools" | "compaction" | "tool_search_call" | "tool_search_output" => {}
             kind => return Err(format!("Invalid value: '{kind}'")),
@@ -135,6 +146,17 @@ fn response_tools(tools: &[Value]) -> Result<HashSet<&str>, String> {
             }
             "custom" | "namespace" => {}
             "tool_search" => continue,
+            "apply_patch" | "local_shell" => {
+                names.extend(tool["type"].as_str());
+                continue;
+            }
+            "shell" => {
+                ensure(tool["environment"]["type"] == "local", || {
+                    "a shell that is not local".to_owned()
+                })?;
+                names.insert("shell");
+                continue;
+            }
             kind => {
                 return Err(format!(
                     "Invalid value: '{kind}'. Supported values are: 'function'"
