@@ -55,7 +55,7 @@ const TOOL_TOKENS: usize = 16;
 /// 804 by model and `tool_choice`, those of other templates some 200), and where the answer has a
 /// form. One bound for all: it counts in a dialogue's first turn only, after which the vendor's own
 /// count has it.
-const TOOLS_TOKENS: usize = 1_000;
+pub const TOOLS_TOKENS: usize = 1_000;
 const FORMAT_TOKENS: usize = 256;
 /// Bytes of the mark of a failed tool's result, for vendors without a field for it.
 const ERROR_BYTES: usize = "Error: ".len();

@@ -289,6 +289,13 @@ impl<'a> Fields<'a> {
         others.map_or_else(Others::default, |others| others.borrow().clone())
     }
 
+    /// Adds bytes that a model reads because of the unknown members.
+    pub fn count_others(&self, bytes: usize) {
+        if let Some(others) = &*self.others.borrow() {
+            others.borrow_mut().bytes += bytes;
+        }
+    }
+
     /// A field that is understood with these values only, which change nothing; with another it
     /// is one of the others.
     pub fn neutral(&self, name: &'static str, values: Vec<Value>) {

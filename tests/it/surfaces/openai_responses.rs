@@ -204,7 +204,7 @@ async fn a_responses_body_passes_as_it_came(_: PgPoolOptions, options: PgConnect
 }
 
 #[sqlx::test]
-async fn tools_of_the_caller_pass(_: PgPoolOptions, options: PgConnectOptions) {
+async fn tools_of_the_caller_pass_and_are_held(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let (app, account) = start(options, &upstream).await;
     let shell = json!({"type": "shell", "environment": {"type": "local"}});
@@ -215,6 +215,12 @@ async fn tools_of_the_caller_pass(_: PgPoolOptions, options: PgConnectOptions) {
             "output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]}]);
     let found = json!([{"role": "user", "content": "x"},
         {"type": "tool_search_output", "tools": [shell]}]);
+    let plain = app.post(&account.key, RESPONSES, &prompt(RESPONSES, "x"));
+    let plain = record(&app, &account, &plain.await).await;
+    let estimated = |record: &Value| -> Credits {
+        let held = record["credits"]["estimated"].as_str().unwrap();
+        held.parse().unwrap()
+    };
     for more in [
         json!({"tools": [shell], "tool_choice": {"type": "shell"}}),
         json!({"tools": [patch], "tool_choice": {"type": "apply_patch"}}),
@@ -228,6 +234,10 @@ async fn tools_of_the_caller_pass(_: PgPoolOptions, options: PgConnectOptions) {
         for (name, value) in more.as_object().unwrap() {
             assert!(*value == json!([]) || sent[name] == *value, "{sent}");
         }
+        // OpenAI's definition of the tool is part of the input: 1,000 tokens at 0.1 per million.
+        let record = record(&app, &account, &answer).await;
+        let least = estimated(&plain).micros() + 1_000 * 10;
+        assert!(estimated(&record).micros() >= least, "{more} {record}");
     }
     let cloud = json!({"type": "shell", "environment": {"type": "container_auto"}});
     let found = json!([{"type": "tool_search_output", "tools": [cloud]}]);

@@ -9,7 +9,7 @@ use super::{
     mapping::{OwnTools, Tool, custom_tool, with_namespace},
 };
 use crate::domain::{
-    conversation::{Format, Json, Schema, Tools},
+    conversation::{Format, Json, Schema, TOOLS_TOKENS, Tools},
     dialect::{
         NOT_EMPTY, STRING,
         functions::{self, Choice},
@@ -58,6 +58,10 @@ pub(super) fn read(fields: &Fields<'_>, input: &[Item]) -> (Tools, OwnTools) {
     let about = "What the model may call.";
     let passed = [PASSED, SEARCHES].concat();
     let given = list(fields, "tools", about, &passed).unwrap_or_default();
+    let items = fields.value("input").and_then(Value::as_array);
+    let within = items.into_iter().flatten().map(|item| &item["tools"]);
+    let passed = within.chain(fields.value("tools")).map(count_passed);
+    fields.count_others(TOOLS_TOKENS * passed.sum::<usize>());
     let others = input.iter().filter_map(|item| match item {
         Item::Tools(tools) => Some(tools),
         Item::Message(_) | Item::Passed => None,
@@ -120,6 +124,16 @@ pub(super) fn is_known(tool: &Value) -> bool {
     (PASSED.contains(&kind) || ResponseToolType::parse(kind).is_some())
         && is_local(kind, &tool["environment"])
         && within.into_iter().all(is_known)
+}
+
+/// Returns the number of tools whose definition `OpenAI` adds to the input.
+fn count_passed(tools: &Value) -> usize {
+    let tools = tools.as_array().into_iter().flatten();
+    let counts = tools.map(|tool| {
+        let kind = tool["type"].as_str().unwrap_or_default();
+        usize::from(PASSED.contains(&kind)) + count_passed(&tool["tools"])
+    });
+    counts.sum()
 }
 
 /// Whether a tool or an item of this type belongs to the caller's environment.
