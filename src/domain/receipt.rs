@@ -86,7 +86,7 @@ pub struct Prefixes(Vec<[u8; 32]>);
 
 impl Prefixes {
     /// Of a body in a surface's dialect, with the headers that belong to it. `None`: it has no
-    /// messages.
+    /// messages, or the vendor may truncate them, so that its count does not bound the next turn.
     pub fn of(
         surface: Surface,
         members: &Map<String, Value>,
@@ -96,6 +96,12 @@ impl Prefixes {
             Surface::OpenAiResponses => "input",
             _ => "messages",
         };
+        if members
+            .get("truncation")
+            .is_some_and(|value| value == "auto")
+        {
+            return None;
+        }
         let messages = members.get(list)?;
         let messages = messages.as_array().map_or_else(
             || std::slice::from_ref(messages),

@@ -91,7 +91,8 @@ impl Object for ChatRequest {
         let about = "Whether the answer is an event stream.";
         let stream = fields.optional("stream", about, boolean());
         let include_usage = fields.object("stream_options", "Of a stream.", OPTIONS, |options| {
-            options.neutral("include_obfuscation", vec![json!(false)]);
+            let about = "Accepted and ignored: none is made.";
+            options.optional("include_obfuscation", about, boolean());
             options.optional(
                 "include_usage",
                 "Whether it ends with its usage.",

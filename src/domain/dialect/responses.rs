@@ -115,8 +115,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
         reasoning.unsupported(&["mode"]);
         (effort, !reasoning.hints(&["context"]).is_empty())
     });
-    let about = "Only the default is supported.";
-    fields.optional("truncation", about, only([json!("disabled")]));
+    fields.neutral("truncation", vec![json!("disabled")]);
     // The provider decides from which turns it keeps reasoning.
     let has_bound = most.is_some() && search.is_none();
     let left_out = [
@@ -169,7 +168,8 @@ impl Object for ResponsesRequest {
         let stream = fields.optional("stream", about, boolean());
         let schema = ("ResponseStreamOptions", "Options of a stream.");
         fields.object("stream_options", "Of a stream.", schema, |options| {
-            options.optional("include_obfuscation", "None is made.", only([json!(false)]));
+            let about = "Accepted and ignored: none is made.";
+            options.optional("include_obfuscation", about, boolean());
         });
         for (name, values) in [
             ("background", vec![json!(false)]),

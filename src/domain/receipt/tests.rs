@@ -34,6 +34,9 @@ fn a_dialogue_has_the_keys_of_its_beginnings() {
     );
     assert_ne!(whole.unwrap().keys(&"another"), one);
     assert!(keys(&json!({"model": "m"})).is_empty());
+    let mut truncated = said(&["a"]);
+    truncated["truncation"] = json!("auto");
+    assert!(keys(&truncated).is_empty());
 }
 
 #[test]

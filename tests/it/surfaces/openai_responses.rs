@@ -169,18 +169,18 @@ async fn a_responses_body_passes_as_it_came(_: PgPoolOptions, options: PgConnect
         {"type":"tool_search"},{"type":"function","name":"f","parameters":{"type":"object","properties":{}},"defer_loading":true}]"#;
     let body = format!(
         r#"{{"input": {input},"model":"{LUNA}","tools":{tools},"text":{{"verbosity":"low"}},
-        "prompt_cache_key":"k","prompt_cache_options":{{"mode":"explicit"}},"tomorrow":1.0,
+        "prompt_cache_key":"k","prompt_cache_options":{{"mode":"explicit"}},"tomorrow":1.0,"truncation":"auto",
         "reasoning":{{"effort":"high","summary":"auto"}},"include":["reasoning.encrypted_content"],"max_output_tokens":64}}"#
     );
     let headers = [("content-type", "application/json")];
     let post = http::Method::POST;
     let sending = app.call(post, &account.key, RESPONSES, &headers, Some(body.clone()));
     let answer = sending.await;
-    answer.expect(200);
+    assert_eq!(answer.expect(200)["truncation"], "auto");
     assert_eq!(answer.header("x-gensvc-left-out"), "");
     let sent = upstream.requests().pop().unwrap();
     let expected = format!(
-        r#"{{"input":{input},"model":"gpt-6-luna","tools":{tools},"text":{{"verbosity":"low"}},"prompt_cache_key":"k","prompt_cache_options":{{"mode":"explicit"}},"tomorrow":1.0,"reasoning":{{"effort":"high","summary":"auto"}},"include":["reasoning.encrypted_content"],"max_output_tokens":64,"service_tier":"default","store":false}}"#
+        r#"{{"input":{input},"model":"gpt-6-luna","tools":{tools},"text":{{"verbosity":"low"}},"prompt_cache_key":"k","prompt_cache_options":{{"mode":"explicit"}},"tomorrow":1.0,"truncation":"auto","reasoning":{{"effort":"high","summary":"auto"}},"include":["reasoning.encrypted_content"],"max_output_tokens":64,"service_tier":"default","store":false}}"#
     );
     assert_eq!(sent.text, expected);
     // Other vendors accept none of these, and the error names each.
@@ -193,6 +193,7 @@ async fn a_responses_body_passes_as_it_came(_: PgPoolOptions, options: PgConnect
     let message = refused["message"].as_str().unwrap();
     for name in [
         "tomorrow",
+        "truncation",
         "text.verbosity",
         "input[4].type",
         "tools[1].type",

@@ -99,7 +99,7 @@ fn a_dialogue_keeps_its_order() {
 #[test]
 fn what_changes_nothing_is_taken() {
     let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}],
-        "stream_options": {"include_obfuscation": false}, "max_completion_tokens": 5, "max_tokens": 5});
+        "stream_options": {"include_obfuscation": true}, "max_completion_tokens": 5, "max_tokens": 5});
     for (name, values) in fixed() {
         for value in values {
             body[name] = value;

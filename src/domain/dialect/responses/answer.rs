@@ -53,8 +53,7 @@ pub(super) fn body<'a>(head: &'a Head, echo: &'a Echo, progress: Progress<'_>) -
         .with("usage", json!(answer.map(|answer| usage_of(&answer.usage))))
         .with_some("tool_usage", tool_usage)
         .with("previous_response_id", Value::Null)
-        .with("store", json!(false))
-        .with("truncation", "disabled");
+        .with("store", json!(false));
     let echoed = echo.members.iter();
     echoed.fold(body, |body, &(name, ref value)| {
         body.with(name, WireValue::Borrowed(value))

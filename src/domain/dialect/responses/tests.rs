@@ -143,7 +143,6 @@ fn what_keeps_state_or_is_no_function_is_named() {
         (json!({"store": true}), "store"),
         (json!({"prompt": {"id": "p"}}), "prompt"),
         (json!({"max_tool_calls": 0}), "max_tool_calls"),
-        (json!({"truncation": "auto"}), "truncation"),
         (json!({"service_tier": "priority"}), "service_tier"),
         (json!({"top_logprobs": 1}), "top_logprobs"),
         (
@@ -184,11 +183,14 @@ fn what_keeps_state_or_is_no_function_is_named() {
     // What passes to OpenAI and is refused for others.
     let mut body = asked();
     body["text"] = json!({"verbosity": "low"});
+    body["truncation"] = json!("auto");
     body["stop"] = json!("x");
+    let whole = writer(body.clone()).whole(&answer(parts(), Stop::Done));
+    assert!(whole.contains(r#""truncation":"auto""#), "{whole}");
     let others = read(body).unwrap().dialogue.others;
-    assert_eq!(others.names, ["text.verbosity", "stop"]);
+    assert_eq!(others.names, ["text.verbosity", "truncation", "stop"]);
     // What asks for nothing, as the SDK sends it.
-    let body = json!({"model": "m", "input": [{"role": "user", "content": "x"}], "store": false,
+    let body = json!({"model": "m", "stream_options": {"include_obfuscation": true}, "input": [{"role": "user", "content": "x"}], "store": false,
         "background": false, "previous_response_id": null, "tools": [], "include": [],
         "truncation": "disabled", "service_tier": "auto", "metadata": {"a": "b"}, "user": "u",
         "client_metadata": {"a": "b"}, "reasoning": {"context": "all_turns"}});

@@ -40,6 +40,7 @@ impl Echo {
             given("tool_choice", json!("auto")),
             given("tools", json!([])),
             given("top_p", Value::Null),
+            given("truncation", json!("disabled")),
             given("metadata", json!({})),
         ];
         let shown = Shown::default();

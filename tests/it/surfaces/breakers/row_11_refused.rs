@@ -42,10 +42,6 @@ async fn what_a_chat_asks_beyond_text_is_named(_: PgPoolOptions, options: PgConn
         ("moderation", json!({"moderation": {}})),
         ("web_search_options", json!({"web_search_options": {}})),
         ("service_tier", json!({"service_tier": "priority"})),
-        (
-            "stream_options.include_obfuscation",
-            json!({"stream_options": {"include_obfuscation": true}}),
-        ),
         ("previous_response_id", json!({"previous_response_id": "x"})),
         ("plugins", json!({"plugins": [{"id": "web"}]})),
         ("conversation", json!({"conversation": "x"})),

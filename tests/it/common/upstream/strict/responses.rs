@@ -58,6 +58,11 @@ pub(super) fn check(body: &Value) -> Checked {
     ensure(limit.is_none_or(|limit| limit >= 16), || {
         "Invalid 'max_output_tokens': integer below minimum value".to_owned()
     })?;
+    let truncation = body["truncation"].as_str();
+    ensure(
+        truncation.is_none_or(|value| ["auto", "disabled"].contains(&value)),
+        || "Invalid value for 'truncation'".to_owned(),
+    )?;
     let streamed = body["stream"] == true;
     ensure(streamed || body.get("stream_options").is_none(), || {
         "The 'stream_options' parameter is only allowed when 'stream' is enabled.".to_owned()
