@@ -265,31 +265,45 @@ pub fn original(
     }
 }
 
-/// What a body of `OpenAI`'s may write to its cache. It caches by itself; who asks for a time may pay
-/// for a long one.
+/// Returns what a body for `OpenAI` may write to its cache, beyond what is written without a request.
 fn openai_cache_writes(members: &Map<String, Value>) -> CacheWrites {
-    let given = |value: Option<&Value>| value.is_some_and(|value| !value.is_null());
-    let options = members.get("prompt_cache_options");
-    let is_timed = given(members.get("prompt_cache_retention"))
-        || given(options.and_then(|options| options.get("ttl")))
-        || members.values().any(has_timed_breakpoint);
-    if is_timed {
-        CacheWrites::Long
-    } else {
-        marked_writes(members)
+    let retention = match members.get("prompt_cache_retention") {
+        // The price of any other retention is not documented.
+        Some(value) if !value.is_null() && value != "in_memory" => CacheWrites::Long,
+        _ => CacheWrites::None,
+    };
+    let options = members.get("prompt_cache_options").map(writes_of);
+    let within = members.values().map(writes_at_breakpoints);
+    let writes = within
+        .chain(options)
+        .fold(retention, |writes, more| writes.max(more));
+    writes.max(marked_writes(members))
+}
+
+/// Returns the cache writes of options or of a breakpoint. A lifetime above the default is a long one.
+/// Source: openai 3.57.0 (`PyPI`) `openai/types/responses/response_create_params.py`.
+fn writes_of(options: &Value) -> CacheWrites {
+    match &options["ttl"] {
+        _ if options.is_null() => CacheWrites::None,
+        ttl if ttl.is_null() || ttl == "30m" => CacheWrites::Short,
+        _ => CacheWrites::Long,
     }
 }
 
-/// Whether a part of a message asks that it be cached for a time.
-fn has_timed_breakpoint(value: &Value) -> bool {
-    match value {
-        Value::Object(members) => members.iter().any(|(name, value)| {
-            name == "prompt_cache_breakpoint" && !value["ttl"].is_null()
-                || has_timed_breakpoint(value)
-        }),
-        Value::Array(items) => items.iter().any(has_timed_breakpoint),
-        _ => false,
-    }
+/// Returns the cache writes at the breakpoints of a value, at any depth.
+fn writes_at_breakpoints(value: &Value) -> CacheWrites {
+    let writes = match value {
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| match name.as_str() {
+                "prompt_cache_breakpoint" => writes_of(value),
+                _ => writes_at_breakpoints(value),
+            })
+            .max(),
+        Value::Array(items) => items.iter().map(writes_at_breakpoints).max(),
+        _ => None,
+    };
+    writes.unwrap_or_default()
 }
 
 /// Cache writes that the markers of a body allow, at any depth.
@@ -336,4 +350,40 @@ fn give_signatures(parts: Vec<Part>, carried: impl Fn(&Part) -> Option<&str>) ->
         found.push(part);
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_lifetime_above_the_default_is_a_long_write() {
+        let part = |ttl: &str| {
+            let breakpoint = json!({"mode": "explicit", "ttl": ttl});
+            json!({"input": [{"content": [{"text": "x", "prompt_cache_breakpoint": breakpoint}]}]})
+        };
+        let options = |ttl: Value| json!({"prompt_cache_options": {"ttl": ttl}});
+        let retention = |value: &str| json!({ "prompt_cache_retention": value });
+        for (body, writes) in [
+            (json!({}), CacheWrites::None),
+            (json!({"prompt_cache_options": null}), CacheWrites::None),
+            (json!({"prompt_cache_options": {}}), CacheWrites::Short),
+            (options(json!("30m")), CacheWrites::Short),
+            (options(json!("12h")), CacheWrites::Long),
+            (options(json!(1)), CacheWrites::Long),
+            (json!({"prompt_cache_retention": null}), CacheWrites::None),
+            (retention("in_memory"), CacheWrites::None),
+            (retention("24h"), CacheWrites::Long),
+            (part("30m"), CacheWrites::Short),
+            (part("12h"), CacheWrites::Long),
+        ] {
+            assert_eq!(
+                openai_cache_writes(body.as_object().unwrap()),
+                writes,
+                "{body}"
+            );
+        }
+    }
 }
