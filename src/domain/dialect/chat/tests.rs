@@ -113,6 +113,16 @@ fn what_changes_nothing_is_taken() {
 }
 
 #[test]
+fn the_name_in_a_result_is_counted() {
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "x"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "1", "name": "n".repeat(1_000)}]});
+    let others = read(body).unwrap().dialogue.others;
+    assert_eq!((others.names.len(), others.bytes), (0, 1_000));
+}
+
+#[test]
 fn two_limits_must_agree() {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}],
         "max_completion_tokens": 5, "max_tokens": 6});
