@@ -18,7 +18,7 @@ use crate::{
         body::JsonBody,
         context::Sdk,
         error::ApiError,
-        extract::{AnyToken, Authorized, GenerateText, NoQuery},
+        extract::{AnyToken, Authorized, GenerateText},
     },
     domain::{
         catalogue::Model,
@@ -105,12 +105,13 @@ fn read(body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
 /// List models
 ///
 /// The models of this server that these routes take, text first. Beyond OpenAI's members, each has
-/// its `type` (text, image or audio), and `models` repeats `data` for clients that read that.
+/// its `type` (text, image or audio), and `models` repeats `data` for clients that read that. Query
+/// parameters are ignored.
 #[utoipa::path(
     get, path = "/openai/v1/models", tag = "openai",
     responses((status = 200, description = "The models", body = Object)),
 )]
-pub async fn list(auth: Authorized<AnyToken>, _query: NoQuery) -> Json<Value> {
+pub async fn list(auth: Authorized<AnyToken>) -> Json<Value> {
     let all = SERVED
         .into_iter()
         .flat_map(|modality| models(&auth.state, modality));
@@ -129,7 +130,6 @@ pub async fn list(auth: Authorized<AnyToken>, _query: NoQuery) -> Json<Value> {
 pub async fn get(
     auth: Authorized<AnyToken>,
     path: Result<Path<String>, PathRejection>,
-    _query: NoQuery,
 ) -> Result<Json<Value>, ApiError> {
     let model = named(&auth.state, &auth.caller, path, &SERVED)?;
     Ok(Json(model_body(model)))

@@ -25,6 +25,10 @@ async fn every_text_model_is_listed_and_found(_: PgPoolOptions, options: PgConne
     let openai = app.get(&key, "/openai/v1/models").await.expect(200);
     assert_eq!(openai["object"], "list");
     assert_eq!(openai["data"], openai["models"]);
+    let queried = app
+        .get(&key, "/openai/v1/models?client_version=0.169.0")
+        .await;
+    assert_eq!(queried.expect(200)["data"], openai["data"]);
     let anthropic = app.get(&key, "/anthropic/v1/models").await.expect(200);
     assert_eq!(anthropic["has_more"], false);
     let ids = |list: &Value| {
@@ -64,7 +68,7 @@ async fn every_text_model_is_listed_and_found(_: PgPoolOptions, options: PgConne
     }
     assert!(!ids(&openai).contains(&"sandbox/sandbox-video-1".to_owned()));
     let one = app
-        .get(&key, "/openai/v1/models/gpt-6-luna")
+        .get(&key, "/openai/v1/models/gpt-6-luna?x=1")
         .await
         .expect(200);
     let expected = json!({"id": "openai/gpt-6-luna", "object": "model", "created": 0, "owned_by": "openai",
