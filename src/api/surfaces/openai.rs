@@ -77,7 +77,8 @@ pub async fn chat(
             let body = resolve(&call.state, &mut call.caller, body).await?;
             let read = body.off_thread(read_responses).await?;
             if !read.echo.shown.tools.is_empty() {
-                let message = "has tools whose calls a chat has no form for";
+                let message =
+                    "has custom tools or namespaces, which are supported in /responses only";
                 let code = FieldCode::NotSupported;
                 return Err(ServiceError::field("tools", code, message).into());
             }
