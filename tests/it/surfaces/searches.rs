@@ -259,11 +259,16 @@ async fn searches_are_bounded_held_and_charged(_: PgPoolOptions, options: PgConn
                     let events = events(path, &answered.text);
                     let begun = events
                         .iter()
-                        .find(|event| event["content_block"]["type"] == "server_tool_use");
+                        .position(|event| event["content_block"]["type"] == "server_tool_use");
+                    let [begun, input, end] = &events[begun.unwrap()..][..3] else {
+                        panic!("{events:?}");
+                    };
+                    assert_eq!(begun["content_block"]["input"], json!({}));
                     assert_eq!(
-                        begun.unwrap()["content_block"]["input"],
-                        json!({"query": "it"})
+                        input["delta"],
+                        json!({"type": "input_json_delta", "partial_json": "{\"query\":\"it\"}"})
                     );
+                    assert_eq!(end["type"], "content_block_stop");
                 }
             }
         }
@@ -361,8 +366,15 @@ async fn what_was_found_comes_back_in_the_next_turn(_: PgPoolOptions, options: P
             } else {
                 let blocks = if stream {
                     let events = events(path, &answered.text);
-                    let begun = events.iter().map(|event| event["content_block"].clone());
-                    let mut blocks: Vec<_> = begun.filter(Value::is_object).collect();
+                    let mut blocks: Vec<Value> = Vec::new();
+                    for event in &events {
+                        if event["content_block"].is_object() {
+                            blocks.push(event["content_block"].clone());
+                        } else if let Some(input) = event["delta"]["partial_json"].as_str() {
+                            let block = blocks.last_mut().unwrap();
+                            block["input"] = serde_json::from_str(input).unwrap();
+                        }
+                    }
                     blocks.last_mut().unwrap()["text"] = json!("Here.");
                     json!(blocks)
                 } else {

@@ -113,6 +113,21 @@ impl MessagesWriter {
         format!("event: {}\ndata: {}\n\n", r#type, text_of(&added))
     }
 
+    /// A block of another kind. Clients read the input of a tool that runs at the vendor from its
+    /// pieces only.
+    fn opaque(&mut self, block: &Value) -> String {
+        let input = block
+            .get("input")
+            .filter(|_| block["type"] == "server_tool_use");
+        let Some(input) = input else {
+            return self.complete(block);
+        };
+        let mut begun = block.clone();
+        begun["input"] = json!({});
+        let partial_json = &input.to_string();
+        self.start(Open::Tool, &begun) + &self.add(Piece::Json { partial_json }) + &self.close()
+    }
+
     /// A block that is begun with all that it has.
     fn complete(&mut self, block: &impl Serialize) -> String {
         self.start(Open::Tool, block) + &self.close()
@@ -277,7 +292,7 @@ impl Writer for MessagesWriter {
                 events
             }
             Delta::Arguments(partial_json) => self.add(Piece::Json { partial_json }),
-            Delta::Opaque(block) => self.complete(block),
+            Delta::Opaque(block) => self.opaque(block),
         }
     }
 
