@@ -56,7 +56,8 @@ pub(super) fn read(body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest,
 
 /// Count the input tokens of a response
 ///
-/// Returns an upper bound. Asks the provider only if the dialogue has documents. Free.
+/// Returns the provider's count. If the provider cannot count, or does not answer in time, the count
+/// is an estimate: one token for four bytes. Free.
 #[utoipa::path(
     post, path = "/openai/v1/responses/input_tokens", tag = "openai",
     responses((status = 200, description = "The input tokens", body = Object)),

@@ -1,4 +1,5 @@
-//! Asks vendors for token counts that only they can make: dialogues with PDFs.
+//! Asks vendors for token counts: for requests to count tokens, and before the hold of dialogues with
+//! PDFs, which only vendors can count.
 
 use std::time::Duration;
 
@@ -41,6 +42,28 @@ impl Service {
         least: TextCeiling,
     ) -> Result<u64> {
         let least_tokens = least.input_tokens;
+        let counted = self
+            .vendor_count(caller, model, surface, call, least)
+            .await?;
+        if let Some(maximum) = text.limits.max_input_tokens.map(u64::from)
+            && counted > maximum
+        {
+            let overflow = ContextOverflow::default().or(Some(maximum), counted);
+            return Err(ServiceError::ContextLength(overflow));
+        }
+        let most = counted + counted / MARGIN_PART + MARGIN;
+        Ok(text.taken_input(most.max(least_tokens)))
+    }
+
+    /// Like [`Self::counted_input`], without the margin and the model's maximum.
+    pub(super) async fn vendor_count(
+        &self,
+        caller: &Caller,
+        model: &Model,
+        surface: Surface,
+        call: &TextCall,
+        least: TextCeiling,
+    ) -> Result<u64> {
         self.check_affordable(caller, surface, &Ceiling::Text(least))
             .await?;
         let providers = &self.0.providers;
@@ -59,17 +82,9 @@ impl Service {
             Ok(counted) => counted.map_err(|error| ServiceError::NotCounted(Box::new(error))),
             Err(_elapsed) => Err(too_late()),
         };
-        let counted = counted.inspect_err(|error| {
+        counted.inspect_err(|error| {
             tracing::warn!(provider = model.provider, model = model.id, %error, "input was not counted");
-        })?;
-        if let Some(maximum) = text.limits.max_input_tokens.map(u64::from)
-            && counted > maximum
-        {
-            let overflow = ContextOverflow::default().or(Some(maximum), counted);
-            return Err(ServiceError::ContextLength(overflow));
-        }
-        let most = counted + counted / MARGIN_PART + MARGIN;
-        Ok(text.taken_input(most.max(least_tokens)))
+        })
     }
 
     /// Refuses a request that would exceed the balance even without other holds, before a vendor is

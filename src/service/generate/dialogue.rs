@@ -113,7 +113,8 @@ impl Service {
         Ok(cap.map_or(balance.balance, |cap| balance.balance.min(left(cap))))
     }
 
-    /// Input tokens that a dialogue cannot exceed; of one that would be refused, why.
+    /// Counts the input tokens of a dialogue: by its vendor, or about. Returns why it would be refused
+    /// if it has an invalid field.
     pub async fn count_tokens(&self, caller: &Caller, mut request: DialogueRequest) -> Result<u64> {
         let (model, text) = self.text_model(caller, &request)?;
         let errors = text.dialogue_violations(&request);
@@ -122,8 +123,14 @@ impl Service {
         }
         let passes = text.passes(&request);
         let replaced_names = text.translate(&mut request);
-        if let (Some(most), _) = self.most_input(caller, model, text, &request).await? {
-            return Ok(most);
+        // Only the vendor can count PDFs.
+        let estimate = (request.conversation.pdfs() == 0)
+            .then(|| text.estimated_input(&request.conversation).max(1));
+        if let Some(estimate) = estimate
+            // These vendors count.
+            && (!text.dialogue.documents || self.require_running().is_err())
+        {
+            return Ok(estimate);
         }
         // Only a running server calls vendors.
         self.require_running()?;
@@ -137,8 +144,10 @@ impl Service {
             ..base_ceiling(text, &request, request.conversation.least_tokens())
         };
         let call = dialogue_call(model, text, &mut request, passes, replaced_names);
-        self.counted_input(caller, model, text, request.surface, &call, least)
-            .await
+        let counted = self
+            .vendor_count(caller, model, request.surface, &call, least)
+            .await;
+        counted.or_else(|error| estimate.ok_or(error))
     }
 
     /// What is known of a dialogue before it is planned.

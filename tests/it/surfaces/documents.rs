@@ -183,28 +183,53 @@ async fn every_vendor_that_takes_documents_counts_them(
 }
 
 #[sqlx::test]
-async fn own_counts_ask_the_vendor_too(_: PgPoolOptions, options: PgConnectOptions) {
+async fn counts_are_those_of_the_vendor(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let (app, account) = start(options, &upstream).await;
-    counting(&upstream, json!(COUNTED), (3_000, 20));
+    let poor = app.account("0.00001").await;
+    let word = |path| {
+        let kind = if path == RESPONSES {
+            "input_text"
+        } else {
+            "text"
+        };
+        json!({"type": kind, "text": "x".repeat(392)})
+    };
+    let refused = json!({"type": "error", "error": {"type": "api_error", "message": "no"}});
     for (path, end) in [(RESPONSES, "input_tokens"), (MESSAGES, "count_tokens")] {
+        let count_path = format!("{path}/{end}");
         for (model, ..) in TAKING {
-            let mut body = asked(path, model, &part(path, true));
-            for name in ["max_tokens", "max_output_tokens"] {
-                body.as_object_mut().unwrap().remove(name);
+            for part in [part(path, true), word(path)] {
+                counting(&upstream, json!(COUNTED), (3_000, 20));
+                let mut body = asked(path, model, &part);
+                for name in ["max_tokens", "max_output_tokens"] {
+                    body.as_object_mut().unwrap().remove(name);
+                }
+                let before = upstream.count();
+                let answer = app.post(&account.key, &count_path, &body).await;
+                assert_eq!(answer.expect(200)["input_tokens"], COUNTED);
+                assert_eq!(upstream.count(), before + 1);
+                if part["text"].is_null() {
+                    continue;
+                }
+                // "Read it." and the text have 400 bytes. The account is too poor for a call.
+                let answer = app.post(&poor.key, &count_path, &body).await;
+                assert_eq!(answer.expect(200)["input_tokens"], 100);
+                assert_eq!(upstream.count(), before + 1);
+                upstream.reply(Reply::Status(500, refused.clone()));
+                let answer = app.post(&account.key, &count_path, &body).await;
+                assert_eq!(answer.expect(200)["input_tokens"], 100);
             }
-            let answer = app
-                .post(&account.key, &format!("{path}/{end}"), &body)
-                .await;
-            assert_eq!(answer.expect(200)["input_tokens"], MOST);
         }
     }
-    let count = upstream.count();
-    assert_eq!(count, 6);
-    let plain = json!({"model": MODELS[2], "messages": [{"role": "user", "content": "x"}]});
-    let path = format!("{MESSAGES}/count_tokens");
-    app.post(&account.key, &path, &plain).await.expect(200);
-    assert_eq!(upstream.count(), count);
+    // This vendor cannot count.
+    let before = upstream.count();
+    let body =
+        json!({"model": MODELS[0], "messages": [{"role": "user", "content": "x".repeat(400)}]});
+    let count_path = format!("{MESSAGES}/count_tokens");
+    let answer = app.post(&account.key, &count_path, &body).await;
+    assert_eq!(answer.expect(200)["input_tokens"], 100);
+    assert_eq!(upstream.count(), before);
 }
 
 #[sqlx::test]

@@ -87,7 +87,7 @@ async fn it_answers_with_every_provider(_: PgPoolOptions, options: PgConnectOpti
             .await;
         let counted = counted.expect(200);
         assert_eq!(counted["object"], "response.input_tokens");
-        assert!(counted["input_tokens"].as_u64().unwrap() >= 9 + 2);
+        assert!(counted["input_tokens"].as_u64().unwrap() >= 3);
     }
     app.assert_settled().await;
 }

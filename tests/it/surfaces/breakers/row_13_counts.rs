@@ -26,17 +26,11 @@ async fn the_input_is_never_counted_as_none(_: PgPoolOptions, options: PgConnect
         let asked = json!({"model": model, "messages": [{"role": "user", "content": "x"}]});
         let path = format!("{MESSAGES}/count_tokens");
         let counted = app.post(&account.key, &path, &asked).await.expect(200);
-        assert!(
-            counted["input_tokens"].as_u64().unwrap() >= begun,
-            "{counted}"
-        );
+        assert!(counted["input_tokens"].as_u64().unwrap() > 0, "{counted}");
         let asked = json!({"model": model, "input": "x"});
         let path = format!("{RESPONSES}/input_tokens");
         let counted = app.post(&account.key, &path, &asked).await.expect(200);
-        assert!(
-            counted["input_tokens"].as_u64().unwrap() >= begun,
-            "{counted}"
-        );
+        assert!(counted["input_tokens"].as_u64().unwrap() > 0, "{counted}");
     }
     app.assert_settled().await;
 }
