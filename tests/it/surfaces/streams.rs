@@ -112,7 +112,8 @@ async fn a_stream_begins_with_the_vendors_counts(_: PgPoolOptions, options: PgCo
     let app = TestApp::upstream(options, &upstream).await;
     let account = app.account("10").await;
     let usage = json!({"input_tokens": 3, "cache_read_input_tokens": 40,
-        "cache_creation_input_tokens": 5, "output_tokens": 1});
+        "cache_creation_input_tokens": 5, "output_tokens": 1, "cache_creation":
+            {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 3}});
     let delta = json!({"type": "text_delta", "text": "a"});
     upstream.reply(Reply::Raw(
         200,

@@ -55,8 +55,37 @@ fn answer(text: &str, stop: Stop) -> Answer {
 
 const USAGE: &str = concat!(
     r#""usage":{"input_tokens":6,"cache_creation_input_tokens":1,"#,
-    r#""cache_read_input_tokens":4,"output_tokens":5}"#
+    r#""cache_read_input_tokens":4,"output_tokens":5,"#,
+    r#""cache_creation":{"ephemeral_5m_input_tokens":1,"ephemeral_1h_input_tokens":0}}"#
 );
+
+#[test]
+fn cache_writes_are_split_by_their_lifetime() {
+    let mut answer = answer("Hi", Stop::Done);
+    let split = |answer: &Answer| {
+        let whole: Value = serde_json::from_str(&writer().whole(answer)).unwrap();
+        whole["usage"]["cache_creation"].clone()
+    };
+    answer.usage.cache_write_tokens = Some(7);
+    answer.usage.cache_write_long_tokens = Some(5);
+    let expected = json!({"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 5});
+    assert_eq!(split(&answer), expected);
+    // The vendor reported no cache writes.
+    answer.usage.cache_write_tokens = None;
+    answer.usage.cache_write_long_tokens = None;
+    assert_eq!(split(&answer), Value::Null);
+
+    let mut writer = writer();
+    writer.set_counts(crate::domain::usage::TokenCounts {
+        input: Some(20),
+        cache_write: Some(7),
+        cache_write_long: Some(5),
+        ..Default::default()
+    });
+    let begun = writer.begin();
+    let begun: Value = serde_json::from_str(begun.split_once("data: ").unwrap().1).unwrap();
+    assert_eq!(begun["message"]["usage"]["cache_creation"], expected);
+}
 
 #[test]
 fn a_dialogue_keeps_its_order() {

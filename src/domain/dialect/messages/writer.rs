@@ -146,20 +146,35 @@ fn event(data: &Value) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }
 
-/// `input`: with the cached and the written tokens.
-fn tokens(input: u64, cached: Option<u64>, written: Option<u64>, output: u64) -> Value {
-    let (cached, written) = (cached.unwrap_or(0), written.unwrap_or(0));
-    json!({
+/// `input` includes the cached and the written tokens; `writes` are all cache writes and the long
+/// ones among them.
+fn tokens(
+    input: u64,
+    cached: Option<u64>,
+    writes: (Option<u64>, Option<u64>),
+    output: u64,
+) -> Value {
+    let (cached, written) = (cached.unwrap_or(0), writes.0.unwrap_or(0));
+    let mut tokens = json!({
         "input_tokens": input.saturating_sub(cached.saturating_add(written)),
         "cache_creation_input_tokens": written,
         "cache_read_input_tokens": cached,
         "output_tokens": output,
-    })
+    });
+    if writes.0.is_some() {
+        let long = writes.1.unwrap_or(0).min(written);
+        tokens["cache_creation"] = json!({
+            "ephemeral_5m_input_tokens": written - long,
+            "ephemeral_1h_input_tokens": long,
+        });
+    }
+    tokens
 }
 
 fn usage_of(usage: &TextUsage) -> Value {
-    let (cached, written) = (usage.cached_input_tokens, usage.cache_write_tokens);
-    let mut value = tokens(usage.input_tokens, cached, written, usage.output_tokens);
+    let writes = (usage.cache_write_tokens, usage.cache_write_long_tokens);
+    let cached = usage.cached_input_tokens;
+    let mut value = tokens(usage.input_tokens, cached, writes, usage.output_tokens);
     if let Some(tokens) = usage.reasoning_tokens {
         value["output_tokens_details"] = json!({"thinking_tokens": tokens});
     }
@@ -243,7 +258,8 @@ impl Writer for MessagesWriter {
         let counts = &self.counts;
         let input = counts.believed_input().filter(|&input| input > 0);
         let input = input.unwrap_or(self.head.input_tokens);
-        let usage = tokens(input, counts.cached_input, counts.cache_write, 1);
+        let writes = (counts.cache_write, counts.cache_write_long);
+        let usage = tokens(input, counts.cached_input, writes, 1);
         let message = self.message(&[], None, usage);
         event(&json!({"type": "message_start", "message": message}))
     }
