@@ -28,6 +28,7 @@ const MOST_BYTES: u64 = 16;
 /// new.
 const UNREAD: &[&str] = &[
     "client_metadata",
+    "diagnostics",
     "frequency_penalty",
     "logit_bias",
     "max_completion_tokens",

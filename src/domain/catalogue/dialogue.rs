@@ -10,7 +10,7 @@ use crate::domain::{
     },
     generation::Surface,
     pricing::CacheWrites,
-    request::{DialogueRequest, SEED, SHARED, TOP_K, VERBOSITY},
+    request::{DIAGNOSTICS, DialogueRequest, SEED, SHARED, TOP_K, VERBOSITY},
     validate::{FieldCode, FieldError},
 };
 
@@ -422,7 +422,12 @@ impl TextModel {
             let is_lost = |part: &Part| !self.takes_back(part);
             let edited = request.surface == Surface::OpenAiResponses;
             let loses = edited && request.conversation.parts().any(is_lost);
-            loses.then_some("thinking").into_iter().collect()
+            let diagnostics = request.left_out.contains(&DIAGNOSTICS);
+            let names = [
+                loses.then_some("thinking"),
+                diagnostics.then_some(DIAGNOSTICS),
+            ];
+            names.into_iter().flatten().collect()
         } else {
             self.lost_in_translation(request)
         };

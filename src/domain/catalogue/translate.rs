@@ -11,7 +11,7 @@ use crate::domain::{
         ToolCall, ToolChoice, Tools, make_enforceable,
     },
     generation::Surface,
-    request::DialogueRequest,
+    request::{DIAGNOSTICS, DialogueRequest},
 };
 
 /// The member that arguments of earlier calls are sent in if they are no JSON object.
@@ -109,6 +109,9 @@ impl TextModel {
         let loses = |part: &Part| !self.takes_back(part);
         if let Some(original) = &mut request.original {
             original.leave_out_nulls();
+            if surface == Surface::AnthropicMessages {
+                original.members.remove(DIAGNOSTICS);
+            }
             if !self.dialogue.null_members {
                 original.leave_out_empty_members();
             }

@@ -16,7 +16,7 @@ use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, leading};
 use crate::domain::{
     conversation::{Conversation, Sampling},
     generation::Surface,
-    request::{DialogueRequest, MODEL_NAME, Search},
+    request::{DIAGNOSTICS, DialogueRequest, MODEL_NAME, Search},
     validate::{
         FieldCode, Fields, List, Object, Others, SchemaName, boolean, integer, number, only,
         sequences,
@@ -27,7 +27,7 @@ pub use writer::MessagesWriter;
 
 /// Fields that change no answer, or make the input smaller: where a provider does not know them
 /// they are left out, and the answer says so.
-const HINTS: &[&str] = &["context_management", "diagnostics", "metadata"];
+const HINTS: &[&str] = &["context_management", DIAGNOSTICS, "metadata"];
 const MAX_STOPS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq)]

@@ -56,6 +56,8 @@ pub const VERBOSITY: &str = "verbosity";
 /// Members of a chat and of a Messages body that Gemini has, too.
 pub const SEED: &str = "seed";
 pub const TOP_K: &str = "top_k";
+/// A member of a Messages body that names an earlier message by this server's id. No vendor gets it.
+pub const DIAGNOSTICS: &str = "diagnostics";
 
 impl Original {
     /// The members of these names, for a vendor of another dialect.

@@ -94,6 +94,11 @@ async fn messages_pass_to_anthropic(_: PgPoolOptions, options: PgConnectOptions)
         let held: gensvc::domain::credits::Credits = held.parse().unwrap();
         assert_eq!(held.micros(), micros);
     }
+    // It names a message by this server's id.
+    let diagnosed = body.replacen('{', r#"{"diagnostics":{"previous_message_id":"msg_1"},"#, 1);
+    let answer = send(&app, &account, MESSAGES, &[], &diagnosed).await;
+    assert_eq!(answer.header("x-gensvc-left-out"), "diagnostics");
+    assert_eq!(upstream.requests().pop().unwrap().text, sent(""));
     let streamed = body.replacen('{', r#"{"stream":true,"#, 1);
     let answer = send(&app, &account, MESSAGES, &[], &streamed).await;
     assert_eq!(answer.status, 200, "{}", answer.text);

@@ -122,7 +122,8 @@ async fn what_differs_is_bound_by_its_bytes(_: PgPoolOptions, options: PgConnect
         (
             MESSAGES,
             HAIKU,
-            json!({"stop_sequences": ["x"], "metadata": {"user_id": "u"}}),
+            json!({"stop_sequences": ["x"], "metadata": {"user_id": "u"},
+                "diagnostics": {"previous_message_id": "msg_1"}}),
         ),
         (MESSAGES, HAIKU, json!({"max_tokens": 100})),
         (MESSAGES, "claude-haiku-5-5", json!({})),
