@@ -272,6 +272,11 @@ impl TextModel {
             }
             return errors;
         }
+        if request.max_tokens == Some(0) {
+            let message = "is supported as 0, which fills the cache, only by Anthropic's models; \
+                           ask for at least 1";
+            errors.push(unsupported("max_tokens", message));
+        }
         if request.choices > 1 {
             let message = "is supported above 1 only by models that are called by Chat \
                            Completions; send one request for each";

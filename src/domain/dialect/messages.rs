@@ -149,8 +149,9 @@ impl Object for MessagesRequest {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let dialogue = dialogue(fields);
         let about = "Upper bound of output tokens, reasoning included. At or above the model's own \
-                     limit it counts as none: then it is what the account can pay for.";
-        let max_tokens = fields.required("max_tokens", about, integer(1..=MAX_LIMIT));
+                     limit it counts as none: then it is what the account can pay for. 0 only fills \
+                     Anthropic's cache.";
+        let max_tokens = fields.required("max_tokens", about, integer(0..=MAX_LIMIT));
         let about = "Default: the provider's. Not every model takes one.";
         let temperature = fields.optional("temperature", about, number(0.0..=1.0));
         let top_p = fields.optional("top_p", about, number(0.0..=1.0));

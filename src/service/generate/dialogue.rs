@@ -62,7 +62,11 @@ impl Service {
         let least = least_output(text, call.sampling.reasoning);
         // Some SDKs send the model's maximum if no limit was set.
         let asked = request.max_tokens.filter(|&n| n < ceiling.max_tokens);
-        let asked = asked.map(|asked| asked.max(text.dialogue.min_output_tokens));
+        // A limit of 0 only fills the vendor's cache.
+        let asked = asked.map(|asked| match asked {
+            0 => 0,
+            asked => asked.max(text.dialogue.min_output_tokens),
+        });
         if most.is_none() {
             let least = TextCeiling {
                 max_tokens: asked.unwrap_or(least.min(ceiling.max_tokens)),

@@ -134,6 +134,14 @@ fn tokens_are_counted_of_a_dialogue_without_a_limit() {
 }
 
 #[test]
+fn a_limit_of_0_is_read() {
+    let body =
+        json!({"model": "m", "max_tokens": 0, "messages": [{"role": "user", "content": "a"}]});
+    let MessagesRequest(request) = read(body).unwrap();
+    assert_eq!(request.max_tokens, Some(0));
+}
+
+#[test]
 fn a_whole_answer() {
     for (text, stop, content, end) in [
         (

@@ -1,10 +1,11 @@
 //! How much a dialogue may write, and what is held for it.
 
+use gensvc::domain::credits::Credits;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, record, with};
-use crate::common::{TestApp, Upstream};
+use crate::common::{Reply, TestApp, Upstream};
 
 /// The limit that gpt-6-luna was sent last.
 fn sent(upstream: &Upstream) -> Value {
@@ -109,6 +110,49 @@ async fn the_input_is_bounded_by_the_model(_: PgPoolOptions, options: PgConnectO
         // 200,000 x 100 + 1 x 500 micro-credits, though it has 400,000 bytes.
         assert_eq!(record["credits"]["estimated"], "20.0005");
     }
+}
+
+#[sqlx::test]
+async fn a_limit_of_0_fills_the_cache(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    upstream.reply(Reply::Status(
+        200,
+        json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "c", "content": [],
+            "stop_reason": "max_tokens", "stop_sequence": null, "usage": {"input_tokens": 20,
+            "cache_creation_input_tokens": 300, "cache_read_input_tokens": 0, "output_tokens": 0}}),
+    ));
+    let marked = json!([{"type": "text", "text": "x".repeat(400),
+        "cache_control": {"type": "ephemeral"}}]);
+    let empty = json!({"max_tokens": 0, "system": marked});
+    let body = with(ask(MODELS[2], "x"), &empty);
+    let answer = app.post(&account.key, MESSAGES, &body).await;
+    let answered = answer.expect(200);
+    assert_eq!(answered["content"], json!([]));
+    assert_eq!(answered["stop_reason"], "max_tokens");
+    assert_eq!(answered["usage"]["output_tokens"], 0);
+    assert_eq!(upstream.requests().pop().unwrap().body["max_tokens"], 0);
+    let record = record(&app, &account, &answer).await;
+    let micros = |name: &str| {
+        let credits = record["credits"][name].as_str().unwrap();
+        credits.parse::<Credits>().unwrap().micros()
+    };
+    // 20 tokens at 10, 300 cache writes at 12.5 micro-credits, and no output.
+    assert_eq!(micros("charged"), 20 * 10 + 300 * 25 / 2);
+    // All input as a cache write, from the bytes: 401, 8 for each of two texts, and the overhead.
+    let held = (401 + 2 * 8 + 64) * 25;
+    assert_eq!(micros("estimated"), (held + 1) / 2);
+    // Other vendors cannot do this.
+    let sent = upstream.count();
+    for model in [MODELS[0], MODELS[1], MODELS[3]] {
+        let body = with(ask(model, "x"), &json!({"max_tokens": 0}));
+        let answer = app.post(&account.key, MESSAGES, &body).await;
+        let refused = error(MESSAGES, &answer, 400, "unsupported_parameter");
+        assert_eq!(refused["details"]["unsupported"][0], "max_tokens");
+    }
+    assert_eq!(upstream.count(), sent);
+    app.assert_settled().await;
 }
 
 #[sqlx::test]
