@@ -111,6 +111,43 @@ async fn messages_pass_to_anthropic(_: PgPoolOptions, options: PgConnectOptions)
 }
 
 #[sqlx::test]
+async fn tools_of_anthropic_that_the_caller_runs_pass(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    for (kind, name) in [
+        ("bash_20250124", "bash"),
+        ("memory_20250818", "memory"),
+        ("text_editor_20250728", "str_replace_based_edit_tool"),
+    ] {
+        let body = |model: &str| {
+            format!(
+                r#"{{"model":"{model}","max_tokens":64,"tools":[{{"type" :"{kind}","name":"{name}"}}],
+                "tool_choice":{{"type":"tool","name":"{name}"}},
+                "messages":[{{"role":"user","content":"x"}}]}}"#
+            )
+        };
+        let answer = send(&app, &account, MESSAGES, &[], &body(MODELS[2])).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let sent = upstream.requests().pop().unwrap().text;
+        assert!(sent.contains(&format!(r#"[{{"type" :"{kind}","name":"{name}"}}]"#)));
+        let record = record(&app, &account, &answer).await;
+        let held = record["credits"]["estimated"].as_str().unwrap();
+        let held: gensvc::domain::credits::Credits = held.parse().unwrap();
+        // Anthropic describes the tool to the model.
+        assert!(held.micros() > 2_000 * 10 + 64 * 50, "{held}");
+        let count = upstream.count();
+        for model in [MODELS[0], MODELS[1], MODELS[3]] {
+            let answer = send(&app, &account, MESSAGES, &[], &body(model)).await;
+            let refused = error(MESSAGES, &answer, 400, "unsupported_parameter");
+            assert_eq!(refused["details"]["unsupported"][0], "tools[0].type");
+        }
+        assert_eq!(upstream.count(), count);
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn chats_pass_to_openai(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let app = TestApp::upstream(options, &upstream).await;

@@ -329,6 +329,14 @@ fn what_is_wrong_with_blocks_is_named() {
             json!({"tools": [{"type": "web_search_20260318", "name": "web_search"}]}),
         ),
         (
+            "tools[0].type",
+            json!({"tools": [{"type": "computer_20251124", "name": "computer"}]}),
+        ),
+        (
+            "tools[0].type",
+            json!({"tools": [{"type": "bash_code_20250124", "name": "bash"}]}),
+        ),
+        (
             "thinking.budget_tokens",
             json!({"thinking": {"type": "enabled"}}),
         ),

@@ -128,6 +128,20 @@ pub const SEARCH: &str = "web_search_20250305";
 /// The only valid name of the tool.
 const SEARCH_NAME: &str = "web_search";
 
+/// Names of tools that the caller runs and Anthropic describes to the model, without the date at
+/// their end.
+const CLIENT_TOOLS: [&str; 3] = ["bash_", "memory_", "text_editor_"];
+/// Bound of the tokens of such a description. Anthropic documents 245 for bash and 700 for the text
+/// editor.
+const CLIENT_TOOL_TOKENS: usize = 2_000;
+
+fn is_client_tool(kind: &str) -> bool {
+    let mut dates = CLIENT_TOOLS
+        .iter()
+        .filter_map(|name| kind.strip_prefix(name));
+    dates.any(|date| date.len() == 8 && date.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// Reads a tool. A search is no function.
 #[expect(clippy::option_option, reason = "the outer one is an error")]
 fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Option<Function>> {
@@ -140,6 +154,21 @@ fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Option<Function>> {
         fields.neutral("allowed_callers", vec![json!(["direct"])]);
         noted.searches.borrow_mut().push(most);
         return Some(None);
+    }
+    let kind = fields.value("type").and_then(Value::as_str);
+    if kind.is_some_and(is_client_tool) {
+        // Other vendors do not know the tool.
+        fields.neutral("type", Vec::new());
+        let name = fields.required("name", "Its name.", NOT_EMPTY)?;
+        return Some(Some(Function {
+            name,
+            // Stands for Anthropic's own, and is not sent.
+            description: Some(" ".repeat(CLIENT_TOOL_TOKENS)),
+            parameters: json!({"type": "object", "properties": {}})
+                .as_object()
+                .map(Parameters::of),
+            strict: None,
+        }));
     }
     fields.optional("type", "What it is.", words::<MessageToolType>());
     let name = fields.required("name", "Its name.", NOT_EMPTY);

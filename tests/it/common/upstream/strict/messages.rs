@@ -74,6 +74,23 @@ pub(super) fn check(body: &Value) -> Checked {
     let tools = list(&body["tools"]);
     for tool in tools {
         word(&tool["name"], "_-", 128)?;
+        let kind = tool["type"].as_str().unwrap_or("custom");
+        if kind != "custom" {
+            let known = [
+                ("bash_20250124", "bash"),
+                ("memory_20250818", "memory"),
+                ("text_editor_20250728", "str_replace_based_edit_tool"),
+                ("web_search_20250305", "web_search"),
+            ];
+            let is_known = known.iter().any(|of| kind == of.0 && tool["name"] == of.1);
+            let has_own = ["description", "input_schema"]
+                .iter()
+                .any(|name| tool.get(name).is_some());
+            ensure(is_known && !has_own, || {
+                format!("tools.0: {tool} is no known tool")
+            })?;
+            continue;
+        }
         let of_schema = &tool["input_schema"];
         ensure(of_schema["type"] == "object", || {
             "tools.0.custom.input_schema.type: Field required".to_owned()
