@@ -8,7 +8,7 @@ mod block;
 mod tools;
 mod writer;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use serde_json::{Value, json};
 
@@ -46,6 +46,8 @@ struct Noted {
     loaded: RefCell<Vec<String>>,
     /// The bounds of the searches (`max_uses`).
     searches: RefCell<Vec<Option<u32>>>,
+    /// Bound of the tokens that Anthropic adds to search results of the caller's own.
+    added_tokens: Cell<usize>,
 }
 
 fn note(noted: &Noted, found: Vec<&'static str>) {
@@ -102,7 +104,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
         format,
     };
     let others = Others {
-        bytes: conversation.tools.loaded_bytes(&noted.loaded.take()),
+        bytes: conversation.tools.loaded_bytes(&noted.loaded.take()) + noted.added_tokens.get(),
         ..Others::default()
     };
     let searches = noted.searches.take();

@@ -148,6 +148,56 @@ async fn tools_of_anthropic_that_the_caller_runs_pass(_: PgPoolOptions, options:
 }
 
 #[sqlx::test]
+async fn search_results_pass_or_become_texts(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let result = json!({"type": "search_result", "source": "https://a.example", "title": "The A",
+        "content": [{"type": "text", "text": "alpha"}, {"type": "text", "text": "beta"}],
+        "citations": {"enabled": false}});
+    let cited = with(result.clone(), &json!({"citations": {"enabled": true}}));
+    let body = |model: &str, result: &Value| {
+        json!({"model": model, "max_tokens": 64,
+            "tools": [{"name": "f", "input_schema": {"type": "object", "properties": {}}}],
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "x"}, result]},
+                {"role": "assistant", "content": [
+                    {"type": "tool_use", "id": "1", "name": "f", "input": {}}]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "1", "content": [result]}]}]})
+    };
+    for model in MODELS {
+        let before = upstream.count();
+        let body = body(model, &result);
+        let answer = app.post(&account.key, MESSAGES, &body).await;
+        assert_eq!(answer.status, 200, "{model}: {}", answer.text);
+        let sent = upstream.requests().split_off(before);
+        let Some(sent) = sent.last() else {
+            assert_eq!(model, MODELS[0]);
+            continue;
+        };
+        if model == MODELS[2] {
+            assert_eq!(sent.body["messages"], body["messages"]);
+        } else {
+            let text = r"The A\nhttps://a.example\n\nalpha\n\nbeta";
+            assert_eq!(sent.text.matches(text).count(), 2, "{}", sent.text);
+        }
+    }
+    let answer = app
+        .post(&account.key, MESSAGES, &body(MODELS[2], &cited))
+        .await;
+    let refused = error(MESSAGES, &answer, 400, "unsupported_parameter");
+    assert_eq!(
+        refused["details"]["unsupported"],
+        json!([
+            "messages[0].content[1].citations",
+            "messages[2].content[0].content[0].citations"
+        ])
+    );
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn chats_pass_to_openai(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let app = TestApp::upstream(options, &upstream).await;

@@ -9,7 +9,7 @@ use crate::domain::{
         ToolResult,
     },
     dialect::{
-        GEMINI, NOT_EMPTY, STRING, give_signatures, image_url, needed, text_or_parts,
+        GEMINI, NOT_EMPTY, STRING, give_signatures, image_url, instructions, needed, text_or_parts,
         without_images,
     },
     named::named_enum,
@@ -108,6 +108,26 @@ pub(super) fn texts(fields: &Fields<'_>, name: &'static str) -> Option<Vec<Part>
     })
 }
 
+/// A search result of the caller's own.
+const SEARCH_RESULT: &str = "search_result";
+/// Bound of the tokens that Anthropic adds to a search result, and to each of its texts.
+const SEARCH_RESULT_TOKENS: usize = 128;
+const SEARCH_RESULT_TEXT_TOKENS: usize = 8;
+
+/// Reads a search result as a text, which other vendors get instead.
+fn search_result(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
+    fields.value("type");
+    let title = fields.required("title", "Its title.", STRING);
+    let source = fields.required("source", "Its address.", STRING);
+    let texts = texts(fields, "content").unwrap_or_default();
+    citations(fields);
+    let added = SEARCH_RESULT_TOKENS + SEARCH_RESULT_TEXT_TOKENS * texts.len();
+    noted.added_tokens.set(noted.added_tokens.get() + added);
+    let head = format!("{}\n{}", title?, source?);
+    let text = instructions(texts).unwrap_or_default();
+    Some(Part::text(format!("{head}\n\n{text}")))
+}
+
 /// Blocks of Anthropic's searches, which the next turn sends back.
 const SEARCHES: [&str; 2] = ["server_tool_use", "web_search_tool_result"];
 
@@ -139,6 +159,9 @@ fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
         // Anthropic gets it with the unchanged body; others refuse it.
         fields.neutral("type", Vec::new());
         return Some(Part::text(""));
+    }
+    if given == Some(SEARCH_RESULT) {
+        return search_result(fields, noted);
     }
     let kind = fields.required("type", "What it is.", words::<BlockType>());
     let said = fields.optional("text", "Of a text.", STRING);
@@ -288,6 +311,12 @@ fn result(fields: &Fields<'_>, noted: &Noted) -> Option<Vec<Part>> {
     )
     .or_text(|text| Part::text(text));
     list.read_any(fields, "content", |block| {
+        if block
+            .value("type")
+            .is_some_and(|kind| kind == SEARCH_RESULT)
+        {
+            return search_result(block, noted);
+        }
         let kind = block.required("type", "What it is.", words::<ResultBlockType>());
         let said = block.optional("text", "The text.", STRING);
         let source = source(block, kind == Some(ResultBlockType::Document));

@@ -69,6 +69,16 @@ fn enforced(schema: &Value, place: &str) -> Checked {
     )
 }
 
+fn search_result(block: &Value) -> Checked {
+    let texts = list(&block["content"]);
+    let is_text = |text: &Value| text["type"] == "text" && is_said(&text["text"]);
+    let has_both = is_said(&block["source"]) && is_said(&block["title"]);
+    ensure(
+        has_both && !texts.is_empty() && texts.iter().all(is_text),
+        || "messages: search_result: Field required".to_owned(),
+    )
+}
+
 #[expect(clippy::too_many_lines, reason = "a list of rules")]
 pub(super) fn check(body: &Value) -> Checked {
     let tools = list(&body["tools"]);
@@ -182,6 +192,10 @@ pub(super) fn check(body: &Value) -> Checked {
                 "thinking" => ensure(block["signature"] != "", || {
                     "messages: Invalid `signature` in `thinking` block".to_owned()
                 })?,
+                "search_result" => {
+                    search_result(block)?;
+                    has_other = true;
+                }
                 "tool_use" => {
                     word(&block["id"], "_-", usize::MAX)?;
                     word(&block["name"], "_-", 128)?;
@@ -203,6 +217,9 @@ pub(super) fn check(body: &Value) -> Checked {
                         "`tool_result` blocks must come first".to_owned()
                     })?;
                     for part in list(&block["content"]) {
+                        if part["type"] == "search_result" {
+                            search_result(part)?;
+                        }
                         let empty = part["type"] == "text" && !is_said(&part["text"]);
                         ensure(!empty, || {
                             "text content blocks must be non-empty".to_owned()
