@@ -10,7 +10,7 @@ use super::{generation::Surface, usage::TokenCounts};
 
 /// The rules by which bytes bound tokens. To be raised with each released change of what is counted,
 /// here or in `conversation` and `catalogue`: what was bounded otherwise says nothing of what is new.
-const RULES: u32 = 2;
+const RULES: u32 = 3;
 /// Dialogues that their bytes bound by less gain too little.
 const WORTH: u64 = 4_096;
 /// Beginnings of a dialogue that are looked for, from its end. A turn adds two messages and more

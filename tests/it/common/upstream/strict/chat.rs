@@ -1,8 +1,6 @@
 //! What OpenAI's Chat Completions and the servers that imitate it refuse: each of these has some of the
 //! rules.
 
-use std::collections::HashSet;
-
 use serde_json::{Value, json};
 
 use super::{Checked, ensure, list, schema, word};
