@@ -216,8 +216,9 @@ async fn tools_of_the_caller_pass_and_are_held(_: PgPoolOptions, options: PgConn
             "output": [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]}]);
     let found = json!([{"role": "user", "content": "x"},
         {"type": "tool_search_output", "tools": [shell]}]);
-    let plain = app.post(&account.key, RESPONSES, &prompt(RESPONSES, "x"));
-    let plain = record(&app, &account, &plain.await).await;
+    let plain = prompt(RESPONSES, "x");
+    let plain = app.post(&account.key, RESPONSES, &plain).await;
+    let plain = record(&app, &account, &plain).await;
     let estimated = |record: &Value| -> Credits {
         let held = record["credits"]["estimated"].as_str().unwrap();
         held.parse().unwrap()
