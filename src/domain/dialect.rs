@@ -265,7 +265,7 @@ pub fn original(
     }
 }
 
-/// Returns what a body for `OpenAI` may write to its cache, beyond what is written without a request.
+/// Returns the cache writes that a body for `OpenAI` requests, beyond its automatic caching.
 fn openai_cache_writes(members: &Map<String, Value>) -> CacheWrites {
     let retention = match members.get("prompt_cache_retention") {
         // The price of any other retention is not documented.
@@ -273,14 +273,14 @@ fn openai_cache_writes(members: &Map<String, Value>) -> CacheWrites {
         _ => CacheWrites::None,
     };
     let options = members.get("prompt_cache_options").map(writes_of);
-    let within = members.values().map(writes_at_breakpoints);
-    let writes = within
-        .chain(options)
-        .fold(retention, |writes, more| writes.max(more));
-    writes.max(marked_writes(members))
+    let breakpoints = members.values().map(writes_at_breakpoints);
+    let others = [retention, marked_writes(members)];
+    let writes = breakpoints.chain(options).chain(others).max();
+    writes.unwrap_or_default()
 }
 
-/// Returns the cache writes of options or of a breakpoint. A lifetime above the default is a long one.
+/// Returns the cache writes that cache options or a breakpoint request. Those with a lifetime other
+/// than the default are long.
 /// Source: openai 3.57.0 (`PyPI`) `openai/types/responses/response_create_params.py`.
 fn writes_of(options: &Value) -> CacheWrites {
     match &options["ttl"] {
@@ -290,7 +290,7 @@ fn writes_of(options: &Value) -> CacheWrites {
     }
 }
 
-/// Returns the cache writes at the breakpoints of a value, at any depth.
+/// Returns the cache writes that the breakpoints in a value request, at any depth.
 fn writes_at_breakpoints(value: &Value) -> CacheWrites {
     let writes = match value {
         Value::Object(members) => members

@@ -163,7 +163,7 @@ pub struct AnswerBuilder<'a> {
 }
 
 impl<'a> AnswerBuilder<'a> {
-    /// Ends the answer at the first of these stop sequences, which the vendor is not sent.
+    /// Ends the answer at the first of these stop sequences, which are not sent to the vendor.
     pub fn stop_at(&mut self, sequences: impl Iterator<Item = &'a String>) {
         self.stops = StopFilter::new(sequences);
     }
@@ -218,13 +218,13 @@ impl<'a> AnswerBuilder<'a> {
         }
     }
 
-    /// As [`Self::push`], for visible text.
+    /// Like [`Self::push`], for visible text.
     pub fn text(&mut self, text: &str) -> Result<(), ProviderError> {
         let text = self.stops.push(text);
         self.add(Delta::Text(text))
     }
 
-    /// Adds the text that may have been the beginning of a stop sequence.
+    /// Adds the text that was held back as a possible start of a stop sequence.
     fn release_text(&mut self) -> Result<(), ProviderError> {
         let text = self.stops.flush();
         self.add(Delta::Text(text))

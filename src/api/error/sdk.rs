@@ -9,7 +9,8 @@ use crate::{api::context::Sdk, domain::validate::FieldCode, service::join_field_
 /// What an SDK calls a parameter that is refused.
 const UNSUPPORTED: &str = "unsupported_parameter";
 
-/// The status of a code: SDKs know no 422, and repeat every 5xx. The AI SDK repeats every 409.
+/// Returns the status of a code. SDKs do not know 422 and retry every 5xx; the AI SDK also retries
+/// every 409.
 pub const fn sdk_status(code: Code) -> StatusCode {
     match (code, code.status()) {
         (Code::ProviderRejected | Code::ContentPolicy | Code::Cancelled, _)

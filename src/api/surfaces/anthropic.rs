@@ -105,8 +105,8 @@ fn own_headers(headers: &HeaderMap) -> Vec<(&'static str, String)> {
 
 /// Count tokens
 ///
-/// Returns the provider's count. If the provider cannot count, or does not answer in time, the count
-/// is an estimate: one token for four bytes. Free.
+/// Returns the provider's count, or an estimate of one token per four bytes if the provider cannot
+/// count or does not answer in time. Free.
 #[utoipa::path(
     post, path = "/anthropic/v1/messages/count_tokens", tag = "anthropic",
     params(("beta" = Option<String>, Query, description = "Accepted and ignored.")),

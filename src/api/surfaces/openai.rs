@@ -77,8 +77,7 @@ pub async fn chat(
             let body = resolve(&call.state, &mut call.caller, body).await?;
             let read = body.off_thread(read_responses).await?;
             if !read.echo.shown.tools.is_empty() {
-                let message =
-                    "has custom tools or namespaces, which are supported in /responses only";
+                let message = "has custom tools or namespaces; send them to /openai/v1/responses";
                 let code = FieldCode::NotSupported;
                 return Err(ServiceError::field("tools", code, message).into());
             }

@@ -56,8 +56,8 @@ pub(super) fn read(body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest,
 
 /// Count the input tokens of a response
 ///
-/// Returns the provider's count. If the provider cannot count, or does not answer in time, the count
-/// is an estimate: one token for four bytes. Free.
+/// Returns the provider's count, or an estimate of one token per four bytes if the provider cannot
+/// count or does not answer in time. Free.
 #[utoipa::path(
     post, path = "/openai/v1/responses/input_tokens", tag = "openai",
     responses((status = 200, description = "The input tokens", body = Object)),

@@ -31,7 +31,7 @@ const RENAMED: &[(&str, &str)] = &[("prompt", "input"), ("format", "response_for
 /// Generate speech
 ///
 /// For the `openai` packages. Held, charged and stored as by POST /v1/generate/audio; the answer is
-/// the stored file, or its samples.
+/// the stored file, or its samples for `pcm`.
 #[utoipa::path(
     post, path = SPEECH, tag = "openai", params(SdkHeaders),
     responses(
@@ -51,7 +51,7 @@ pub async fn speech(
     let key: MediaKey = output.key.parse().map_err(|_| ApiError::internal())?;
     let storage = &call.state.settings.storage;
     let deleted = || ApiError::not_found("the file was deleted");
-    let (range, kind) = if is_pcm {
+    let (range, content_type) = if is_pcm {
         let bytes = pcm_file_bytes(storage, &key).await?;
         (
             Some(WAV_HEADER_BYTES..bytes.ok_or_else(deleted)?),
@@ -62,7 +62,7 @@ pub async fn speech(
     };
     let file = storage.get(&key, range).await?.ok_or_else(deleted)?;
     let about = [
-        (header::CONTENT_TYPE, kind.to_owned()),
+        (header::CONTENT_TYPE, content_type.to_owned()),
         (
             header::CONTENT_LENGTH,
             (file.range.end - file.range.start).to_string(),
@@ -74,8 +74,8 @@ pub async fn speech(
     Ok(mark_replay(response, is_replay))
 }
 
-/// The size of a WAV whose samples can be answered as PCM; none if the file does not exist. `Err` if
-/// its samples have another form than PCM without a header, which the caller cannot know.
+/// Returns the size of a stored WAV, or `None` if it does not exist. Fails unless its samples are
+/// 24 kHz mono, because PCM has no header that could tell the caller another format.
 async fn pcm_file_bytes(storage: &MediaStore, key: &MediaKey) -> Result<Option<u64>, ApiError> {
     let Some(file) = storage.get(key, Some(0..WAV_HEADER_BYTES)).await? else {
         return Ok(None);
@@ -84,8 +84,8 @@ async fn pcm_file_bytes(storage: &MediaStore, key: &MediaKey) -> Result<Option<u
     if is_bare_pcm(&header) {
         return Ok(Some(file.head.bytes));
     }
-    let message = "must be wav: this model does not speak at 24 kHz in mono; the recording was made \
-                   and is in the history";
+    let message = "cannot be pcm: this model does not produce 24 kHz mono; request wav. The \
+                   recording was charged and is in the history";
     let error = FieldError::new("response_format", FieldCode::NotSupported, message);
     Err(ApiError::invalid(vec![error]))
 }

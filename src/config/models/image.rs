@@ -126,7 +126,7 @@ fn native_sizes(names: &[String]) -> Result<Vec<(u32, u32)>, ConfigError> {
         })
         .collect::<Result<_, _>>()
         .and_then(|sizes: Vec<_>| {
-            let problem = "has only sizes for SDKs: add one of POST /v1/generate/image";
+            let problem = "has only sizes for SDKs: add a size of POST /v1/generate/image";
             let is_servable = !ImageModel::servable(&sizes).is_empty();
             is_servable.then_some(sizes).ok_or_else(|| problem.into())
         })

@@ -273,8 +273,8 @@ impl TextModel {
             return errors;
         }
         if request.max_tokens == Some(0) {
-            let message = "is supported as 0, which fills the cache, only by Anthropic's models; \
-                           ask for at least 1";
+            let message = "is 0, which only fills the cache and is supported only by Anthropic's \
+                           models; set at least 1";
             errors.push(unsupported("max_tokens", message));
         }
         if request.choices > 1 {
@@ -427,10 +427,10 @@ impl TextModel {
             let is_lost = |part: &Part| !self.takes_back(part);
             let edited = request.surface == Surface::OpenAiResponses;
             let loses = edited && request.conversation.parts().any(is_lost);
-            let diagnostics = request.left_out.contains(&DIAGNOSTICS);
+            let has_diagnostics = request.left_out.contains(&DIAGNOSTICS);
             let names = [
                 loses.then_some("thinking"),
-                diagnostics.then_some(DIAGNOSTICS),
+                has_diagnostics.then_some(DIAGNOSTICS),
             ];
             names.into_iter().flatten().collect()
         } else {

@@ -35,11 +35,11 @@ pub struct ImagesRequest {
     pub request: ImageRequest,
     /// `None`: in both ways.
     pub format: Option<ImageFormat>,
-    /// Fields of the request that change no image.
+    /// Fields of the request that change no image and are left out.
     pub left_out: Vec<&'static str>,
 }
 
-/// Fields that change no image.
+/// Possible values of `left_out`.
 const HINTS: &[&str] = &["safety_identifier", "user"];
 
 /// `None` stands for the default.

@@ -46,7 +46,7 @@ struct Noted {
     loaded: RefCell<Vec<String>>,
     /// The bounds of the searches (`max_uses`).
     searches: RefCell<Vec<Option<u32>>>,
-    /// Bound of the tokens that Anthropic adds to search results of the caller's own.
+    /// Upper bound of the tokens that Anthropic adds to the caller's search results.
     added_tokens: Cell<usize>,
 }
 

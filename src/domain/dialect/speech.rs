@@ -23,7 +23,7 @@ named_enum!(
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpokenRequest {
     pub request: SpeechRequest,
-    /// Whether the answer is the samples of the WAV that is made.
+    /// Whether the response is the samples of the generated WAV.
     pub is_pcm: bool,
 }
 

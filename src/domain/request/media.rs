@@ -26,7 +26,7 @@ pub const SIZES: [(u32, u32); 5] = [
     (1792, 1024),
 ];
 
-/// The sizes of image requests of SDKs: [`SIZES`] and OpenAI's own.
+/// Sizes that SDKs may request: [`SIZES`] and OpenAI's own.
 pub const SDK_SIZES: [(u32, u32); 7] = [
     (256, 256),
     (512, 512),

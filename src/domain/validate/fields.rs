@@ -289,7 +289,7 @@ impl<'a> Fields<'a> {
         others.map_or_else(Others::default, |others| others.borrow().clone())
     }
 
-    /// Adds bytes that a model reads because of the unknown members.
+    /// Adds to the bytes that a model may read because of members that this server does not.
     pub fn count_others(&self, bytes: usize) {
         if let Some(others) = &*self.others.borrow() {
             others.borrow_mut().bytes += bytes;

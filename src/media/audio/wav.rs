@@ -11,7 +11,7 @@ const PLACEHOLDER: u32 = 0x7fff_0000;
 /// Samples per second of PCM without a header, which is mono.
 const BARE_RATE: u32 = 24_000;
 
-/// Bytes before the samples of a file that [`wav`] made, as every stored one is.
+/// Size of the header that [`wav`] writes. Every stored WAV has it.
 pub const WAV_HEADER_BYTES: u64 = 44;
 
 /// How many leading bytes are checked to tell text from audio.

@@ -32,9 +32,9 @@ use crate::{
 
 /// Speech in base64: 16,384 tokens, a model's maximum, are some 42 MB at 25 per second.
 const BODY_CAP: usize = 64 << 20;
-/// Characters per call; a longer text is split. In Chinese, at 4 characters per second, these are 500
-/// s of speech or 12,500 tokens, below the model's maximum of 16,384; in any language they are at most
-/// 8,000 bytes, below its 8,192 input tokens.
+/// Maximum characters per call; a longer text is split. In Chinese, at 4 characters per second, they
+/// take 500 s or 12,500 tokens, below the model's output limit of 16,384. In any language they are at
+/// most 8,000 bytes, below its input limit of 8,192 tokens.
 const MAX_CHARS: usize = 2_000;
 /// The sample rate of PCM that does not state one.
 const RATE: u32 = 24_000;
@@ -140,7 +140,7 @@ fn part(data: &Value) -> Result<Bytes, ProviderError> {
 }
 
 impl GeminiSpeech {
-    /// One call for a piece of the text.
+    /// Calls the vendor for a piece of the text.
     async fn piece(&self, call: &SpeechCall, text: &str) -> Result<SpeechAnswer, ProviderError> {
         let url = method_url(&self.client, &call.model, "generateContent");
         let body = RequestJson::of(&body(call, text))?;

@@ -117,8 +117,8 @@ impl Service {
         Ok(cap.map_or(balance.balance, |cap| balance.balance.min(left(cap))))
     }
 
-    /// Counts the input tokens of a dialogue: by its vendor, or about. Returns why it would be refused
-    /// if it has an invalid field.
+    /// Returns the vendor's count of a dialogue's input tokens, or an estimate if it has none. Fails
+    /// if a field would be refused.
     pub async fn count_tokens(&self, caller: &Caller, mut request: DialogueRequest) -> Result<u64> {
         let (model, text) = self.text_model(caller, &request)?;
         let errors = text.dialogue_violations(&request);
@@ -130,13 +130,12 @@ impl Service {
         // Only the vendor can count PDFs.
         let estimate = (request.conversation.pdfs() == 0)
             .then(|| text.estimated_input(&request.conversation).max(1));
+        // Only vendors that accept documents count, and only a running server calls vendors.
         if let Some(estimate) = estimate
-            // These vendors count.
             && (!text.dialogue.documents || self.require_running().is_err())
         {
             return Ok(estimate);
         }
-        // Only a running server calls vendors.
         self.require_running()?;
         let ability = Ability::to_generate(Modality::Text);
         let confirmed = caller.confirm_for(ability).await?;

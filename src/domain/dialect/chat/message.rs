@@ -50,7 +50,8 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     // The package's helpers add this to an answer and send it back.
     fields.hints(&["parsed"]);
     if fields.value("role") == Some(&json!("tool")) {
-        // The name of the called function, which the id tells. The templates of servers may read it.
+        // The name repeats that of the call with this id. Chat templates of servers may read it, so
+        // its bytes count.
         fields.hints(&["name"]);
         let name = fields.value("name").and_then(Value::as_str);
         fields.count_others(name.map_or(0, str::len));

@@ -108,13 +108,13 @@ pub(super) fn texts(fields: &Fields<'_>, name: &'static str) -> Option<Vec<Part>
     })
 }
 
-/// A search result of the caller's own.
+/// The type of a search result that the caller supplies.
 const SEARCH_RESULT: &str = "search_result";
-/// Bound of the tokens that Anthropic adds to a search result, and to each of its texts.
+/// Upper bounds of the tokens that Anthropic adds to a search result, and to each of its texts.
 const SEARCH_RESULT_TOKENS: usize = 128;
 const SEARCH_RESULT_TEXT_TOKENS: usize = 8;
 
-/// Reads a search result as a text, which other vendors get instead.
+/// Reads a search result as the text that other vendors get.
 fn search_result(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
     fields.value("type");
     let title = fields.required("title", "Its title.", STRING);

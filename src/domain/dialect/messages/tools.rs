@@ -128,10 +128,9 @@ pub const SEARCH: &str = "web_search_20250305";
 /// The only valid name of the tool.
 const SEARCH_NAME: &str = "web_search";
 
-/// Names of tools that the caller runs and Anthropic describes to the model, without the date at
-/// their end.
+/// Type prefixes of tools that the caller runs and Anthropic describes to the model. A date follows.
 const CLIENT_TOOLS: [&str; 3] = ["bash_", "memory_", "text_editor_"];
-/// Bound of the tokens of such a description. Anthropic documents 245 for bash and 700 for the text
+/// Upper bound of the tokens of one description. Anthropic documents 245 for bash and 700 for the text
 /// editor.
 const CLIENT_TOOL_TOKENS: usize = 2_000;
 
@@ -157,12 +156,12 @@ fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Option<Function>> {
     }
     let kind = fields.value("type").and_then(Value::as_str);
     if kind.is_some_and(is_client_tool) {
-        // Other vendors do not know the tool.
+        // Refused for other vendors, which do not know the tool.
         fields.neutral("type", Vec::new());
         let name = fields.required("name", "Its name.", NOT_EMPTY)?;
         return Some(Some(Function {
             name,
-            // Stands for Anthropic's own, and is not sent.
+            // A placeholder, so that the hold covers Anthropic's description. It is not sent.
             description: Some(" ".repeat(CLIENT_TOOL_TOKENS)),
             parameters: json!({"type": "object", "properties": {}})
                 .as_object()

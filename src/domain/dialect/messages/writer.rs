@@ -113,8 +113,8 @@ impl MessagesWriter {
         format!("event: {}\ndata: {}\n\n", r#type, text_of(&added))
     }
 
-    /// A block of another kind. Clients read the input of a tool that runs at the vendor from its
-    /// pieces only.
+    /// Writes a block of another type. Clients read the input of a `server_tool_use` only from its
+    /// deltas, so its first event has an empty input.
     fn opaque(&mut self, block: &Value) -> String {
         let input = block
             .get("input")
@@ -122,10 +122,10 @@ impl MessagesWriter {
         let Some(input) = input else {
             return self.complete(block);
         };
-        let mut begun = block.clone();
-        begun["input"] = json!({});
+        let mut start = block.clone();
+        start["input"] = json!({});
         let partial_json = &input.to_string();
-        self.start(Open::Tool, &begun) + &self.add(Piece::Json { partial_json }) + &self.close()
+        self.start(Open::Tool, &start) + &self.add(Piece::Json { partial_json }) + &self.close()
     }
 
     /// A block that is begun with all that it has.

@@ -136,7 +136,7 @@ fn count_passed(tools: &Value) -> usize {
     counts.sum()
 }
 
-/// Whether a tool or an item of this type belongs to the caller's environment.
+/// Whether a tool or an item of this type runs in the caller's environment.
 fn is_local(kind: &str, environment: &Value) -> bool {
     environment["type"] == "local" || environment.is_null() && kind != SHELL
 }
@@ -150,7 +150,7 @@ pub(super) fn passes(fields: &Fields<'_>, types: &[&str]) -> bool {
     };
     fields.neutral("type", Vec::new());
     if !is_local(kind, fields.value("environment").unwrap_or(&Value::Null)) {
-        let message = "is supported here only with the type local";
+        let message = "must have the type local: environments at OpenAI are not supported";
         fields.error("environment", FieldCode::NotSupported, message);
     }
     fields.neutral("environment", Vec::new());

@@ -16,7 +16,7 @@ use crate::domain::{
     validate::Fields,
 };
 
-/// The code of input that is too long, which Codex knows.
+/// The code of input that is too long. Codex does not retry it.
 const CONTEXT_LENGTH: &str = "context_length_exceeded";
 
 /// Members of the request that its answer repeats.

@@ -51,7 +51,7 @@ impl Original {
     /// Gives messages of the role `developer` the role `system`.
     pub fn rename_developer(&mut self) {
         for list in ["messages", "input"] {
-            // Most bodies do not have it, and need not be parsed again.
+            // Most bodies do not have this role, and need not be parsed again.
             let json = self.members.get(list);
             if json.is_none_or(|json| find(json, b"\"developer\"").is_none()) {
                 continue;
@@ -84,7 +84,7 @@ impl Original {
     }
 }
 
-/// Whether [`Original::leave_out_empty_members`] may have something to do.
+/// Whether [`Original::leave_out_empty_members`] may change the body.
 pub fn has_empty_members(body: &Map<String, Value>) -> bool {
     let messages = body.get("messages").and_then(Value::as_array);
     let messages = messages.into_iter().flatten().filter_map(Value::as_object);
