@@ -187,7 +187,7 @@ async fn counts_are_those_of_the_vendor(_: PgPoolOptions, options: PgConnectOpti
     let upstream = Upstream::start().await;
     let (app, account) = start(options, &upstream).await;
     let poor = app.account("0.00001").await;
-    let word = |path| {
+    let text_part = |path| {
         let kind = if path == RESPONSES {
             "input_text"
         } else {
@@ -199,7 +199,7 @@ async fn counts_are_those_of_the_vendor(_: PgPoolOptions, options: PgConnectOpti
     for (path, end) in [(RESPONSES, "input_tokens"), (MESSAGES, "count_tokens")] {
         let count_path = format!("{path}/{end}");
         for (model, ..) in TAKING {
-            for part in [part(path, true), word(path)] {
+            for part in [part(path, true), text_part(path)] {
                 counting(&upstream, json!(COUNTED), (3_000, 20));
                 let mut body = asked(path, model, &part);
                 for name in ["max_tokens", "max_output_tokens"] {
@@ -212,7 +212,7 @@ async fn counts_are_those_of_the_vendor(_: PgPoolOptions, options: PgConnectOpti
                 if part["text"].is_null() {
                     continue;
                 }
-                // "Read it." and the text have 400 bytes. The account is too poor for a call.
+                // "Read it." and the text have 400 bytes. This account cannot pay for a call.
                 let answer = app.post(&poor.key, &count_path, &body).await;
                 assert_eq!(answer.expect(200)["input_tokens"], 100);
                 assert_eq!(upstream.count(), before + 1);

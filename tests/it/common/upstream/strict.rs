@@ -1,4 +1,4 @@
-//! What the vendors refuse in a request for a text.
+//! Requests for texts that the vendors refuse.
 //!
 //! Sources: the error messages of the vendors, and the rules in the types of openai 3.57.0, anthropic
 //! 2.13.0 and google-genai 3.6.1.
@@ -10,7 +10,7 @@ mod responses;
 
 use serde_json::{Value, json};
 
-/// Why the vendor of the path refuses a body, and its answer.
+/// Returns the message and the answer of the path's vendor if it refuses a body.
 pub fn refusal(path: &str, body: &Value) -> Option<(String, Value)> {
     if path.ends_with("/chat/completions") {
         let message = chat::check(body, path.starts_with("/openai")).err()?;

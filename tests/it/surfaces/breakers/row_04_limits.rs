@@ -140,7 +140,7 @@ async fn a_limit_of_0_fills_the_cache(_: PgPoolOptions, options: PgConnectOption
     };
     // 20 tokens at 10, 300 cache writes at 12.5 micro-credits, and no output.
     assert_eq!(micros("charged"), 20 * 10 + 300 * 25 / 2);
-    // All input as a cache write, from the bytes: 401, 8 for each of two texts, and the overhead.
+    // The hold takes all input as cache writes: 401 bytes, 8 tokens for each of two texts, and 64.
     let held = (401 + 2 * 8 + 64) * 25;
     assert_eq!(micros("estimated"), (held + 1) / 2);
     // Other vendors cannot do this.
@@ -163,7 +163,7 @@ async fn a_count_without_a_vendor_needs_no_credits(_: PgPoolOptions, options: Pg
     let body = json!({"model": MODELS[0], "system": "Be brief.",
         "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]});
     let answer = app.post(&account.key, &path, &body).await;
-    // One token for four of the 16 bytes.
+    // One token per four of the 16 bytes.
     assert_eq!(answer.expect(200), json!({"input_tokens": 4}));
     let answer = app
         .post(&account.key, &path, &with(body, &json!({"model": "nope"})))

@@ -1,4 +1,4 @@
-//! What OpenAI's Chat Completions and the servers that imitate it refuse: each of these has some of the
+//! Requests that OpenAI's Chat Completions and compatible servers refuse. Each server has some of these
 //! rules.
 
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub(super) fn check(body: &Value, is_openai: bool) -> Checked {
             schema(parameters, "parameters")?;
         }
     }
-    // Where it is not given, too; but no test needs that.
+    // OpenAI also refuses tools if the effort is absent, but no test needs that.
     let effort = &body["reasoning_effort"];
     let reasons = is_openai && effort.is_string() && effort != "none";
     ensure(!reasons || tools.is_empty(), || {

@@ -1,4 +1,4 @@
-//! What Gemini refuses.
+//! Requests that Gemini refuses.
 
 use std::collections::HashSet;
 

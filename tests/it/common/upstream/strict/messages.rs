@@ -1,4 +1,4 @@
-//! What Anthropic's Messages API refuses.
+//! Requests that Anthropic's Messages API refuses.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ fn is_said(text: &Value) -> bool {
     text.as_str().is_some_and(|text| !text.trim().is_empty())
 }
 
-/// Whether a model accepts messages of role `system`: not up to 4.7.
+/// Whether a model accepts messages of role `system`. Models up to 4.7 do not.
 fn knows_system_role(model: &str) -> bool {
     let numbers = model.split('-').filter_map(|word| word.parse::<u32>().ok());
     let version: Vec<u32> = numbers.take(2).collect();

@@ -1,4 +1,4 @@
-//! What OpenAI's Responses API refuses.
+//! Requests that OpenAI's Responses API refuses.
 
 use std::collections::HashSet;
 
@@ -44,7 +44,7 @@ const RESPONSES: &[&str] = &[
     "user",
 ];
 
-/// The id of the item that encrypted content is of, as our fakes write it: `gAAAA.ID`.
+/// The id of the item that encrypted content belongs to. The fakes write it as `gAAAA.ID`.
 const ENCRYPTED: &str = "gAAAA.";
 
 pub(super) fn check(body: &Value) -> Checked {
