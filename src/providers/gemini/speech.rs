@@ -32,10 +32,10 @@ use crate::{
 
 /// Speech in base64: 16,384 tokens, a model's maximum, are some 42 MB at 25 per second.
 const BODY_CAP: usize = 64 << 20;
-/// Maximum characters per call; a longer text is split. In Chinese, at 4 characters per second, they
-/// take 500 s or 12,500 tokens, below the model's output limit of 16,384. In any language they are at
-/// most 8,000 bytes, below its input limit of 8,192 tokens.
-const MAX_CHARS: usize = 2_000;
+/// Maximum seconds per call: 15,000 of the model's 16,384 output tokens.
+const MAX_SECONDS: usize = 600;
+/// Characters per call of a text that is split. In Chinese they take 500 s.
+const SLOW_CHARS: usize = 2_000;
 /// The sample rate of PCM that does not state one.
 const RATE: u32 = 24_000;
 
@@ -139,6 +139,19 @@ fn part(data: &Value) -> Result<Bytes, ProviderError> {
     wav(channels, rate, &[&bytes]).ok_or_else(|| ProviderError::failed("impossible audio"))
 }
 
+/// Maximum characters per call. Each call takes the style from its own text, so a text is split only if
+/// the model might not speak it in one call.
+fn max_chars(text: &str) -> usize {
+    let chars = text.chars().count();
+    // Of scripts such as Chinese, 4 are spoken per second; of others, 15.
+    let slow = text.chars().filter(|char| char.len_utf8() > 2).count();
+    if slow / 4 + (chars - slow) / 15 > MAX_SECONDS {
+        SLOW_CHARS
+    } else {
+        chars.max(1)
+    }
+}
+
 impl GeminiSpeech {
     /// Calls the vendor for a piece of the text.
     async fn piece(&self, call: &SpeechCall, text: &str) -> Result<SpeechAnswer, ProviderError> {
@@ -162,7 +175,7 @@ impl SpeechProvider for GeminiSpeech {
         }
         let mut parts = Vec::new();
         let mut request_id = None;
-        for text in split(&call.text, MAX_CHARS) {
+        for text in split(&call.text, max_chars(&call.text)) {
             let piece = self.piece(call, text).await.map_err(|mut error| {
                 // The earlier calls were made and are billed.
                 error.not_started &= parts.is_empty();

@@ -149,10 +149,23 @@ async fn a_long_text_is_spoken_in_pieces() {
         let text = seen.body["contents"][0]["parts"][0]["text"]
             .as_str()
             .unwrap();
-        assert!(text.chars().count() <= MAX_CHARS && text.ends_with('。'));
+        assert!(text.chars().count() <= SLOW_CHARS && text.ends_with('。'));
         said += text;
     }
     assert_eq!(said, long.text);
+}
+
+#[test]
+fn only_what_takes_long_is_split() {
+    let chinese = "今".repeat(2_400);
+    for (text, expected) in [
+        ("x".repeat(5_000), 5_000),
+        ("ж".repeat(5_000), 5_000),
+        (chinese.clone(), 2_400),
+        (chinese + &"x".repeat(100), SLOW_CHARS),
+    ] {
+        assert_eq!(max_chars(&text), expected);
+    }
 }
 
 #[tokio::test]
@@ -162,7 +175,7 @@ async fn a_later_piece_that_fails_has_started() {
     for (replies, not_started) in [(vec![busy.clone()], true), (vec![first, busy], false)] {
         let upstream = Upstream::each(replies).await;
         let long = SpeechCall {
-            text: "x ".repeat(1_500),
+            text: "今。".repeat(1_500),
             ..call()
         };
         let error = adapter(&upstream.base, TIMEOUT).generate(&long).await;
