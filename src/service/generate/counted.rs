@@ -42,9 +42,10 @@ impl Service {
         least: TextCeiling,
     ) -> Result<u64> {
         let least_tokens = least.input_tokens;
-        let counted = self
-            .vendor_count(caller, model, surface, call, least)
-            .await?;
+        let counted = self.vendor_count(caller, model, surface, call, least, true);
+        let counted = counted.await.inspect_err(|error| {
+            tracing::warn!(provider = model.provider, model = model.id, %error, "input was not counted");
+        })?;
         if let Some(maximum) = text.limits.max_input_tokens.map(u64::from)
             && counted > maximum
         {
@@ -55,7 +56,8 @@ impl Service {
         Ok(text.taken_input(most.max(least_tokens)))
     }
 
-    /// Like [`Self::counted_input`], without the margin and the model's maximum.
+    /// Like [`Self::counted_input`], without the margin and the model's maximum. `waits`: whether to
+    /// wait for a place among the provider's calls.
     pub(super) async fn vendor_count(
         &self,
         caller: &Caller,
@@ -63,6 +65,7 @@ impl Service {
         surface: Surface,
         call: &TextCall,
         least: TextCeiling,
+        waits: bool,
     ) -> Result<u64> {
         self.check_affordable(caller, surface, &Ceiling::Text(least))
             .await?;
@@ -72,19 +75,21 @@ impl Service {
             return Err(ServiceError::Internal(message));
         };
         let counting = async {
-            let permit = providers.acquire(&model.provider, caller.account_id).await;
+            let (provider_name, account) = (&model.provider, caller.account_id);
+            let permit = if waits {
+                providers.acquire(provider_name, account).await
+            } else {
+                providers.try_acquire(provider_name, account)
+            };
             let _permit = permit.ok_or_else(|| {
                 ProviderError::new(ProviderErrorKind::Overloaded, "too many calls wait")
             })?;
             provider.count_input(call).await
         };
-        let counted = match timeout(TIMEOUT, counting).await {
+        match timeout(TIMEOUT, counting).await {
             Ok(counted) => counted.map_err(|error| ServiceError::NotCounted(Box::new(error))),
             Err(_elapsed) => Err(too_late()),
-        };
-        counted.inspect_err(|error| {
-            tracing::warn!(provider = model.provider, model = model.id, %error, "input was not counted");
-        })
+        }
     }
 
     /// Refuses a request that would exceed the balance even without other holds, before a vendor is

@@ -147,10 +147,10 @@ impl Service {
             ..base_ceiling(text, &request, request.conversation.least_tokens())
         };
         let call = dialogue_call(model, text, &mut request, passes, replaced_names);
-        let counted = self
-            .vendor_count(caller, model, request.surface, &call, least)
-            .await;
-        counted.or_else(|error| estimate.ok_or(error))
+        // A count that can be estimated must not wait for a place before paid calls.
+        let waits = estimate.is_none();
+        let counted = self.vendor_count(caller, model, request.surface, &call, least, waits);
+        counted.await.or_else(|error| estimate.ok_or(error))
     }
 
     /// What is known of a dialogue before it is planned.
