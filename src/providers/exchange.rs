@@ -265,7 +265,7 @@ impl<'a> AnswerBuilder<'a> {
     pub fn opaque(&mut self, block: &Value) -> Result<(), ProviderError> {
         if self.call.original.is_some() {
             self.push(Delta::Opaque(block.clone()))
-        } else if self.call.is_dialogue {
+        } else if self.call.is_dialogue && self.stops.found().is_none() {
             Err(self.head.failed("answer has a part of an unknown kind"))
         } else {
             Ok(())

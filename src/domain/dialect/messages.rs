@@ -46,8 +46,14 @@ struct Noted {
     loaded: RefCell<Vec<String>>,
     /// The bounds of the searches (`max_uses`).
     searches: RefCell<Vec<Option<u32>>>,
-    /// Upper bound of the tokens that Anthropic adds to the caller's search results.
+    /// Upper bound of the tokens that Anthropic adds to search results and for tools that it describes.
     added_tokens: Cell<usize>,
+}
+
+impl Noted {
+    fn add_tokens(&self, tokens: usize) {
+        self.added_tokens.set(self.added_tokens.get() + tokens);
+    }
 }
 
 fn note(noted: &Noted, found: Vec<&'static str>) {

@@ -122,7 +122,7 @@ fn search_result(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
     let texts = texts(fields, "content").unwrap_or_default();
     citations(fields);
     let added = SEARCH_RESULT_TOKENS + SEARCH_RESULT_TEXT_TOKENS * texts.len();
-    noted.added_tokens.set(noted.added_tokens.get() + added);
+    noted.add_tokens(added);
     let head = format!("{}\n{}", title?, source?);
     let text = instructions(texts).unwrap_or_default();
     Some(Part::text(format!("{head}\n\n{text}")))

@@ -159,10 +159,10 @@ fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Option<Function>> {
         // Refused for other vendors, which do not know the tool.
         fields.neutral("type", Vec::new());
         let name = fields.required("name", "Its name.", NOT_EMPTY)?;
+        noted.add_tokens(CLIENT_TOOL_TOKENS);
         return Some(Some(Function {
             name,
-            // A placeholder, so that the hold covers Anthropic's description. It is not sent.
-            description: Some(" ".repeat(CLIENT_TOOL_TOKENS)),
+            description: None,
             parameters: json!({"type": "object", "properties": {}})
                 .as_object()
                 .map(Parameters::of),
