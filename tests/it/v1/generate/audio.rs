@@ -170,7 +170,7 @@ async fn failure_signs_of_speech(_: PgPoolOptions, options: PgConnectOptions) {
         (
             "gemini",
             Reply::Status(200, finish("MAX_TOKENS")),
-            "provider_error",
+            "provider_rejected",
         ),
         ("gemini", Reply::Status(200, blocked), "content_policy"),
         (
