@@ -13,7 +13,7 @@ use super::{
 use crate::domain::{
     catalogue::{ImageLimits, ImageModel, InputLimits, Support},
     pricing::{ANY_SIZE, ImagePrices},
-    request::{IMAGE_PROMPT_CHARS, InputRole, Quality},
+    request::{IMAGE_PROMPT_CHARS, InputRole, Quality, SDK_SIZES, SIZES},
     settings::{MISSING, quoted, range::Bounded},
 };
 
@@ -52,8 +52,8 @@ pub(super) fn read(
         }
         Some(names) => native_sizes(names)?,
     };
-    let sizes = ImageModel::servable(&native_sizes);
-    let sdk_sizes = ImageModel::servable_for_sdks(&native_sizes);
+    let sizes = ImageModel::servable(&SIZES, &native_sizes);
+    let sdk_sizes = ImageModel::servable(&SDK_SIZES, &native_sizes);
     let prices: ImagePrices = prices(given_prices)?;
     let mut model = ImageModel {
         prices,
@@ -103,7 +103,8 @@ fn native_sizes(names: &[String]) -> Result<Vec<(u32, u32)>, ConfigError> {
         let number: u32 = text.parse().ok()?;
         (1..=MAX_SIDE).contains(&number).then_some(number)
     };
-    names
+    let invalid = |problem: String| ConfigError::new(key, problem);
+    let sizes: Vec<_> = names
         .iter()
         .map(|text| {
             let size = text
@@ -117,7 +118,7 @@ fn native_sizes(names: &[String]) -> Result<Vec<(u32, u32)>, ConfigError> {
                     quoted(text)
                 ));
             };
-            if ImageModel::servable_for_sdks(&[size]).is_empty() {
+            if ImageModel::servable(&SDK_SIZES, &[size]).is_empty() {
                 return Err(format!(
                     "holds \"{text}\", from which no size of the API can be made: remove it"
                 ));
@@ -125,12 +126,12 @@ fn native_sizes(names: &[String]) -> Result<Vec<(u32, u32)>, ConfigError> {
             Ok(size)
         })
         .collect::<Result<_, _>>()
-        .and_then(|sizes: Vec<_>| {
-            let problem = "has only sizes for SDKs: add a size of POST /v1/generate/image";
-            let is_servable = !ImageModel::servable(&sizes).is_empty();
-            is_servable.then_some(sizes).ok_or_else(|| problem.into())
-        })
-        .map_err(|problem| ConfigError::new(key, problem))
+        .map_err(invalid)?;
+    if ImageModel::servable(&SIZES, &sizes).is_empty() {
+        let problem = "has only sizes for SDKs: add a size of POST /v1/generate/image";
+        return Err(invalid(problem.to_owned()));
+    }
+    Ok(sizes)
 }
 
 /// Checks a model that extends its source: it needs one, and has one price.

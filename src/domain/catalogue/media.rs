@@ -167,18 +167,9 @@ fn prompt_violation(prompt: &str, max: usize, max_utf16: Option<usize>) -> Optio
 }
 
 impl ImageModel {
-    /// The sizes that a model with these native sizes can serve: those, and smaller ones of the
-    /// same aspect ratio.
-    pub fn servable(native: &[(u32, u32)]) -> Vec<(u32, u32)> {
-        Self::servable_of(&SIZES, native)
-    }
-
-    /// Like [`Self::servable`], for requests of SDKs.
-    pub fn servable_for_sdks(native: &[(u32, u32)]) -> Vec<(u32, u32)> {
-        Self::servable_of(&SDK_SIZES, native)
-    }
-
-    fn servable_of(sizes: &[(u32, u32)], native: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    /// The sizes among `sizes` that a model with these native sizes can serve: those, and smaller ones
+    /// of the same aspect ratio.
+    pub fn servable(sizes: &[(u32, u32)], native: &[(u32, u32)]) -> Vec<(u32, u32)> {
         let is_servable = |&size: &(u32, u32)| Self::nearest(native, size).is_some();
         sizes.iter().copied().filter(is_servable).collect()
     }
@@ -212,9 +203,10 @@ impl ImageModel {
         let mut errors = Vec::from_iter(prompt_violation(&request.prompt, chars, utf16));
         if request.size.is_some_and(|size| self.native(size).is_none()) {
             let sizes = match request.surface {
-                Surface::OpenAiImages => Self::servable_for_sdks(&self.native_sizes),
-                _ => Self::servable(&self.native_sizes),
+                Surface::OpenAiImages => &SDK_SIZES[..],
+                _ => &SIZES,
             };
+            let sizes = Self::servable(sizes, &self.native_sizes);
             let allowed = format!("one of {}", size_names(&sizes, ", "));
             errors.push(not_supported("parameters.size", &allowed));
         }
@@ -345,18 +337,18 @@ mod tests {
     #[test]
     fn smaller_sizes_of_the_same_shape_are_made_from_larger_ones() {
         let gpt = [(1024, 1024), (1024, 1792), (1792, 1024)];
-        assert_eq!(ImageModel::servable(&gpt), SIZES);
+        assert_eq!(ImageModel::servable(&SIZES, &gpt), SIZES);
         assert_eq!(ImageModel::nearest(&gpt, (256, 256)), Some((1024, 1024)));
         let square = [(1024, 1024), (512, 512)];
         assert_eq!(ImageModel::nearest(&square, (256, 256)), Some((512, 512)));
         assert_eq!(ImageModel::nearest(&square, (1792, 1024)), None);
         assert_eq!(
-            ImageModel::servable(&[(512, 512)]),
+            ImageModel::servable(&SIZES, &[(512, 512)]),
             [(256, 256), (512, 512)]
         );
-        assert_eq!(ImageModel::servable_for_sdks(&gpt), SIZES);
+        assert_eq!(ImageModel::servable(&SDK_SIZES, &gpt), SIZES);
         assert_eq!(
-            ImageModel::servable_for_sdks(&[(1536, 1024)]),
+            ImageModel::servable(&SDK_SIZES, &[(1536, 1024)]),
             [(1536, 1024)]
         );
     }

@@ -18,7 +18,7 @@ use crate::{
         pricing::{Ceiling, InputCeiling, PER_THOUSAND, TextCeiling, UnitCeiling},
         request::{
             DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, InputRole, Outpaint, Quality,
-            Ratio, SpeechRequest, TextRequest, VideoRequest,
+            Ratio, SIZES, SpeechRequest, TextRequest, VideoRequest,
         },
         validate::{FieldCode, FieldError},
     },
@@ -279,7 +279,8 @@ fn plan_image<'a>(
     // The defaults are ours, so the model may change them.
     let size = extended.or(request.size).or_else(|| {
         let made = image.native(DEFAULT_SIZE).map(|_| DEFAULT_SIZE);
-        made.or_else(|| ImageModel::servable(&image.native_sizes).first().copied())
+        let servable = || ImageModel::servable(&SIZES, &image.native_sizes);
+        made.or_else(|| servable().first().copied())
     });
     let size = size.unwrap_or(DEFAULT_SIZE);
     check_shape(image, size, source)?;

@@ -5,7 +5,7 @@ use gensvc::{
     domain::{
         catalogue::{ImageModel, ModelKind, Support},
         generation::Modality,
-        request::{Quality, SIZES, SpeechFormat},
+        request::{Quality, SDK_SIZES, SIZES, SpeechFormat},
     },
     providers::{
         elevenlabs::ElevenLabsModel,
@@ -75,11 +75,11 @@ fn every_image_model_has_a_price_for_all_it_serves() {
             assert!(image.prices.per_image.keys().eq(["any"]), "{id}");
             continue;
         }
-        let servable = ImageModel::servable(&image.native_sizes);
+        let servable = ImageModel::servable(&SIZES, &image.native_sizes);
         let names: Vec<String> = servable.iter().map(|(w, h)| format!("{w}x{h}")).collect();
         assert_eq!(limits.sizes, names, "{id}");
         let has_hd = limits.qualities.contains(&Quality::Hd);
-        let for_sdks = ImageModel::servable_for_sdks(&image.native_sizes);
+        let for_sdks = ImageModel::servable(&SDK_SIZES, &image.native_sizes);
         let for_sdks = for_sdks.iter().map(|(w, h)| format!("{w}x{h}"));
         let priced: Vec<String> = for_sdks.collect();
         assert_eq!(image.prices.per_image.len(), priced.len(), "{id}");
