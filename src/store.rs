@@ -55,7 +55,7 @@ pub struct Store {
     keys: Groups<KeyReader>,
     /// Jobs and sweeps, which must continue when requests use every connection.
     jobs: Pool,
-    /// One connection, for heartbeats and health: statements that never wait for a lock.
+    /// One connection, for heartbeats: statements that never wait for a lock.
     heartbeat: Pool,
     /// All pools, for metrics and for closing.
     pools: [(&'static str, Pool); 7],
@@ -344,12 +344,12 @@ impl Store {
         }
     }
 
-    /// Fails unless the database answers and accepts writes.
+    /// Fails unless the database answers on a connection for requests and accepts writes.
     pub async fn ping(&self) -> Result<()> {
         let writable = sqlx::query_scalar!(
             r#"select current_setting('transaction_read_only') = 'off' as "writable!""#
         )
-        .fetch_one(self.heartbeat.named("check health"));
+        .fetch_one(self.requests.named("check health"));
         if writable.await? {
             Ok(())
         } else {

@@ -253,6 +253,26 @@ async fn callers_who_hang_up_take_no_connection_with_them(
     every_place_serves(&app, &account, &options).await;
 }
 
+#[sqlx::test]
+async fn health_fails_while_no_request_gets_a_connection(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = small(options.clone()).await;
+    let account = app.account("10").await;
+    health(&app, 200).await;
+    let mut lock = Lock::new(&options).await;
+    let repeat = Arc::new(AtomicBool::new(true));
+    let requests = ask(&app, &account, FOR_REQUESTS, &repeat);
+    lock.watcher.waiting(FOR_REQUESTS).await;
+    health(&app, 503).await;
+    drop(lock);
+    for answer in answers(requests).await {
+        answer.expect(200);
+    }
+    health(&app, 200).await;
+}
+
 /// The first requests of a process need the same price at once.
 #[sqlx::test]
 async fn price_is_stored_once(_: PgPoolOptions, options: PgConnectOptions) {
