@@ -179,7 +179,6 @@ impl App {
             store.clone(),
             Arc::clone(&clock),
             metrics.clone(),
-            job_deadline(config),
             *config.jobs.lease_seconds,
         );
         let metrics = MetricsEndpoint::new(metrics, config.metrics.token.as_ref());
@@ -239,10 +238,6 @@ impl App {
 }
 
 /// The age at which a job expires.
-fn job_deadline(config: &Config) -> TimeDelta {
-    TimeDelta::from_std(*config.jobs.deadline_seconds).unwrap_or(TimeDelta::MAX)
-}
-
 fn service_settings(config: &Config) -> ServiceSettings {
     ServiceSettings {
         max_jobs_per_account: *config.jobs.max_per_account,
@@ -250,7 +245,7 @@ fn service_settings(config: &Config) -> ServiceSettings {
         idempotency_wait: *config.idempotency.wait_seconds,
         hold_wait: *config.credits.hold_wait_seconds,
         join_period: TimeDelta::minutes(*config.idempotency.join_minutes),
-        job_deadline: job_deadline(config),
+        job_deadline: TimeDelta::from_std(*config.jobs.deadline_seconds).unwrap_or(TimeDelta::MAX),
         session_period: TimeDelta::days(*config.sessions.days),
         max_waiting_logins: *config.server.max_waiting_logins,
         max_requests: *config.server.max_requests,

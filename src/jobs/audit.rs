@@ -8,11 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chrono::{DateTime, TimeDelta};
+use chrono::TimeDelta;
 
 use crate::{
     domain::{clock::SharedClock, ids::GenerationId, lock::lock},
     observe::{AuditNumbers, Metrics},
+    providers::http::MAX_CALL_TIME,
     store::{
         Store, StoreError,
         audit::{AuditScope, LiveAudit},
@@ -39,8 +40,6 @@ struct Inner {
     store: Store,
     clock: SharedClock,
     metrics: Metrics,
-    /// Maximum age of work without a deadline of its own.
-    deadline: TimeDelta,
     lease: Duration,
     memory: Mutex<Memory>,
 }
@@ -54,18 +53,11 @@ struct Memory {
 }
 
 impl Auditor {
-    pub fn new(
-        store: Store,
-        clock: SharedClock,
-        metrics: Metrics,
-        deadline: TimeDelta,
-        lease: Duration,
-    ) -> Self {
+    pub fn new(store: Store, clock: SharedClock, metrics: Metrics, lease: Duration) -> Self {
         Self(Arc::new(Inner {
             store,
             clock,
             metrics,
-            deadline,
             lease,
             memory: Mutex::default(),
         }))
@@ -85,9 +77,7 @@ impl Auditor {
             window: WINDOW,
             suspects: &suspects,
             deadline_before: overdue_before,
-            created_before: overdue_before
-                .checked_sub_signed(inner.deadline)
-                .unwrap_or(DateTime::UNIX_EPOCH),
+            created_before: overdue_before - MAX_CALL_TIME,
             silence: inner.lease + SILENCE,
         };
         let found = match inner.store.live_audit(&scope).await {

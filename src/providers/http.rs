@@ -51,6 +51,9 @@ const FIELDS_LENGTH: usize = 6;
 /// The longest gap in an open stream; keep-alives count as data. Generous, because a model may
 /// think before its first token and a local server may have to load the model.
 const STREAM_IDLE: Duration = Duration::from_mins(2);
+/// The longest call. The configuration allows no longer time-out; a stream needs most of it for
+/// 128,000 tokens at 40 a second.
+pub const MAX_CALL_TIME: Duration = Duration::from_hours(1);
 
 /// Why an adapter cannot be built from its settings.
 #[derive(Debug, thiserror::Error)]

@@ -12,15 +12,13 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::{
-    Answer, HttpClient, RequestJson, STREAM_IDLE, SetupError,
+    Answer, HttpClient, MAX_CALL_TIME, RequestJson, STREAM_IDLE, SetupError,
     base_url::{VersionPath, base_url, endpoint},
     classify::{self, ErrorInfo, Head},
     form::Form,
 };
 use crate::providers::{ProviderError, ProviderErrorKind, Setup};
 
-/// The longest stream: 128,000 tokens at some 40 a second.
-const STREAM_TOTAL: Duration = Duration::from_hours(1);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 #[derive(Debug, Clone)]
@@ -85,9 +83,9 @@ impl VendorClient {
     }
 
     /// As [`Self::post`], for a stream: the time-out is that of its head and of each gap, which are
-    /// [`STREAM_IDLE`] at most. As long as it flows it may go on for [`STREAM_TOTAL`].
+    /// [`STREAM_IDLE`] at most. As long as it flows it may go on for [`MAX_CALL_TIME`].
     pub async fn open_stream(&self, url: Url, body: RequestJson) -> Result<Answer, ProviderError> {
-        let posting = self.post_within(url, body, self.timeout.max(STREAM_TOTAL));
+        let posting = self.post_within(url, body, MAX_CALL_TIME);
         let late = |_| ProviderError::new(ProviderErrorKind::Timeout, "no answer in time");
         let answer = timeout(self.timeout, posting).await.map_err(late)??;
         let idle = self.timeout.min(STREAM_IDLE);

@@ -1,12 +1,14 @@
 //! The self-audit: 0 when healthy, and what it finds when the ledger is tampered with.
 
+use std::sync::Arc;
+
 use chrono::TimeDelta;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::{Numbers, scrape};
-use crate::common::{Account, TestApp};
+use crate::common::{Account, TestApp, Upstream};
 
 const CHECKS: [&str; 5] = ["balance", "holds", "jobs", "overdue", "ownerless"];
 
@@ -105,6 +107,23 @@ async fn what_is_past_its_deadline_is_found(_: PgPoolOptions, options: PgConnect
     app.work().await;
     expect(&look(&app).await, &[]);
     app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn a_text_is_overdue_after_the_longest_call(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    upstream.hold();
+    let app = Arc::new(TestApp::upstream(options, &upstream).await);
+    let account = app.account("1").await;
+    let text = app.spawn_text(&account.key, json!({"prompt": "x"}));
+    upstream.arrived(1).await;
+    app.advance(TimeDelta::minutes(62));
+    expect(&look(&app).await, &[]);
+    app.advance(TimeDelta::seconds(1));
+    expect(&look(&app).await, &[("overdue", 1)]);
+    upstream.release(1);
+    text.await.unwrap().expect(200);
+    expect(&look(&app).await, &[]);
 }
 
 #[sqlx::test]
