@@ -133,7 +133,15 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
             }
             None => caller,
         };
-        P::check(&caller)?;
+        let caller = match P::check(&caller) {
+            Ok(()) => caller,
+            Err(refusal) => {
+                // A cached key may have been given the ability since it was read.
+                let read = caller.confirm().await?.ok_or(refusal)?;
+                P::check(&read)?;
+                read
+            }
+        };
         let permit = parts.extensions.get().cloned();
         let request_id = parts.extensions.get().cloned();
         Ok(Self {

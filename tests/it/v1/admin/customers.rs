@@ -203,9 +203,17 @@ async fn replaced_key_is_noticed_while_it_is_cached(_: PgPoolOptions, options: P
     let new = json!({"name": "n", "abilities": ["generate:image"], "rate_limit_per_minute": 7});
     let replacing = send(&replica, &token, Method::PUT, &path, &new);
     replacing.await.expect(200);
-    let refused = app.text(&account.key, text).await;
+    let refused = app.text(&account.key, text.clone()).await;
     refused.error(403, "missing_ability");
     assert_eq!(refused.header("x-ratelimit-limit"), "7");
+    let image = json!({"prompt": "x", "parameters": {"size": "256x256"}});
+    let image = app.post(&account.key, "/v1/generate/image", &image);
+    image.await.expect(200);
+    // What the key was given is noticed, too.
+    let new = json!({"name": "n", "abilities": ["generate:text"]});
+    let replacing = send(&replica, &token, Method::PUT, &path, &new);
+    replacing.await.expect(200);
+    app.text(&account.key, text).await.expect(200);
     app.assert_settled().await;
 }
 
