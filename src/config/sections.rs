@@ -3,7 +3,7 @@
 //! `config/default.toml` repeats units and bounds for the operator. The reader of settings refuses
 //! unknown keys of every struct.
 
-use std::{net::SocketAddr, path::PathBuf, thread::available_parallelism};
+use std::{fs::read_to_string, net::SocketAddr, path::PathBuf, thread::available_parallelism};
 
 use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -73,16 +73,27 @@ pub struct Server {
     pub max_waiting_logins: Bounded<usize, 1, 10_000>,
 }
 
-/// The memory of the machine or of its container, where it can be read.
+/// The memory of the machine, container or systemd unit in MiB, where it can be read.
 fn machine_mib() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let text = read_to_string("/proc/meminfo").ok()?;
     let total = text
         .lines()
         .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: usize = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let limit = limit.and_then(|limit| limit.trim().parse::<usize>().ok());
-    Some((kib >> 10).min(limit.map_or(usize::MAX, |bytes| bytes >> 20)))
+    let own = read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::"));
+    let limits = [
+        // A container's control group, versions 2 and 1.
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        // A unit's.
+        &format!("/sys/fs/cgroup{}/memory.max", own.unwrap_or_default()),
+    ];
+    let limits = limits.into_iter().filter_map(|file| {
+        let bytes: usize = read_to_string(file).ok()?.trim().parse().ok()?;
+        Some(bytes >> 20)
+    });
+    limits.chain([kib >> 10]).min()
 }
 
 /// Minimum of the default budget.
