@@ -125,8 +125,8 @@ impl Store {
         });
         if finished
             && filter.needs_scan()
-            && found.next.is_none()
             && let Some(last) = self.searched_until(account, filter, page).await?
+            && (found.next.is_none() || found.rows.last().is_some_and(|g| g.id.0 < last))
         {
             // Running ones that are older come with a later page.
             found.rows.retain(|g| g.id.0 >= last);
