@@ -69,43 +69,61 @@ impl Service {
         modality: Modality,
         limits: Option<&InputLimits>,
     ) -> Result<Vec<FoundInput>> {
-        let mut found = Vec::with_capacity(inputs.len());
+        let (mut found, mut errors) = (Vec::with_capacity(inputs.len()), Vec::new());
         for (at, input) in inputs.into_iter().enumerate() {
-            let param = input.param(at, input.from.field());
-            let InputRequest { role, from, .. } = input;
-            let (info, file) = match from {
-                InputFrom::Upload(id) => self.find_upload_input(caller, &param, id).await?,
-                InputFrom::Output { generation, output } => {
-                    let is_video = modality == Modality::Video && role == InputRole::Source;
-                    let kinds = if is_video {
-                        &VIDEO_KINDS[..]
-                    } else {
-                        &PICTURE_KINDS
-                    };
-                    let finding = self.find_output(caller, &param, (generation, output), kinds);
-                    finding.await?
-                }
-                InputFrom::Data(bytes) => {
-                    let info = check(caller, &param, bytes.clone()).await?;
-                    (info, FoundFile::Data(bytes))
-                }
-            };
-            let input = FoundInput {
-                role,
-                param,
-                info,
-                file,
-            };
-            if let Some(limits) = limits {
-                check_limits(&input, limits)?;
+            match self.find_input(caller, at, input, modality, limits).await {
+                Ok(input) => found.push(input),
+                Err(ServiceError::Invalid(more)) => errors.extend(more),
+                Err(error) => return Err(error),
             }
-            found.push(input);
+        }
+        if !errors.is_empty() {
+            return Err(ServiceError::Invalid(errors));
         }
         if let Some(limits) = limits {
             check_together(&found, limits, self.0.settings.upload_bytes_per_account)?;
             self.check_pixels(&found, limits).await?;
         }
         Ok(found)
+    }
+
+    async fn find_input(
+        &self,
+        caller: &Caller,
+        at: usize,
+        input: InputRequest,
+        modality: Modality,
+        limits: Option<&InputLimits>,
+    ) -> Result<FoundInput> {
+        let param = input.param(at, input.from.field());
+        let InputRequest { role, from, .. } = input;
+        let (info, file) = match from {
+            InputFrom::Upload(id) => self.find_upload_input(caller, &param, id).await?,
+            InputFrom::Output { generation, output } => {
+                let is_video = modality == Modality::Video && role == InputRole::Source;
+                let kinds = if is_video {
+                    &VIDEO_KINDS[..]
+                } else {
+                    &PICTURE_KINDS
+                };
+                let finding = self.find_output(caller, &param, (generation, output), kinds);
+                finding.await?
+            }
+            InputFrom::Data(bytes) => {
+                let info = check(caller, &param, bytes.clone()).await?;
+                (info, FoundFile::Data(bytes))
+            }
+        };
+        let input = FoundInput {
+            role,
+            param,
+            info,
+            file,
+        };
+        if let Some(limits) = limits {
+            check_limits(&input, limits)?;
+        }
+        Ok(input)
     }
 
     /// Waits for memory for the inputs of a call that runs at once, within a place to wait and outside

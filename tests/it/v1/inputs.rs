@@ -241,6 +241,11 @@ async fn an_input_that_cannot_be_used_is_refused_and_leaves_nothing(
         let error = answer.error(422, "validation_failed");
         assert_eq!(error["param"], format!("inputs[0].{field}"), "{error}");
     }
+    let both = json!([{"role": "source", "upload": theirs["id"]},
+        {"role": "mask", "generation": foreign["uuid"]}]);
+    let errors = edit(&app, &account, both).await.fields();
+    assert_eq!(errors["inputs[0].upload"], "not_allowed");
+    assert_eq!(errors["inputs[1].generation"], "not_allowed");
     let files = app.files().len();
     assert_eq!(files, 1, "only the other account's image");
     app.assert_settled().await;
