@@ -183,7 +183,7 @@ impl ApiError {
                 Code::MethodNotAllowed,
                 "this path does not take this method",
             ),
-            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG => Self::new(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Self::new(
                 Code::HeadersTooLarge,
                 "the request's first line or headers are too large",
             ),

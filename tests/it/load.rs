@@ -82,6 +82,7 @@ async fn heads_that_are_too_large_or_no_http_get_the_envelope(
             431,
         ),
         (format!("GET / HTTP/1.1\r\nhost: x\r\na: {long}"), 431),
+        (format!("GET /{long} HTTP/1.1\r\nhost: x\r\n\r\n"), 431),
         ("no http at all\r\n\r\n".to_owned(), 400),
         ("GET / HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400),
     ] {
@@ -92,9 +93,6 @@ async fn heads_that_are_too_large_or_no_http_get_the_envelope(
         let error = envelope(&served.ask(&head).await, status, code);
         assert_eq!(error["type"], "invalid_request");
     }
-    let long = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "y".repeat(100_000));
-    let answer = served.ask(&long).await;
-    assert!(answer.contains("headers_too_large"), "{answer}");
 }
 
 #[tokio::test]

@@ -102,7 +102,11 @@ impl WriteTimeoutStream {
 fn own_refusal(head: &[u8]) -> Option<StatusCode> {
     let status = head.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
     let status = StatusCode::from_bytes(status).ok()?;
-    let known = matches!(status.as_u16(), 400 | 414 | 431) && head.ends_with(b"\r\n\r\n");
+    let status = match status {
+        StatusCode::URI_TOO_LONG => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        other => other,
+    };
+    let known = matches!(status.as_u16(), 400 | 431) && head.ends_with(b"\r\n\r\n");
     let ours = head
         .windows(b"x-request-id:".len())
         .any(|part| part.eq_ignore_ascii_case(b"x-request-id:"));
