@@ -86,7 +86,9 @@ with_template = sum=$$(cksum migrations/*.sql | cksum); \
 		$(gensvc) migrate >/dev/null || exit; \
 	echo "$$sum" >target/test-data.migrations;
 
+# First removes the files of earlier runs, over a gigabyte each.
 test: tools postgres $(if $(only),,chromium)
+	@rm -rf $(CARGO_TARGET_DIR)/tmp/*
 	@cargo build
 	@( $(with_template) cargo test --no-fail-fast $(if $(only),--lib --test it -- $(only)) ); \
 	code=$$?; [ $$code != 130 ] || exit $$code; \
