@@ -67,6 +67,7 @@ const DIALOGUE: Dialogue = Dialogue {
 pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor {
         dialogue: Dialogue {
+            custom_tools: true,
             combined_schemas: false,
             // Other servers make longer ones themselves.
             ids: Spelling {

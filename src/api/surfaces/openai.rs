@@ -76,11 +76,11 @@ pub async fn chat(
             let body = body.of_another::<ResponsesRequest>();
             let body = resolve(&call.state, &mut call.caller, body).await?;
             let read = body.off_thread(read_responses).await?;
-            if !read.echo.shown.tools.is_empty() {
-                let message = "has custom tools or namespaces; send them to /openai/v1/responses";
+            let Some(custom) = read.echo.shown.custom_names() else {
+                let message = "has a namespace; send it to /openai/v1/responses";
                 let code = FieldCode::NotSupported;
                 return Err(ServiceError::field("tools", code, message).into());
-            }
+            };
             let dialogue = DialogueRequest {
                 surface: Surface::OpenAiChat,
                 original: None,
@@ -89,10 +89,12 @@ pub async fn chat(
             ChatRequest {
                 dialogue,
                 include_usage,
+                custom,
             }
         }
     };
-    let writer = |head| ChatWriter::new(head, request.include_usage);
+    let (include_usage, custom) = (request.include_usage, request.custom);
+    let writer = |head| ChatWriter::new(head, include_usage, custom);
     Box::pin(call.answer(request.dialogue, writer)).await
 }
 

@@ -68,6 +68,8 @@ pub struct Dialogue {
     pub documents: bool,
     /// Web searches that run at the vendor, asked for in its own dialect.
     pub searches: bool,
+    /// Custom tools of Chat Completions. Without them, functions represent them.
+    pub custom_tools: bool,
     /// Signatures of Gemini's thoughts, with the calls after them.
     pub thought_signatures: bool,
     /// [`SEED`] and [`TOP_K`].
@@ -107,6 +109,7 @@ impl Dialogue {
         gifs: true,
         documents: false,
         searches: false,
+        custom_tools: false,
         thought_signatures: true,
         seed_and_top_k: false,
         min_output_tokens: 1,
@@ -141,10 +144,12 @@ fn asks_for_one_of_several(tools: &Tools) -> bool {
 
 impl TextModel {
     /// Whether the vendor gets the body as it came: it speaks its dialect, and nothing in it is of
-    /// another one's. From a Responses body, thinking of others is left out.
+    /// another one's. From a Responses body, thinking of others is left out. A chat with custom tools
+    /// is translated for servers that have none.
     pub fn passes(&self, request: &DialogueRequest) -> bool {
         request.original.is_some()
             && self.dialogue.own == Some(request.surface)
+            && (self.dialogue.custom_tools || !request.has_custom_tools)
             && (request.surface != Surface::AnthropicMessages
                 || !request.conversation.parts().any(|part| {
                     part.has_thought_signature()

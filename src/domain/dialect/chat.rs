@@ -8,15 +8,19 @@
 mod message;
 mod writer;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{
     MAX_LIMIT, NOT_EMPTY, REFUSED, STRING,
-    functions::{self, Choice, ToolType},
+    functions::{self, Choice, CustomFormatType, GrammarSyntax, ToolType, refuse, refuse_repeated},
     instructions, json as text_of, needed, sorted,
 };
 use crate::domain::{
-    conversation::{Conversation, Effort, Format, Json, Reasoning, Sampling, Schema, Tools},
+    conversation::{
+        Conversation, Effort, Format, Function, Json, Reasoning, Sampling, Schema, Tools,
+    },
     generation::Surface,
     named::named_enum,
     request::{DialogueRequest, MODEL_NAME},
@@ -49,6 +53,8 @@ pub struct ChatRequest {
     pub dialogue: DialogueRequest,
     /// Whether a stream ends with its usage.
     pub include_usage: bool,
+    /// Names of the custom tools. Functions represent them in the dialogue.
+    pub custom: BTreeSet<String>,
 }
 
 impl Object for ChatRequest {
@@ -86,7 +92,8 @@ impl Object for ChatRequest {
                 effort,
             },
         };
-        let tools = read_tools(fields);
+        let (tools, custom) = read_tools(fields);
+        let has_custom_tools = !custom.is_empty() || message::has_custom_calls(fields);
         let format = read_format(fields);
         let about = "Whether the answer is an event stream.";
         let stream = fields.optional("stream", about, boolean());
@@ -126,11 +133,13 @@ impl Object for ChatRequest {
                 choices: choices.unwrap_or(1),
                 sampling,
                 stream: stream.unwrap_or(false),
+                has_custom_tools,
                 left_out,
                 others,
                 ..DialogueRequest::new(Surface::OpenAiChat, model?, conversation)
             },
             include_usage: include_usage.unwrap_or(false),
+            custom,
         })
     }
 
@@ -153,21 +162,72 @@ fn limit(fields: &Fields<'_>) -> Option<u32> {
     limit.or(older)
 }
 
-fn read_tools(fields: &Fields<'_>) -> Tools {
+/// The tools, and the names of the custom ones.
+fn read_tools(fields: &Fields<'_>) -> (Tools, BTreeSet<String>) {
     let tools = List::new(
-        "Functions that the model may call.",
-        ("ChatTool", "A function."),
+        "Tools that the model may call.",
+        ("ChatTool", "A function or a custom tool."),
     );
-    let functions = tools.read_any(fields, "tools", |tool| {
-        tool.required("type", "What it is.", words::<ToolType>());
+    let read = tools.read_any(fields, "tools", |tool| {
+        let kind = tool.required("type", "What it is.", words::<ToolType>());
         let schema = ("ChatFunction", "A function.");
         let function = tool.object("function", "The function.", schema, functions::function);
-        if !tool.has("function") {
-            needed::<()>(tool, "function", None);
+        let schema = ("ChatCustomTool", "A tool whose input is any text.");
+        let custom = tool.object("custom", "The custom tool.", schema, custom_tool);
+        let kind = kind?;
+        let (read, other) = match kind {
+            ToolType::Function => (function, ToolType::Custom),
+            ToolType::Custom => (custom, ToolType::Function),
+        };
+        refuse(tool, &[other.as_str()]);
+        if !tool.has(kind.as_str()) {
+            needed::<()>(tool, kind.as_str(), None);
         }
-        function
+        Some((kind, read?))
     });
-    functions::tools(fields, functions, Choice::Within)
+    let read = read.unwrap_or_default();
+    let custom = read.iter().filter(|(kind, _)| *kind == ToolType::Custom);
+    let custom: BTreeSet<String> = custom.map(|(_, tool)| tool.name.clone()).collect();
+    if !custom.is_empty() {
+        refuse_repeated(fields, read.iter().map(|(_, tool)| &tool.name[..]));
+    }
+    let functions = read.into_iter().map(|(_, tool)| tool).collect();
+    let tools = functions::tools(fields, Some(functions), Choice::Within);
+    (tools, custom)
+}
+
+fn custom_tool(fields: &Fields<'_>) -> Option<Function> {
+    let name = fields.required("name", "Its name.", NOT_EMPTY);
+    let description = fields.optional("description", "What it does, for the model.", STRING);
+    let schema = ("ChatCustomFormat", "What the input of a custom tool is.");
+    let grammar = fields.object(
+        "format",
+        "Its input. Default: any text.",
+        schema,
+        |format| {
+            let kind = format.required("type", "What it is.", words::<CustomFormatType>());
+            let about = "Of type `grammar`. Only models that are called by Chat Completions must \
+                     follow it; others see it.";
+            let schema = ("ChatGrammar", "A grammar.");
+            let grammar = format.object("grammar", about, schema, |grammar| {
+                let syntax = grammar.required("syntax", "Its kind.", words::<GrammarSyntax>());
+                let definition = grammar.required("definition", "The grammar.", STRING);
+                Some((syntax?, definition?))
+            });
+            match kind? {
+                CustomFormatType::Text => None,
+                CustomFormatType::Grammar if format.has("grammar") => grammar,
+                CustomFormatType::Grammar => needed(format, "grammar", None),
+            }
+        },
+    );
+    let tool = Function {
+        name: name?,
+        description,
+        parameters: None,
+        strict: None,
+    };
+    Some(functions::custom(tool, grammar))
 }
 
 named_enum!(

@@ -1,8 +1,10 @@
 //! Functions as both of OpenAI's dialects have them.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
-use super::{MAX_TOOLS, NOT_EMPTY, STRING};
+use super::{MAX_TOOLS, NOT_EMPTY, STRING, json as text_of};
 use crate::domain::{
     conversation::{Function, Parameters, ToolChoice, Tools},
     named::named_enum,
@@ -13,8 +15,72 @@ named_enum!(
     /// The type of a tool.
     ToolType {
         Function = "function",
+        Custom = "custom",
     }
 );
+
+named_enum!(
+    /// The format of the input of a custom tool.
+    CustomFormatType {
+        Text = "text",
+        Grammar = "grammar",
+    }
+);
+
+named_enum!(
+    /// The kind of a grammar.
+    GrammarSyntax {
+        Lark = "lark",
+        Regex = "regex",
+    }
+);
+
+/// The argument of a function that represents a custom tool.
+const INPUT: &str = "input";
+
+/// The function that represents a custom tool, whose input is any text. `grammar`: its kind and
+/// definition, which the model sees but need not follow.
+pub(super) fn custom(function: Function, grammar: Option<(GrammarSyntax, String)>) -> Function {
+    let mut input = json!({"type": "string"});
+    if let Some((syntax, definition)) = grammar {
+        let about = format!("A text of this {} grammar:\n{definition}", syntax.as_str());
+        input["description"] = about.into();
+    }
+    let schema = json!({"type": "object", "properties": {INPUT: input}, "required": [INPUT],
+        "additionalProperties": false});
+    Function {
+        parameters: schema.as_object().map(Parameters::of),
+        ..function
+    }
+}
+
+/// The arguments of a function that represents a custom tool.
+pub fn custom_arguments(input: &str) -> String {
+    text_of(&json!({INPUT: input}))
+}
+
+/// The input of a custom tool. A model may have written other arguments.
+pub(super) fn custom_input(arguments: &str) -> String {
+    let members: Option<Map<String, Value>> = serde_json::from_str(arguments).ok();
+    let input = members.and_then(|members| Some(members.get(INPUT)?.as_str()?.to_owned()));
+    input.unwrap_or_else(|| arguments.to_owned())
+}
+
+/// Refuses members that only tools of another type have.
+pub(super) fn refuse(fields: &Fields<'_>, names: &[&'static str]) {
+    for name in names.iter().filter(|name| fields.has(name)) {
+        fields.error(name, FieldCode::NotAllowed, "is not of a tool of this type");
+    }
+}
+
+/// Refuses two tools of one name, by which custom tools are distinguished from functions.
+pub(super) fn refuse_repeated<'a>(fields: &Fields<'_>, names: impl IntoIterator<Item = &'a str>) {
+    let mut known = HashSet::new();
+    if let Some(name) = names.into_iter().find(|&name| !known.insert(name)) {
+        let message = format!("has two tools of the name {name}");
+        fields.error("tools", FieldCode::NotAllowed, message);
+    }
+}
 
 /// Reads the members of a function, whichever object has them.
 pub(super) fn function(fields: &Fields<'_>) -> Option<Function> {
@@ -84,20 +150,17 @@ pub(super) fn tools(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice {
     Name,
-    /// `name` of its member `function`.
+    /// `name` of its member `function`, or `custom`.
     Within,
 }
 
 impl Choice {
-    /// Whether a choice of this type is one of a tool.
-    fn is_tool(self, kind: Option<&Value>) -> bool {
-        kind.is_some_and(|kind| kind == "function" || self == Self::Name && kind == "custom")
-    }
-
+    /// The name of the chosen tool; `None` if this is no choice of one.
     fn name(self, members: &Map<String, Value>) -> Option<&str> {
+        let kind = ToolType::parse(members.get("type")?.as_str()?)?;
         let name = match self {
             Self::Name => members.get("name"),
-            Self::Within => members.get("function")?.get("name"),
+            Self::Within => members.get(kind.as_str())?.get("name"),
         };
         name?.as_str()
     }
@@ -114,7 +177,7 @@ impl Kind for Choice {
                 "required" => return Some(ToolChoice::Required),
                 _ => {}
             },
-            Value::Object(members) if self.is_tool(members.get("type")) => {
+            Value::Object(members) => {
                 if let Some(name) = self.name(members) {
                     return Some(ToolChoice::Named(name.to_owned()));
                 }
@@ -133,18 +196,24 @@ impl Kind for Choice {
 
     fn schema(&self, schemas: &mut Schemas) -> Value {
         let name = json!({"type": "string"});
-        let (schema, member, holder) = match self {
-            Self::Name => ("ResponseNamedTool", "name", name),
+        let types: Vec<&str> = ToolType::ALL.iter().map(|kind| kind.as_str()).collect();
+        let mut properties = json!({"type": {"enum": types}});
+        let (schema, required) = match self {
+            Self::Name => {
+                properties["name"] = name;
+                ("ResponseNamedTool", json!(["type", "name"]))
+            }
             Self::Within => {
-                let holder = json!({"type": "object", "required": ["name"],
-                    "properties": {"name": name}});
-                ("ChatNamedTool", "function", holder)
+                for kind in types {
+                    properties[kind] = json!({"type": "object", "required": ["name"],
+                        "properties": {"name": name}});
+                }
+                ("ChatNamedTool", json!(["type"]))
             }
         };
         let named = component(schemas, schema, |_| {
-            json!({"type": "object", "description": "The function to call.",
-                "required": ["type", member],
-                "properties": {"type": {"const": "function"}, member: holder}})
+            json!({"type": "object", "description": "The tool to call.", "required": required,
+                "properties": properties})
         });
         let words = json!({"type": "string", "enum": ["none", "auto", "required"]});
         json!({"oneOf": [words, named]})

@@ -36,6 +36,8 @@ pub struct DialogueRequest {
     /// A search tool that runs at the vendor.
     pub search: Option<Search>,
     pub stream: bool,
+    /// Whether a chat has custom tools, or calls of them, which not every chat server accepts.
+    pub has_custom_tools: bool,
     /// The pieces of an answer that the caller is sent.
     pub visibility: Visibility,
     /// Fields that change no answer and that the provider is not sent.
@@ -62,6 +64,7 @@ impl DialogueRequest {
             sampling: Sampling::default(),
             search: None,
             stream: false,
+            has_custom_tools: false,
             visibility: Visibility::of(surface),
             left_out: Vec::new(),
             others: Others::default(),

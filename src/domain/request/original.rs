@@ -167,9 +167,14 @@ impl Original {
                 *id = ids.spelled(id).into_owned();
             }
         };
-        let function = match surface {
-            Surface::AnthropicMessages | Surface::OpenAiResponses => "/name",
-            _ => "/function/name",
+        let places: &[_] = match surface {
+            Surface::AnthropicMessages | Surface::OpenAiResponses => &["/name"],
+            _ => &["/function/name", "/custom/name"],
+        };
+        let of_tool = |tool: &mut Value| {
+            for place in places {
+                name(tool.pointer_mut(place));
+            }
         };
         self.edit("input", |input| {
             for item in items(Some(input)) {
@@ -180,17 +185,15 @@ impl Original {
             }
         });
         self.edit("tools", |tools| {
-            for tool in items(Some(tools)) {
-                name(tool.pointer_mut(function));
-            }
+            items(Some(tools)).for_each(of_tool);
         });
-        self.edit("tool_choice", |choice| name(choice.pointer_mut(function)));
+        self.edit("tool_choice", of_tool);
         self.edit("messages", |messages| {
             for message in items(Some(messages)) {
                 id(message.get_mut("tool_call_id"));
                 for call in items(message.get_mut("tool_calls")) {
                     id(call.get_mut("id"));
-                    name(call.pointer_mut(function));
+                    of_tool(call);
                 }
                 for block in items(message.get_mut("content")) {
                     match block["type"].as_str() {

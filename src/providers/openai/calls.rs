@@ -13,7 +13,10 @@ use super::super::{
     answer::{TEXT_CAP, arguments},
     exchange::AnswerBuilder,
 };
-use crate::domain::conversation::{Delta, ToolCall};
+use crate::domain::{
+    conversation::{Delta, ToolCall},
+    dialect::custom_arguments,
+};
 
 /// Maximum number of calls in one answer.
 const MAX_CALLS: usize = 1_000;
@@ -41,7 +44,9 @@ struct Call {
     id: String,
     name: String,
     signature: Option<String>,
-    /// Arguments that wait for delivery.
+    /// Whether a custom tool is called. It is delivered at the end, when its input is complete.
+    is_custom: bool,
+    /// Arguments that wait for delivery, or the input of a custom tool.
     pending: String,
     value: JsonValue,
     /// Whether its name came once more after its arguments: the next value is another call's.
@@ -56,7 +61,9 @@ struct Piece<'a> {
     index: Option<u64>,
     id: &'a str,
     name: &'a str,
+    /// Arguments, or the input of a custom tool.
     arguments: String,
+    is_custom: bool,
     is_object: bool,
     signature: Option<&'a str>,
 }
@@ -64,14 +71,19 @@ struct Piece<'a> {
 impl<'a> Piece<'a> {
     fn read(call: &'a Value) -> Result<Self, &'static str> {
         let text = |value: Option<&'a Value>| value.and_then(Value::as_str).unwrap_or_default();
-        let function = call.get("function");
-        let value = function.and_then(|function| function.get("arguments"));
+        let custom = call.get("custom").filter(|custom| custom.is_object());
+        let (function, member) = match custom {
+            Some(custom) => (Some(custom), "input"),
+            None => (call.get("function"), "arguments"),
+        };
+        let value = function.and_then(|function| function.get(member));
         let signature = call.pointer("/extra_content/google/thought_signature");
         Ok(Self {
             index: call["index"].as_u64(),
             id: text(call.get("id")),
             name: text(function.and_then(|function| function.get("name"))),
             arguments: arguments(value).ok_or("arguments are neither text nor an object")?,
+            is_custom: custom.is_some(),
             is_object: value.is_some_and(Value::is_object),
             signature: signature.and_then(Value::as_str),
         })
@@ -87,7 +99,11 @@ pub fn whole(call: &Value) -> Result<ToolCall, &'static str> {
     Ok(ToolCall {
         id: piece.id.to_owned(),
         name: piece.name.to_owned(),
-        arguments: piece.arguments,
+        arguments: if piece.is_custom {
+            custom_arguments(&piece.arguments)
+        } else {
+            piece.arguments
+        },
         thought_signature: piece.signature.map(str::to_owned),
     })
 }
@@ -218,7 +234,8 @@ impl Calls {
             {
                 call.is_closed = call.value.state == State::Complete && !self.queue.is_empty();
                 if !call.is_closed {
-                    let is_ready = !call.name.is_empty() && !call.may_be_replaced();
+                    let is_ready =
+                        !call.name.is_empty() && !call.is_custom && !call.may_be_replaced();
                     self.queue.push_front(Item::Call(at));
                     return if is_ready {
                         self.deliver_item(Item::Call(at), answer)
@@ -250,8 +267,11 @@ impl Calls {
         if call.name.is_empty() {
             return Err(answer.head.failed("tool call without a name"));
         }
-        let arguments = take(&mut call.pending);
+        let mut arguments = take(&mut call.pending);
         self.waiting = self.waiting.saturating_sub(arguments.len());
+        if call.is_custom {
+            arguments = custom_arguments(&arguments);
+        }
         let before = call.delivered;
         call.delivered = Some(before.unwrap_or_default() + arguments.len());
         if before.is_some() {
@@ -269,10 +289,11 @@ impl Calls {
 impl Call {
     /// Whether its arguments are `{}` so far, with which some servers begin every call.
     fn may_be_replaced(&self) -> bool {
-        self.delivered.unwrap_or_default() == 0 && self.pending == "{}"
+        !self.is_custom && self.delivered.unwrap_or_default() == 0 && self.pending == "{}"
     }
 
     fn add(&mut self, piece: &Piece<'_>) -> Result<(), &'static str> {
+        self.is_custom |= piece.is_custom;
         if self.may_be_replaced() && !self.is_closed && !piece.arguments.trim().is_empty() {
             self.pending.clear();
             self.value = JsonValue::default();
@@ -291,7 +312,9 @@ impl Call {
             return Err("tool calls are mixed");
         }
         if !self.is_closed {
-            self.value.add(&piece.arguments)?;
+            if !self.is_custom {
+                self.value.add(&piece.arguments)?;
+            }
             self.pending += &piece.arguments;
         }
         Ok(())

@@ -469,7 +469,7 @@ async fn tools_of_responses_are_called_as_they_were_given(
         let text = answer["output"][0]["content"][0]["text"].as_str().unwrap();
         assert!(text.contains("patch: Patched"), "{text}");
     }
-    // A chat has no such calls.
+    // A chat has no namespaces.
     let refused = app.post(&account.key, CHAT, &body).await;
     let refused = error(CHAT, &refused, 400, "unsupported_parameter");
     assert_eq!(refused["param"], "tools");

@@ -1,5 +1,6 @@
 //! Requests that a vendor would refuse as they came: its strict fake accepts what is made of them.
 
+mod custom;
 mod messages;
 mod roles;
 mod tools;

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use crate::domain::{
     conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
     dialect::{
-        NOT_EMPTY, STRING, file_data, functions::ToolType, image_url, needed, refuse_reference,
-        text_or_parts, without_images,
+        NOT_EMPTY, STRING, file_data,
+        functions::{ToolType, custom_arguments, refuse},
+        image_url, needed, refuse_reference, text_or_parts, without_images,
     },
     named::named_enum,
     validate::{FieldCode, Fields, List, words},
@@ -40,7 +41,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     let refusal = fields.optional("refusal", about, STRING);
     let calls = List::new(
         "Of an assistant: the calls that it wants.",
-        ("ChatToolCall", "A call of a function."),
+        ("ChatToolCall", "A call of a tool."),
     );
     let calls = calls.read_any(fields, "tool_calls", call);
     let about = "Of a tool: the call that it answers.";
@@ -168,9 +169,17 @@ fn file(fields: &Fields<'_>) -> Option<Document> {
     })
 }
 
+/// Whether an earlier call is one of a custom tool.
+pub(super) fn has_custom_calls(fields: &Fields<'_>) -> bool {
+    let messages = fields.value("messages").and_then(Value::as_array);
+    let calls = messages.into_iter().flatten();
+    let mut calls = calls.filter_map(|message| message["tool_calls"].as_array());
+    calls.any(|calls| calls.iter().any(|call| call["type"] == "custom"))
+}
+
 fn call(fields: &Fields<'_>) -> Option<ToolCall> {
     let id = fields.required("id", "Its id.", NOT_EMPTY);
-    fields.required("type", "What is called.", words::<ToolType>());
+    let kind = fields.required("type", "What is called.", words::<ToolType>());
     fields.hints(&["index"]);
     let function = ("ChatFunctionCall", "What is called, and with what.");
     let function = fields.object("function", "The function.", function, |function| {
@@ -179,8 +188,20 @@ fn call(fields: &Fields<'_>) -> Option<ToolCall> {
         function.hints(&["parsed_arguments"]);
         (name, function.required("arguments", about, STRING))
     });
-    if !fields.has("function") {
-        needed::<()>(fields, "function", None);
+    let custom = ("ChatCustomCall", "What is called, and with what.");
+    let custom = fields.object("custom", "The custom tool.", custom, |custom| {
+        let name = custom.required("name", "Its name.", NOT_EMPTY);
+        let input = custom.required("input", "Its input.", STRING);
+        (name, input.map(|input| custom_arguments(&input)))
+    });
+    let kind = kind.unwrap_or(ToolType::Function);
+    let ((name, arguments), other) = match kind {
+        ToolType::Function => (function, ToolType::Custom),
+        ToolType::Custom => (custom, ToolType::Function),
+    };
+    refuse(fields, &[other.as_str()]);
+    if !fields.has(kind.as_str()) {
+        needed::<()>(fields, kind.as_str(), None);
     }
     let extra = ("ChatExtraContent", "What other vendors know.");
     let thought_signature = fields.object("extra_content", "As it was answered.", extra, |extra| {
@@ -192,8 +213,8 @@ fn call(fields: &Fields<'_>) -> Option<ToolCall> {
     });
     Some(ToolCall {
         id: id?,
-        name: function.0?,
-        arguments: function.1?,
+        name: name?,
+        arguments: arguments?,
         thought_signature,
     })
 }

@@ -29,7 +29,7 @@ fn writer(include_usage: bool) -> ChatWriter {
         model: "m".to_owned(),
         input_tokens: 9,
     };
-    ChatWriter::new(head, include_usage)
+    ChatWriter::new(head, include_usage, BTreeSet::new())
 }
 
 fn answer(stop: Stop) -> Answer {
@@ -92,6 +92,7 @@ fn a_dialogue_keeps_its_order() {
     let expected = ChatRequest {
         dialogue,
         include_usage: false,
+        custom: BTreeSet::new(),
     };
     assert_eq!(request, expected);
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::text_of;
 use crate::domain::{
     conversation::{self, Delta, Part, ReasoningField, ToolCall, choices, reasoning, texts},
-    dialect::{Answer, Head, Writer},
+    dialect::{Answer, Head, Writer, functions::custom_input},
     usage::TextUsage,
 };
 
@@ -18,8 +18,18 @@ pub struct ChatWriter {
     include_usage: bool,
     /// The choice of the last piece.
     choice: u32,
-    /// The number of calls of each choice that has begun.
-    calls: BTreeMap<u32, usize>,
+    /// The calls of each choice that has begun.
+    calls: BTreeMap<u32, Calls>,
+    /// Names of the custom tools.
+    custom: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Calls {
+    count: usize,
+    /// Whether the last one is of a custom tool. Its input is known only when it is complete, so it
+    /// is sent at the end.
+    is_custom: bool,
 }
 
 /// An event of a stream, serialized directly: there is one for each token.
@@ -64,12 +74,13 @@ struct Arguments<'a> {
 }
 
 impl ChatWriter {
-    pub const fn new(head: Head, include_usage: bool) -> Self {
+    pub const fn new(head: Head, include_usage: bool, custom: BTreeSet<String>) -> Self {
         Self {
             head,
             include_usage,
             choice: 0,
             calls: BTreeMap::new(),
+            custom,
         }
     }
 
@@ -89,6 +100,13 @@ impl ChatWriter {
         format!("data: {}\n\n", text_of(&chunk))
     }
 
+    /// The beginning of a call, or a whole one.
+    fn call(&self, index: usize, call: &ToolCall, is_custom: bool) -> String {
+        let mut call = tool_call(call, is_custom);
+        call["index"] = index.into();
+        self.delta(json!({"tool_calls": [call]}), None)
+    }
+
     fn delta(&self, delta: impl Serialize, finish_reason: Option<&str>) -> String {
         let choice = Choice {
             index: self.choice,
@@ -100,13 +118,23 @@ impl ChatWriter {
     }
 }
 
+/// The calls among parts.
+fn calls(parts: &[Part]) -> impl Iterator<Item = &ToolCall> {
+    parts.iter().filter_map(|part| match part {
+        Part::ToolCall(call) => Some(call),
+        _ => None,
+    })
+}
+
 /// A call with all that is known of it.
-fn tool_call(call: &ToolCall) -> Value {
-    let mut value = json!({
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": call.arguments},
-    });
+fn tool_call(call: &ToolCall, is_custom: bool) -> Value {
+    let mut value = if is_custom {
+        json!({"id": call.id, "type": "custom",
+            "custom": {"name": call.name, "input": custom_input(&call.arguments)}})
+    } else {
+        json!({"id": call.id, "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments}})
+    };
     if let Some(signature) = &call.thought_signature {
         value["extra_content"] = json!({"google": {"thought_signature": signature}});
     }
@@ -132,12 +160,9 @@ fn reason<'a>(choice: &'a conversation::Choice, answer: &'a Answer) -> &'a str {
     own.unwrap_or_else(|| answer.stop.chat_reason())
 }
 
-fn message(parts: &[Part]) -> Value {
+fn message(parts: &[Part], custom: &BTreeSet<String>) -> Value {
     let text = texts(parts, "");
-    let calls = parts.iter().filter_map(|part| match part {
-        Part::ToolCall(call) => Some(tool_call(call)),
-        _ => None,
-    });
+    let calls = calls(parts).map(|call| tool_call(call, custom.contains(&call.name)));
     let calls: Vec<Value> = calls.collect();
     let mut message = json!({"role": "assistant", "content": null, "refusal": null});
     if !text.is_empty() || calls.is_empty() {
@@ -159,7 +184,7 @@ impl Writer for ChatWriter {
         let choices = choices(&answer.parts).into_iter().map(|(choice, parts)| {
             json!({
                 "index": choice.index,
-                "message": message(parts),
+                "message": message(parts, &self.custom),
                 "logprobs": null,
                 "finish_reason": reason(&choice, answer),
             })
@@ -197,13 +222,17 @@ impl Writer for ChatWriter {
             }
             Delta::Reasoning(ReasoningField::Reasoning, text) => Piece::Reasoning(text),
             Delta::ToolCall(call) => {
-                let mut call = tool_call(call);
-                call["index"] = (*calls).into();
-                *calls += 1;
-                return self.delta(json!({"tool_calls": [call]}), None);
+                let index = calls.count;
+                calls.count += 1;
+                calls.is_custom = self.custom.contains(&call.name);
+                if calls.is_custom {
+                    return self.keep_alive();
+                }
+                return self.call(index, call, false);
             }
+            Delta::Arguments(_) if calls.is_custom => return self.keep_alive(),
             Delta::Arguments(arguments) => Piece::ToolCalls([ArgumentsPiece {
-                index: calls.saturating_sub(1),
+                index: calls.count.saturating_sub(1),
                 function: Arguments { arguments },
             }]),
             // This dialect has no fields for these.
@@ -221,16 +250,25 @@ impl Writer for ChatWriter {
     fn end(&mut self, answer: &Answer) -> String {
         let mut events = String::new();
         let choices = choices(&answer.parts).into_iter();
-        let answered: BTreeMap<_, _> = choices.map(|(choice, _)| (choice.index, choice)).collect();
+        let choices = choices.map(|(choice, parts)| (choice.index, (choice, parts)));
+        let answered: BTreeMap<_, _> = choices.collect();
         // A cancel can end a choice that was announced and has no parts.
         let begun: BTreeSet<_> = self.calls.keys().chain(answered.keys()).copied().collect();
         for index in begun {
             let choice = answered.get(&index).cloned();
-            let choice = choice.unwrap_or(conversation::Choice {
-                index,
-                finish_reason: None,
-            });
+            let (choice, parts) = choice.unwrap_or((
+                conversation::Choice {
+                    index,
+                    finish_reason: None,
+                },
+                &[],
+            ));
             events += &self.piece(&Delta::from(choice.clone()));
+            for (at, call) in calls(parts).enumerate() {
+                if self.custom.contains(&call.name) {
+                    events += &self.call(at, call, true);
+                }
+            }
             events += &self.delta(json!({}), Some(reason(&choice, answer)));
         }
         if self.include_usage {

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::{
     Echo, id, is_item,
-    mapping::{OwnTool, Shown, custom_input, encrypted_content, signature_before},
+    mapping::{OwnTool, Shown, encrypted_content, signature_before},
 };
 use crate::domain::{
     conversation::{Part, Stop, ToolCall, WireObject, WireValue},
-    dialect::{Answer, Head},
+    dialect::{Answer, Head, functions::custom_input},
     usage::TextUsage,
 };
 

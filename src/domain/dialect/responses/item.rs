@@ -5,14 +5,14 @@ use std::mem::take;
 use serde_json::{Value, json};
 
 use super::{
-    mapping::{Tool, custom_arguments, decrypted, function_name, give_to_calls},
+    mapping::{Tool, decrypted, function_name, give_to_calls},
     tools::{self, PASSED as PASSED_TOOLS, passes},
 };
 use crate::domain::{
     conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
     dialect::{
-        NOT_EMPTY, STRING, file_data, image_url, instructions, needed, refuse_reference, sorted,
-        text_or_parts, without_images,
+        NOT_EMPTY, STRING, file_data, functions::custom_arguments, image_url, instructions, needed,
+        refuse_reference, sorted, text_or_parts, without_images,
     },
     named::named_enum,
     validate::{Field, FieldCode, Fields, Kind, List, Schemas, only, words},

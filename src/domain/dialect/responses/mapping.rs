@@ -1,19 +1,20 @@
 //! Maps features of this dialect to those of every vendor: custom tools (whose input is any text)
 //! and tools of a namespace to functions, and `encrypted_content` to signatures.
 
-use std::collections::BTreeMap;
-
-use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::referenced;
 use crate::domain::{
-    conversation::{EncryptedReasoning, Function, Parameters, Part, ToolCall},
-    dialect::{GEMINI, give_signatures, json as text_of},
+    conversation::{EncryptedReasoning, Function, Part, ToolCall},
+    dialect::{
+        GEMINI,
+        functions::{self, GrammarSyntax},
+        give_signatures,
+    },
 };
 
 /// The default namespace: its functions keep their names.
 const PLAIN: &str = "functions";
-const INPUT: &str = "input";
 
 #[derive(Debug)]
 pub(super) struct Tool {
@@ -44,6 +45,15 @@ impl Shown {
     pub(super) fn is_custom(&self, call: &ToolCall) -> bool {
         self.tools.get(&call.name).is_some_and(|own| own.is_custom)
     }
+
+    /// The names of the custom tools; `None` if there is a namespace, which a chat cannot express.
+    pub fn custom_names(&self) -> Option<BTreeSet<String>> {
+        let names = self.tools.iter().map(|(name, own)| {
+            let is_plain = own.is_custom && own.namespace.is_none();
+            is_plain.then(|| name.clone())
+        });
+        names.collect()
+    }
 }
 
 /// The name of the function that represents a tool.
@@ -70,39 +80,16 @@ pub(super) fn with_namespace(tool: Tool, namespace: &str) -> Tool {
     }
 }
 
-/// A custom tool. `grammar`: its kind and definition, which the model sees but need not follow.
-pub(super) fn custom_tool(function: Function, grammar: Option<(&str, &str)>) -> Tool {
-    let mut input = json!({"type": "string"});
-    if let Some((syntax, definition)) = grammar {
-        let about = format!("A text of this {syntax} grammar:\n{definition}");
-        input["description"] = about.into();
-    }
-    let schema = json!({"type": "object", "properties": {INPUT: input}, "required": [INPUT],
-        "additionalProperties": false});
+pub(super) fn custom_tool(function: Function, grammar: Option<(GrammarSyntax, String)>) -> Tool {
     let own = OwnTool {
         namespace: None,
         name: function.name.clone(),
         is_custom: true,
     };
     Tool {
-        function: Function {
-            parameters: schema.as_object().map(Parameters::of),
-            ..function
-        },
+        function: functions::custom(function, grammar),
         own: Some(own),
     }
-}
-
-/// The arguments of a function that represents a custom tool.
-pub(super) fn custom_arguments(input: &str) -> String {
-    text_of(&json!({INPUT: input}))
-}
-
-/// The input of a custom tool. A model may have written other arguments.
-pub(super) fn custom_input(arguments: &str) -> String {
-    let members: Option<Map<String, Value>> = serde_json::from_str(arguments).ok();
-    let input = members.and_then(|members| Some(members.get(INPUT)?.as_str()?.to_owned()));
-    input.unwrap_or_else(|| arguments.to_owned())
 }
 
 /// Prefixes of `encrypted_content` that is not OpenAI's: a signature of visible thinking, redacted

@@ -1,7 +1,5 @@
 //! The tools of a dialogue, and the form of its answer.
 
-use std::collections::HashSet;
-
 use serde_json::{Value, json};
 
 use super::{
@@ -12,7 +10,7 @@ use crate::domain::{
     conversation::{Format, Json, Schema, TOOLS_TOKENS, Tools},
     dialect::{
         NOT_EMPTY, STRING,
-        functions::{self, Choice},
+        functions::{self, Choice, CustomFormatType, GrammarSyntax, refuse},
         needed,
     },
     named::named_enum,
@@ -37,22 +35,6 @@ named_enum!(
     }
 );
 
-named_enum!(
-    /// The format of the input of a custom tool.
-    CustomFormatType {
-        Text = "text",
-        Grammar = "grammar",
-    }
-);
-
-named_enum!(
-    /// The kind of a grammar.
-    GrammarSyntax {
-        Lark = "lark",
-        Regex = "regex",
-    }
-);
-
 /// The tools, with those among the items of the input.
 pub(super) fn read(fields: &Fields<'_>, input: &[Item]) -> (Tools, OwnTools) {
     let about = "What the model may call.";
@@ -72,11 +54,8 @@ pub(super) fn read(fields: &Fields<'_>, input: &[Item]) -> (Tools, OwnTools) {
         Some((tool.function.name.clone(), own))
     });
     let own: OwnTools = own.collect();
-    let mut names = HashSet::new();
-    let twice = all.iter().find(|tool| !names.insert(&tool.function.name));
-    if let Some(tool) = twice.filter(|_| !own.is_empty()) {
-        let message = format!("has two tools of the name {}", tool.function.name);
-        fields.error("tools", FieldCode::NotAllowed, message);
+    if !own.is_empty() {
+        functions::refuse_repeated(fields, all.iter().map(|tool| &tool.function.name[..]));
     }
     let functions = all.into_iter().map(|tool| tool.function.clone());
     let tools = functions::tools(fields, Some(functions.collect()), Choice::Name);
@@ -191,13 +170,6 @@ fn tool(fields: &Fields<'_>, passed: &[&str]) -> Option<Vec<Tool>> {
     Some(tools)
 }
 
-/// Refuses members that only tools of another type have.
-fn refuse(fields: &Fields<'_>, names: &[&'static str]) {
-    for name in names.iter().filter(|name| fields.has(name)) {
-        fields.error(name, FieldCode::NotAllowed, "is not of a tool of this type");
-    }
-}
-
 fn one(fields: &Fields<'_>, is_custom: bool) -> Option<Tool> {
     let function = functions::function(fields);
     let schema = (
@@ -214,7 +186,8 @@ fn one(fields: &Fields<'_>, is_custom: bool) -> Option<Tool> {
             CustomFormatType::Text => None,
             CustomFormatType::Grammar => {
                 let syntax = needed(format, "syntax", syntax);
-                Some((needed(format, "definition", definition)?, syntax?))
+                let definition = needed(format, "definition", definition)?;
+                Some((syntax?, definition))
             }
         }
     });
@@ -233,8 +206,6 @@ fn one(fields: &Fields<'_>, is_custom: bool) -> Option<Tool> {
             own: None,
         });
     }
-    let grammar = grammar.as_ref();
-    let grammar = grammar.map(|(definition, syntax)| (syntax.as_str(), definition.as_str()));
     Some(custom_tool(function, grammar))
 }
 

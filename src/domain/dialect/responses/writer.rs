@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::{
     answer::{Progress, begun, body, incomplete, item, output_text, set_phase, summary_text},
     id, is_item,
-    mapping::{Shown, custom_input, signature_before},
+    mapping::{Shown, signature_before},
     text_of,
 };
 use crate::domain::{
     conversation::{Delta, Part, WireObject},
-    dialect::{Answer, Head, Writer},
+    dialect::{Answer, Head, Writer, functions::custom_input},
     validate::Fields,
 };
 

@@ -14,6 +14,18 @@ pub(super) fn check(body: &Value, is_openai: bool) -> Checked {
         "[] is too short - 'tools'".to_owned()
     })?;
     for tool in tools {
+        if is_custom(tool, is_openai)? {
+            word(&tool["custom"]["name"], "_-", 64)?;
+            let format = &tool["custom"]["format"];
+            let grammar = &format["grammar"];
+            let is_text = format.is_null() || format["type"] == "text";
+            let is_complete = grammar["syntax"].is_string() && grammar["definition"].is_string();
+            ensure(
+                is_text || format["type"] == "grammar" && is_complete,
+                || "Invalid value: 'tools[0].custom.format'".to_owned(),
+            )?;
+            continue;
+        }
         let function = &tool["function"];
         word(&function["name"], "_-", 64)?;
         if let Some(parameters) = function.get("parameters") {
@@ -34,8 +46,10 @@ pub(super) fn check(body: &Value, is_openai: bool) -> Checked {
             format!("'{name}' is only allowed when 'tools' are specified")
         })?;
     }
-    if let Some(name) = body["tool_choice"]["function"]["name"].as_str() {
-        let known = tools.iter().any(|tool| tool["function"]["name"] == name);
+    let choice = &body["tool_choice"];
+    let kind = choice["type"].as_str().unwrap_or_default();
+    if let Some(name) = choice[kind]["name"].as_str() {
+        let known = tools.iter().any(|tool| tool[kind]["name"] == name);
         ensure(known, || {
             format!("Tool choice '{name}' not found in 'tools'")
         })?;
@@ -119,12 +133,24 @@ pub(super) fn check(body: &Value, is_openai: bool) -> Checked {
             ensure((1..=max_id).contains(&id.len()), || {
                 format!("id {id} is too long")
             })?;
-            word(&call["function"]["name"], "_-", 64)?;
-            ensure(call["function"]["arguments"].is_string(), || {
-                "no arguments".to_owned()
-            })?;
+            let (kind, said) = if is_custom(call, is_openai)? {
+                ("custom", "input")
+            } else {
+                ("function", "arguments")
+            };
+            word(&call[kind]["name"], "_-", 64)?;
+            ensure(call[kind][said].is_string(), || format!("no {said}"))?;
             open.push(id);
         }
     }
     Ok(())
+}
+
+/// Whether a tool or a call is a custom one, which only OpenAI knows (vLLM: "Input should be
+/// 'function'").
+fn is_custom(value: &Value, is_openai: bool) -> Result<bool, String> {
+    let is_custom = value["type"] == "custom";
+    let is_known = value["type"] == "function" || is_custom && is_openai;
+    ensure(is_known, || "Input should be 'function'".to_owned())?;
+    Ok(is_custom)
 }
