@@ -6,7 +6,7 @@ use std::fmt::Display;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{generation::Surface, usage::TokenCounts};
+use super::{dialect::messages::without_billing_header, generation::Surface, usage::TokenCounts};
 
 /// The rules by which bytes bound tokens. To be raised with each released change of what is counted,
 /// here or in `conversation` and `catalogue`: what was bounded otherwise says nothing of what is new.
@@ -83,7 +83,12 @@ pub fn is_marker(name: &str, value: &Value) -> bool {
 
 /// Digests of a dialogue up to each of its last messages, beginning with the whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prefixes(Vec<[u8; 32]>);
+pub struct Prefixes {
+    digests: Vec<[u8; 32]>,
+    /// Bytes of lines for Anthropic's billing, which are not digested: they change with each request.
+    /// A count of a dialogue does not bound those of the next one.
+    pub undigested: usize,
+}
 
 impl Prefixes {
     /// Of a body in a surface's dialect, with the headers that belong to it. `None`: it has no
@@ -114,22 +119,24 @@ impl Prefixes {
             encoding.string(name);
             encoding.string(value);
         }
-        encoding.0.push(b'{');
+        encoding.bytes.push(b'{');
         for (name, value) in by_name(members) {
             if name == "model" || name == list || is_unread("", name, value) {
                 continue;
             }
             encoding.string(name);
             match (surface, name.as_str()) {
-                (Surface::AnthropicMessages, "system") | (_, "tools") => encoding.blocks(value),
+                (Surface::AnthropicMessages, "system") => encoding.instructions(value),
+                (_, "tools") => encoding.blocks(value),
                 _ => encoding.value(value),
             }
         }
+        let undigested = encoding.left_out;
         let mut digest = encoding.finish();
         let short = messages.len().saturating_sub(LOOKED_FOR);
         let mut digests = Vec::new();
         for (at, message) in messages.iter().enumerate() {
-            encoding.0.extend(digest);
+            encoding.bytes.extend(digest);
             encoding.unmarked(message, true);
             digest = encoding.finish();
             if at >= short {
@@ -137,19 +144,22 @@ impl Prefixes {
             }
         }
         digests.reverse();
-        Some(Self(digests))
+        Some(Self {
+            digests,
+            undigested,
+        })
     }
 
     /// Whether the dialogue may go on from another one.
     pub const fn may_follow(&self) -> bool {
-        self.0.len() > 1
+        self.digests.len() > 1
     }
 
     /// The names of the receipts of the dialogue's beginnings, beginning with the whole. `scope`:
     /// whose they are, and for what their tokens were counted.
     pub fn keys(&self, scope: &impl Display) -> Vec<Uuid> {
         let scope = blake3::hash(format!("{RULES} {scope}").as_bytes());
-        let keys = self.0.iter().map(|digest| {
+        let keys = self.digests.iter().map(|digest| {
             let key = blake3::keyed_hash(scope.as_bytes(), digest);
             let (first, _) = key.as_bytes().split_at(16);
             Uuid::from_slice(first).unwrap_or_default()
@@ -166,53 +176,99 @@ fn by_name(members: &Map<String, Value>) -> Vec<(&String, &Value)> {
     members
 }
 
+/// Whether a block is a text, and has nothing else that a model could be given to read.
+fn is_plain_text(members: &Map<String, Value>) -> bool {
+    let kind = members.get("type").and_then(Value::as_str);
+    let mut others = members.iter();
+    kind == Some("text")
+        && members.get("text").is_some_and(Value::is_string)
+        && others
+            .all(|(name, value)| ["type", "text"].contains(&&name[..]) || is_marker(name, value))
+}
+
 /// JSON values as bytes that are hashed: strings with their lengths, which is unambiguous without
 /// escapes.
 #[derive(Default)]
-struct Encoding(Vec<u8>);
+struct Encoding {
+    bytes: Vec<u8>,
+    /// Bytes of texts that were left out.
+    left_out: usize,
+}
 
 impl Encoding {
     /// The digest of what was added since the last one.
     fn finish(&mut self) -> [u8; 32] {
-        let digest = blake3::hash(&self.0);
-        self.0.clear();
+        let digest = blake3::hash(&self.bytes);
+        self.bytes.clear();
         digest.into()
     }
 
     fn string(&mut self, text: &str) {
-        self.0.push(b'"');
-        self.0.extend((text.len() as u64).to_le_bytes());
-        self.0.extend(text.as_bytes());
+        self.bytes.push(b'"');
+        self.bytes.extend((text.len() as u64).to_le_bytes());
+        self.bytes.extend(text.as_bytes());
     }
 
     fn value(&mut self, value: &Value) {
         match value {
-            Value::Null => self.0.push(b'n'),
-            Value::Bool(true) => self.0.push(b't'),
-            Value::Bool(false) => self.0.push(b'f'),
+            Value::Null => self.bytes.push(b'n'),
+            Value::Bool(true) => self.bytes.push(b't'),
+            Value::Bool(false) => self.bytes.push(b'f'),
             Value::Number(number) => {
-                self.0.push(b'#');
+                self.bytes.push(b'#');
                 self.string(&number.to_string());
             }
             Value::String(text) => self.string(text),
             Value::Array(items) => self.list(items, Self::value),
             Value::Object(members) => {
-                self.0.push(b'{');
+                self.bytes.push(b'{');
                 for (name, value) in members {
                     self.string(name);
                     self.value(value);
                 }
-                self.0.push(b'}');
+                self.bytes.push(b'}');
             }
         }
     }
 
     fn list(&mut self, items: &[Value], add: impl Fn(&mut Self, &Value)) {
-        self.0.push(b'[');
+        self.bytes.push(b'[');
         for item in items {
             add(self, item);
         }
-        self.0.push(b']');
+        self.bytes.push(b']');
+    }
+
+    fn text_block(&mut self, text: &str) {
+        self.bytes.push(b'{');
+        for text in ["text", text, "type", "text"] {
+            self.string(text);
+        }
+        self.bytes.push(b'}');
+    }
+
+    /// Instructions without their lines for billing.
+    fn instructions(&mut self, system: &Value) {
+        let blocks = system
+            .as_array()
+            .map_or_else(|| std::slice::from_ref(system), |blocks| blocks.as_slice());
+        self.bytes.push(b'[');
+        for block in blocks {
+            let text = match block {
+                Value::Object(members) if is_plain_text(members) => members["text"].as_str(),
+                other => other.as_str(),
+            };
+            let rest = text.map(|text| without_billing_header(text).unwrap_or(text));
+            if let Some((text, rest)) = text.zip(rest) {
+                self.left_out += text.len() - rest.len();
+            }
+            match rest {
+                Some("") => {}
+                Some(rest) => self.text_block(rest),
+                None => self.unmarked(block, false),
+            }
+        }
+        self.bytes.push(b']');
     }
 
     /// Blocks without their cache markers. A text stands for a block of text: some agents write one
@@ -220,11 +276,9 @@ impl Encoding {
     fn blocks(&mut self, value: &Value) {
         match value {
             Value::String(text) => {
-                self.0.extend(b"[{");
-                for text in ["text", text, "type", "text"] {
-                    self.string(text);
-                }
-                self.0.extend(b"}]");
+                self.bytes.push(b'[');
+                self.text_block(text);
+                self.bytes.push(b']');
             }
             Value::Array(blocks) => self.list(blocks, |encoding, block| {
                 encoding.unmarked(block, false);
@@ -240,7 +294,7 @@ impl Encoding {
         };
         let kind = members.get("type").and_then(Value::as_str);
         let has_blocks = is_message || kind == Some("tool_result");
-        self.0.push(b'{');
+        self.bytes.push(b'{');
         for (name, value) in by_name(members) {
             if is_marker(name, value) {
                 continue;
@@ -252,7 +306,7 @@ impl Encoding {
                 self.value(value);
             }
         }
-        self.0.push(b'}');
+        self.bytes.push(b'}');
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, leading};
 use crate::domain::{
-    conversation::{Conversation, Sampling},
+    conversation::{Conversation, Part, Sampling},
     generation::Surface,
     request::{DIAGNOSTICS, DialogueRequest, MODEL_NAME, Search},
     validate::{
@@ -29,6 +29,21 @@ pub use writer::MessagesWriter;
 /// they are left out, and the answer says so.
 const HINTS: &[&str] = &["context_management", DIAGNOSTICS, "metadata"];
 const MAX_STOPS: usize = 100;
+
+/// What begins a line in the instructions of Claude Code that changes with each request and is for
+/// Anthropic only (anthropics/claude-code#68900).
+const BILLING_HEADER: &str = "x-anthropic-billing-header";
+
+/// The text of instructions without their line for Anthropic's billing; `None` if they do not begin
+/// with one.
+pub fn without_billing_header(text: &str) -> Option<&str> {
+    let header = text.trim_start().strip_prefix(BILLING_HEADER)?;
+    let line = header.strip_prefix(':')?;
+    Some(
+        line.split_once('\n')
+            .map_or("", |(_, rest)| rest.trim_start()),
+    )
+}
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct MessagesRequest(pub DialogueRequest);
@@ -102,6 +117,10 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
     fields.unsupported(REFUSED);
     let (reasoning, format) = reasoning;
     let (mut messages, mut system) = (messages?, system.unwrap_or_default());
+    let billing_bytes = leave_out_billing_headers(&mut system);
+    if billing_bytes > 0 {
+        note(&noted, vec![BILLING_HEADER]);
+    }
     system.extend(leading(&mut messages));
     let conversation = Conversation {
         system: instructions(system),
@@ -110,7 +129,9 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
         format,
     };
     let others = Others {
-        bytes: conversation.tools.loaded_bytes(&noted.loaded.take()) + noted.added_tokens.get(),
+        bytes: conversation.tools.loaded_bytes(&noted.loaded.take())
+            + noted.added_tokens.get()
+            + billing_bytes,
         ..Others::default()
     };
     let searches = noted.searches.take();
@@ -133,6 +154,20 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
         others,
         ..DialogueRequest::new(surface, model?, conversation)
     })
+}
+
+/// Leaves them out of the dialogue, which other vendors get. Returns their bytes.
+fn leave_out_billing_headers(system: &mut [Part]) -> usize {
+    let mut bytes = 0;
+    for part in system {
+        if let Part::Text { text } = part
+            && let Some(rest) = without_billing_header(text)
+        {
+            bytes += text.len() - rest.len();
+            *text = rest.to_owned();
+        }
+    }
+    bytes
 }
 
 /// With all members that were not asked for, when all others have been.

@@ -40,6 +40,39 @@ fn a_dialogue_has_the_keys_of_its_beginnings() {
 }
 
 #[test]
+fn only_lines_for_billing_are_not_digested() {
+    let of = |system: Value| {
+        let mut body = said(&["a"]);
+        body["system"] = system;
+        body
+    };
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let line = "x-anthropic-billing-header: cch=1;";
+    let plain = keys(&of(json!([text("b")])));
+    for system in [
+        json!([text(line), text("b")]),
+        json!([text("x-anthropic-billing-header: cch=22;"), text("b")]),
+        json!([text(&format!("{line}\n\nb"))]),
+        json!(format!("{line}\nb")),
+        json!("b"),
+    ] {
+        assert_eq!(keys(&of(system.clone())), plain, "{system}");
+    }
+    for system in [
+        json!([text("x-anthropic-billing: cch=1;"), text("b")]),
+        json!([text(&format!("a {line}")), text("b")]),
+        json!([{"type": "text", "text": line, "x": 1}, text("b")]),
+        json!([text(line), text("c")]),
+    ] {
+        assert_ne!(keys(&of(system.clone())), plain, "{system}");
+    }
+    let body = of(json!([text(line), text("b")]));
+    let members = body.as_object().unwrap();
+    let prefixes = Prefixes::of(Surface::AnthropicMessages, members, &[]);
+    assert_eq!(prefixes.unwrap().undigested, line.len());
+}
+
+#[test]
 fn the_last_beginnings_are_looked_for() {
     let texts: Vec<String> = (0..=LOOKED_FOR).map(|n| n.to_string()).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();

@@ -240,9 +240,11 @@ impl Service {
         } else {
             Some(found.map_or(bound, |receipt| receipt.most(bound)))
         };
+        // The next turn has other lines for billing, all of which are new.
+        let undigested = if passes { prefixes.undigested } else { 0 };
         let blank = keys.first().map(|&key| Blank {
             key,
-            bound,
+            bound: bound.saturating_sub(undigested as u64),
             begun: found.map_or(0, |receipt| receipt.tokens),
         });
         Ok((most.map(|most| text.taken_input(most)), blank))

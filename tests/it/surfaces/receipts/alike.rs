@@ -59,6 +59,51 @@ async fn cache_markers_may_move(_: PgPoolOptions, options: PgConnectOptions) {
     app.assert_settled().await;
 }
 
+/// The line that Claude Code puts before its instructions, which differs in each request.
+#[sqlx::test]
+async fn lines_for_billing_may_change(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let long = "f".repeat(600);
+    let lines = ["0a1b2", &long].map(|cch| {
+        format!("x-anthropic-billing-header: cc_version=2.1.330.a; cc_entrypoint=cli; cch={cch};")
+    });
+    let block = |text: &str| json!({"type": "text", "text": text});
+    for model in [HAIKU, LUNA, "gemini/gemini-3.5-flash-lite"] {
+        let account = app.account("10").await;
+        let system = |line: &str| json!({"system": [block(line), block("Be brief.")]});
+        let first = with(first(model), &system(&lines[0]));
+        upstream.reply(counted(COUNT));
+        held(&app, &account, MESSAGES, &first).await;
+        let second = with(second(model), &system(&lines[1]));
+        // Anthropic reads the second line, too.
+        let line = if model == HAIKU { lines[1].len() } else { 0 };
+        let bound = COUNTED + NEXT + line as u64;
+        let found = held(&app, &account, MESSAGES, &second).await;
+        assert_eq!(found, bound, "{model}");
+        let answer = app.post(&account.key, MESSAGES, &second).await;
+        let sent = upstream.requests().pop().unwrap().text;
+        let is_sent = sent.contains("x-anthropic-billing-header");
+        assert_eq!(is_sent, model == HAIKU);
+        assert!(sent.contains("Be brief."));
+        let left_out = answer.header("x-gensvc-left-out");
+        let expected = if is_sent {
+            ""
+        } else {
+            "x-anthropic-billing-header"
+        };
+        assert_eq!(left_out, expected, "{model}");
+        // As a text, as some clients send them.
+        let text = format!("{}\nBe brief.", lines[0]);
+        let text = with(second, &json!({ "system": text }));
+        app.post(&account.key, MESSAGES, &text).await.expect(200);
+        let again = upstream.requests().pop().unwrap();
+        assert_eq!(again.text == sent, !is_sent);
+        assert_eq!(again.text.contains("x-anthropic-billing-header"), is_sent);
+    }
+    app.assert_settled().await;
+}
+
 /// It may be of another vendor, which counts otherwise.
 #[sqlx::test]
 async fn another_server_has_counted_nothing(_: PgPoolOptions, options: PgConnectOptions) {
