@@ -86,6 +86,8 @@ pub struct Answer {
     pub parts: Vec<Part>,
     pub stop: Stop,
     pub usage: TextUsage,
+    /// Members that only the vendor's dialect has.
+    pub own: Map<String, Value>,
 }
 
 impl Answer {
@@ -112,7 +114,7 @@ impl Answer {
         let at_limit = max_tokens.is_some_and(|limit| usage.output_tokens >= limit);
         let reason = finish_reason.and_then(Stop::from_finish_reason);
         let stop = reason.or_else(|| answered.as_ref().map(|answered| answered.stop.clone()));
-        let parts = answered.and_then(|answered| answered.parts);
+        let (parts, own) = answered.map_or_else(Default::default, |a| (a.parts, a.own));
         let text = || {
             let text = result.filter(|text| !text.is_empty());
             text.map(Part::text).into_iter().collect()
@@ -121,6 +123,7 @@ impl Answer {
             parts: parts.unwrap_or_else(text),
             stop: stop.unwrap_or_else(|| Answered::default_stop(at_limit)),
             usage,
+            own,
         })
     }
 

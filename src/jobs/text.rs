@@ -97,7 +97,8 @@ impl Run<'_> {
             usage.output_tokens >= u64::from(work.call.max_tokens) * u64::from(work.call.choices());
         // A prompt of a text has no answer but text.
         let beyond = if work.call.is_dialogue {
-            Answered::beyond_text(&answer.parts, &answer.stop, at_limit)
+            let own = answer.own.clone();
+            Answered::beyond_text(&answer.parts, &answer.stop, own, at_limit)
         } else {
             None
         };

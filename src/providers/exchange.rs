@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::timeout;
 use url::Url;
 
@@ -331,6 +331,7 @@ impl<'a> AnswerBuilder<'a> {
             parts: self.parts.end(),
             stop,
             usage,
+            own: Map::new(),
             request_id: self.head.request_id.or(self.id),
         })
     }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
 use super::{DeltaSink, ProviderError};
@@ -116,6 +117,8 @@ pub struct TextAnswer {
     pub parts: Vec<Part>,
     pub stop: Stop,
     pub usage: TokenCounts,
+    /// Members of the vendor's answer that only its dialect has.
+    pub own: Map<String, Value>,
     /// The provider's id of the request.
     pub request_id: Option<String>,
 }

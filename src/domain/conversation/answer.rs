@@ -1,7 +1,7 @@
 //! Answers of a model, whole and piece by piece.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     Part, Stop, ToolCall,
@@ -97,6 +97,10 @@ pub struct Answered {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<Vec<Part>>,
     pub stop: Stop,
+    /// Members of the vendor's answer that only its dialect has. Servers of the release before ignore
+    /// them.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub own: Map<String, Value>,
 }
 
 impl Delta {
@@ -180,7 +184,12 @@ impl Delta {
 impl Answered {
     /// The part of an answer that must be stored in addition to its text and its finish reason; `None`
     /// if these and the usage are enough to repeat it.
-    pub fn beyond_text(parts: &[Part], stop: &Stop, at_limit: bool) -> Option<Self> {
+    pub fn beyond_text(
+        parts: &[Part],
+        stop: &Stop,
+        own: Map<String, Value>,
+        at_limit: bool,
+    ) -> Option<Self> {
         let stop = match stop {
             Stop::ContentFilter | Stop::MalformedFunctionCall | Stop::Other => {
                 &Self::default_stop(at_limit)
@@ -189,9 +198,10 @@ impl Answered {
         };
         let plain = parts.iter().all(|part| matches!(part, Part::Text { .. }));
         let is_default = *stop == Self::default_stop(at_limit);
-        (!plain || !is_default).then(|| Self {
+        (!plain || !is_default || !own.is_empty()).then(|| Self {
             parts: (!plain).then(|| parts.to_vec()),
             stop: stop.clone(),
+            own,
         })
     }
 
@@ -260,7 +270,8 @@ mod tests {
         assert_eq!(whole(&deltas), parts);
         let again: Vec<Delta> = parts.iter().cloned().flat_map(Delta::of).collect();
         assert_eq!(whole(&again), parts);
-        let kept = Answered::beyond_text(&parts, &Stop::Tools, false).unwrap();
+        let own = Map::from_iter([("stop_details".to_owned(), Value::from("x"))]);
+        let kept = Answered::beyond_text(&parts, &Stop::Tools, own, false).unwrap();
         let json = serde_json::to_value(&kept).unwrap();
         assert_eq!(serde_json::from_value::<Answered>(json).unwrap(), kept);
     }
@@ -275,7 +286,7 @@ mod tests {
             (Stop::Limit, false, true),
             (Stop::Sequence("x".to_owned()), false, true),
         ] {
-            let found = Answered::beyond_text(&text, &stop, at_limit);
+            let found = Answered::beyond_text(&text, &stop, Map::new(), at_limit);
             assert_eq!(found.is_some(), kept, "{stop:?}");
             assert!(found.is_none_or(|found| found.parts.is_none()));
         }

@@ -34,12 +34,17 @@ const BLOCKS: Blocks = Blocks {
     },
 };
 
+/// The reason of an answer that fills the model's context. Agents compact the dialogue then.
+const CONTEXT_EXCEEDED: &str = "model_context_window_exceeded";
+
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
     sequence: Sequence,
     stop: Option<Stop>,
     usage: Map<String, Value>,
+    /// Members that other dialects do not have, and the reason of the end if they have no such.
+    own: Map<String, Value>,
     /// Whether a stream had its `message_stop`.
     stopped: bool,
     /// Whether the open block is of another kind.
@@ -61,6 +66,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             sequence: Sequence::new(BLOCKS),
             stop: None,
             usage: Map::new(),
+            own: Map::new(),
             stopped: false,
             is_opaque: false,
             server_call: None,
@@ -71,6 +77,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
         self.check_error(root)?;
         self.start(root);
+        self.note_own(root);
         self.stop(root)?;
         let Some(blocks) = root["content"].as_array() else {
             return Err(self.answer.head.failed("content is no array"));
@@ -97,7 +104,11 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         let Some(stop) = self.stop.take() else {
             return Err(self.answer.head.failed("answer without a stop reason"));
         };
-        self.answer.finish(reported(&self.usage), stop)
+        let answer = self.answer.finish(reported(&self.usage), stop)?;
+        Ok(TextAnswer {
+            own: self.own,
+            ..answer
+        })
     }
 }
 
@@ -128,6 +139,8 @@ impl ResponseParser<'_> {
             Some("message_delta") => {
                 let usage = root["usage"].as_object();
                 self.merge_usage(usage);
+                self.note_own(root);
+                self.note_own(&root["delta"]);
                 self.stop(&root["delta"])?;
                 let all = reported(&self.usage);
                 let own = usage.and_then(|usage| reported(usage).output);
@@ -164,6 +177,14 @@ impl ResponseParser<'_> {
         self.merge_usage(message["usage"].as_object());
     }
 
+    fn note_own(&mut self, holder: &Value) {
+        for name in ["stop_details", "context_management"] {
+            if let Some(value) = holder.get(name).filter(|value| !value.is_null()) {
+                self.own.insert(name.to_owned(), value.clone());
+            }
+        }
+    }
+
     /// Reads the reason of the end. A refusal may follow text. A reason that is not listed here is a
     /// breakdown.
     fn stop(&mut self, holder: &Value) -> Result<(), ProviderError> {
@@ -175,7 +196,12 @@ impl ResponseParser<'_> {
         let stop = match &*reason.to_ascii_lowercase() {
             "end_turn" => Stop::Done,
             "pause_turn" => Stop::Paused,
-            "max_tokens" | "model_context_window_exceeded" => Stop::Limit,
+            "max_tokens" => Stop::Limit,
+            CONTEXT_EXCEEDED => {
+                self.own
+                    .insert("stop_reason".to_owned(), CONTEXT_EXCEEDED.into());
+                Stop::Limit
+            }
             "stop_sequence" => {
                 Stop::Sequence(text("/stop_sequence").unwrap_or_default().to_owned())
             }

@@ -138,6 +138,7 @@ impl TextProvider for SandboxText {
                 ..TokenCounts::default()
             },
             request_id: Some(seed.request_id()),
+            ..TextAnswer::default()
         })
     }
 

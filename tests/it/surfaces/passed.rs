@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{CHAT, MESSAGES, MODELS, ask, error, record, with};
-use crate::common::{Account, Answer, TestApp, Upstream};
+use crate::{
+    common::{Account, Answer, Reply, TestApp, Upstream},
+    texts::{message, message_events},
+};
 
 async fn send(
     app: &TestApp,
@@ -107,6 +110,78 @@ async fn messages_pass_to_anthropic(_: PgPoolOptions, options: PgConnectOptions)
         text.starts_with(&format!(r#"{{"stream":true,"messages":{TURNS}"#)),
         "{text}"
     );
+    app.assert_settled().await;
+}
+
+/// What only Anthropic says of the end of an answer.
+#[sqlx::test]
+async fn the_ends_of_anthropics_answers_pass(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let usage = json!({"input_tokens": 9, "output_tokens": 3});
+    let applied = json!({"applied_edits": [{"type": "clear_tool_uses_20250919",
+        "cleared_input_tokens": 7, "cleared_tool_uses": 1}]});
+    let details = json!({"type": "refusal", "category": "cyber", "explanation": "No."});
+    let exceeded = "model_context_window_exceeded";
+    for (at, (reason, details, applied)) in [
+        (exceeded, Value::Null, Value::Null),
+        (exceeded, Value::Null, applied.clone()),
+        ("refusal", details, Value::Null),
+        ("end_turn", Value::Null, applied),
+        ("end_turn", Value::Null, Value::Null),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let content = [json!({"type": "text", "text": "Hello"})];
+        let mut whole = message("m", &content, &usage);
+        whole["stop_reason"] = json!(reason);
+        let mut events = message_events(&content, &usage, &usage);
+        let delta = json!({"type": "message_delta", "usage": usage, "context_management": applied,
+            "delta": {"stop_reason": reason, "stop_details": details}});
+        let end = events.len() - 2;
+        events[end] = format!("event: message_delta\ndata: {delta}\n\n");
+        whole["stop_details"] = details.clone();
+        whole["context_management"] = applied.clone();
+        upstream.play(move |request| {
+            if request.body["stream"] == true {
+                Reply::Raw(200, "text/event-stream", events.concat())
+            } else {
+                Reply::Status(200, whole.clone())
+            }
+        });
+        for stream in [false, true] {
+            // A refusal without a delivered text is an error.
+            if reason == "refusal" && !stream {
+                continue;
+            }
+            let key = format!("{at} {stream}");
+            let body = with(ask(MODELS[2], "x"), &json!({ "stream": stream }));
+            for replayed in [false, true] {
+                let key = [("idempotency-key", &key[..])];
+                let answer = app.post_with(&account.key, MESSAGES, &key, &body).await;
+                assert_eq!(answer.status, 200, "{}", answer.text);
+                assert_eq!(answer.header("idempotent-replayed") == "true", replayed);
+                let (root, delta) = if stream {
+                    let mut events = super::events(MESSAGES, &answer.text);
+                    let end = events.remove(events.len() - 2);
+                    (end.clone(), end["delta"].clone())
+                } else {
+                    (answer.json(), answer.json())
+                };
+                assert_eq!(delta["stop_reason"], reason);
+                assert_eq!(delta["stop_details"], details);
+                assert_eq!(root["context_management"], applied);
+                let text = &answer.text;
+                assert_eq!(text.contains("stop_details"), details.is_object(), "{text}");
+            }
+            // Other dialects have no such members.
+            let chat = app.post(&account.key, super::CHAT, &body).await;
+            assert_eq!(chat.status, 200);
+            assert!(!chat.text.contains(exceeded) && !chat.text.contains("applied_edits"));
+        }
+    }
     app.assert_settled().await;
 }
 

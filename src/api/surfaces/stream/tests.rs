@@ -55,6 +55,7 @@ fn answer() -> Answer {
         parts: vec![Part::text("ab")],
         stop: Stop::Done,
         usage: TextUsage::from_counts(TokenCounts::default(), 1, 1),
+        own: serde_json::Map::new(),
     }
 }
 

@@ -47,6 +47,7 @@ fn answer(stop: Stop) -> Answer {
             searches: None,
             estimated: false,
         },
+        own: Map::new(),
     }
 }
 

@@ -50,6 +50,7 @@ fn answer(text: &str, stop: Stop) -> Answer {
             searches: None,
             estimated: false,
         },
+        own: Map::new(),
     }
 }
 

@@ -10,6 +10,10 @@ use crate::domain::{
     usage::{TextUsage, TokenCounts},
 };
 
+/// Members of Anthropic's answers that pass to callers of its dialect.
+const STOP_DETAILS: &str = "stop_details";
+const CONTEXT_MANAGEMENT: &str = "context_management";
+
 #[derive(Debug)]
 pub struct MessagesWriter {
     head: Head,
@@ -67,10 +71,11 @@ impl MessagesWriter {
     fn message<'a>(
         &'a self,
         parts: &'a [Part],
-        stop: Option<&'a Stop>,
+        answer: Option<&'a Answer>,
         usage: Value,
     ) -> WireObject<'a> {
-        let (stop_reason, stop_sequence) = stop.map(stop_of).unzip();
+        let (stop_reason, stop_sequence) = answer.map(stop_of).unzip();
+        let own = |name: &str| answer.and_then(|answer| answer.own.get(name));
         let content = WireValue::list(move || parts.iter().flat_map(blocks));
         WireObject::default()
             .with("id", json!(format!("msg_{}", self.head.id)))
@@ -80,7 +85,12 @@ impl MessagesWriter {
             .with("content", content)
             .with("stop_reason", json!(stop_reason))
             .with("stop_sequence", json!(stop_sequence.flatten()))
+            .with_some(STOP_DETAILS, own(STOP_DETAILS).map(WireValue::Borrowed))
             .with("usage", usage)
+            .with_some(
+                CONTEXT_MANAGEMENT,
+                own(CONTEXT_MANAGEMENT).map(WireValue::Borrowed),
+            )
     }
 
     fn close(&mut self) -> String {
@@ -185,12 +195,13 @@ fn usage_of(usage: &TextUsage) -> Value {
 }
 
 /// The stop reason, and the stop sequence.
-fn stop_of(stop: &Stop) -> (&'static str, Option<&str>) {
-    match stop {
+fn stop_of(answer: &Answer) -> (&str, Option<&str>) {
+    let reason = answer.own.get("stop_reason").and_then(Value::as_str);
+    match &answer.stop {
         Stop::Done | Stop::MalformedFunctionCall | Stop::Other => ("end_turn", None),
         Stop::Paused => ("pause_turn", None),
         Stop::ContentFilter => ("refusal", None),
-        Stop::Limit => ("max_tokens", None),
+        Stop::Limit => (reason.unwrap_or("max_tokens"), None),
         Stop::Tools => ("tool_use", None),
         Stop::Sequence(sequence) => ("stop_sequence", Some(sequence)),
     }
@@ -247,7 +258,7 @@ fn gemini_signature(call: &ToolCall) -> Option<String> {
 
 impl Writer for MessagesWriter {
     fn whole(&self, answer: &Answer) -> String {
-        text_of(&self.message(&answer.parts, Some(&answer.stop), usage_of(&answer.usage)))
+        text_of(&self.message(&answer.parts, Some(answer), usage_of(&answer.usage)))
     }
 
     fn set_counts(&mut self, counts: TokenCounts) {
@@ -318,13 +329,19 @@ impl Writer for MessagesWriter {
 
     fn end(&mut self, answer: &Answer) -> String {
         let closed = self.close();
-        let (stop_reason, stop_sequence) = stop_of(&answer.stop);
-        let end = event(&json!({
+        let (stop_reason, stop_sequence) = stop_of(answer);
+        let mut end = json!({
             "type": "message_delta",
             "delta": {"stop_reason": stop_reason, "stop_sequence": stop_sequence},
             "usage": usage_of(&answer.usage),
-        }));
-        closed + &end + &event(&json!({"type": "message_stop"}))
+        });
+        if let Some(details) = answer.own.get(STOP_DETAILS) {
+            end["delta"][STOP_DETAILS] = details.clone();
+        }
+        if let Some(applied) = answer.own.get(CONTEXT_MANAGEMENT) {
+            end[CONTEXT_MANAGEMENT] = applied.clone();
+        }
+        closed + &event(&end) + &event(&json!({"type": "message_stop"}))
     }
 
     fn failed(&mut self, error: &str) -> String {

@@ -55,6 +55,7 @@ fn answer(parts: Vec<Part>, stop: Stop) -> Answer {
         parts,
         stop,
         usage: TextUsage::from_counts(TokenCounts::default(), 4, 4),
+        own: Map::new(),
     }
 }
 
