@@ -53,6 +53,7 @@ pub const ADAPTERS: Adapters = Adapters {
             reasoning_fields: false,
             thought_signatures: false,
             documents: true,
+            counts_tokens: true,
             searches: true,
             own: Some(Surface::AnthropicMessages),
             ..Dialogue::ALL

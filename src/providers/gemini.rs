@@ -68,6 +68,7 @@ pub const ADAPTERS: Adapters = Adapters {
             image_detail: false,
             gifs: false,
             documents: true,
+            counts_tokens: true,
             seed_and_top_k: true,
             ..Dialogue::ALL
         },

@@ -66,6 +66,8 @@ pub struct Dialogue {
     pub gifs: bool,
     /// Whether documents are accepted: PDFs, whose tokens the vendor counts first, and plain texts.
     pub documents: bool,
+    /// A free count of the input, without an answer.
+    pub counts_tokens: bool,
     /// Web searches that run at the vendor, asked for in its own dialect.
     pub searches: bool,
     /// Custom tools of Chat Completions. Without them, functions represent them.
@@ -108,6 +110,7 @@ impl Dialogue {
         image_detail: true,
         gifs: true,
         documents: false,
+        counts_tokens: false,
         searches: false,
         custom_tools: false,
         thought_signatures: true,

@@ -139,6 +139,7 @@ impl ModelSettings for OpenAiModel {
             encrypted_reasoning: true,
             result_images: true,
             documents: self.no_obfuscation,
+            counts_tokens: self.no_obfuscation,
             searches: self.no_obfuscation,
             // The adapter ends the text at them.
             max_stops: usize::MAX,

@@ -130,9 +130,9 @@ impl Service {
         // Only the vendor can count PDFs.
         let estimate = (request.conversation.pdfs() == 0)
             .then(|| text.estimated_input(&request.conversation).max(1));
-        // Only vendors that accept documents count, and only a running server calls vendors.
+        // Only a running server calls vendors.
         if let Some(estimate) = estimate
-            && (!text.dialogue.documents || self.require_running().is_err())
+            && (!text.dialogue.counts_tokens || self.require_running().is_err())
         {
             return Ok(estimate);
         }
