@@ -156,23 +156,19 @@ fn event(data: &Value) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }
 
-/// `input` includes the cached and the written tokens; `writes` are all cache writes and the long
-/// ones among them.
-fn tokens(
-    input: u64,
-    cached: Option<u64>,
-    writes: (Option<u64>, Option<u64>),
-    output: u64,
-) -> Value {
-    let (cached, written) = (cached.unwrap_or(0), writes.0.unwrap_or(0));
+/// The counts as this dialect has them: its input excludes the cached and the written tokens.
+fn tokens(counts: &TokenCounts) -> Value {
+    let cached = counts.cached_input.unwrap_or(0);
+    let written = counts.cache_write.unwrap_or(0);
+    let input = counts.input.unwrap_or(0);
     let mut tokens = json!({
         "input_tokens": input.saturating_sub(cached.saturating_add(written)),
         "cache_creation_input_tokens": written,
         "cache_read_input_tokens": cached,
-        "output_tokens": output,
+        "output_tokens": counts.output.unwrap_or(0),
     });
-    if writes.0.is_some() {
-        let long = writes.1.unwrap_or(0).min(written);
+    if counts.cache_write.is_some() {
+        let long = counts.cache_write_long.unwrap_or(0).min(written);
         tokens["cache_creation"] = json!({
             "ephemeral_5m_input_tokens": written - long,
             "ephemeral_1h_input_tokens": long,
@@ -182,9 +178,14 @@ fn tokens(
 }
 
 fn usage_of(usage: &TextUsage) -> Value {
-    let writes = (usage.cache_write_tokens, usage.cache_write_long_tokens);
-    let cached = usage.cached_input_tokens;
-    let mut value = tokens(usage.input_tokens, cached, writes, usage.output_tokens);
+    let mut value = tokens(&TokenCounts {
+        input: Some(usage.input_tokens),
+        cached_input: usage.cached_input_tokens,
+        cache_write: usage.cache_write_tokens,
+        cache_write_long: usage.cache_write_long_tokens,
+        output: Some(usage.output_tokens),
+        ..TokenCounts::default()
+    });
     if let Some(tokens) = usage.reasoning_tokens {
         value["output_tokens_details"] = json!({"thinking_tokens": tokens});
     }
@@ -268,9 +269,11 @@ impl Writer for MessagesWriter {
     fn begin(&mut self) -> String {
         let counts = &self.counts;
         let input = counts.believed_input().filter(|&input| input > 0);
-        let input = input.unwrap_or(self.head.input_tokens);
-        let writes = (counts.cache_write, counts.cache_write_long);
-        let usage = tokens(input, counts.cached_input, writes, 1);
+        let usage = tokens(&TokenCounts {
+            input: input.or(Some(self.head.input_tokens)),
+            output: Some(1),
+            ..*counts
+        });
         let message = self.message(&[], None, usage);
         event(&json!({"type": "message_start", "message": message}))
     }
