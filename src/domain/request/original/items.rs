@@ -28,11 +28,8 @@ impl Original {
         if !self.has_empty_members {
             return;
         }
-        let has_no_value = |name: &str, json: &Bytes| match &json[..] {
-            b"null" => name != "content",
-            b"[]" => name == "annotations",
-            _ => false,
-        };
+        let has_no_value =
+            |name: &str, json: &Bytes| has_no_value(name, &json[..] == b"null", &json[..] == b"[]");
         self.edit_items("messages", |message| {
             let is_shorter = message.iter().any(|(name, json)| has_no_value(name, json));
             message.retain(|name, json| !has_no_value(name, json));
@@ -88,15 +85,15 @@ impl Original {
 pub fn has_empty_members(body: &Map<String, Value>) -> bool {
     let messages = body.get("messages").and_then(Value::as_array);
     let messages = messages.into_iter().flatten().filter_map(Value::as_object);
-    messages
-        .flatten()
-        .any(|(name, value)| match (name.as_str(), value) {
-            ("annotations", Value::Array(annotations)) => annotations.is_empty(),
-            (name, Value::Null) => name != "content",
-            (name, _) => ReasoningField::ALL
-                .iter()
-                .any(|field| field.as_str() == name),
-        })
+    messages.flatten().any(|(name, value)| {
+        let is_empty = value.as_array().is_some_and(Vec::is_empty);
+        has_no_value(name, value.is_null(), is_empty) || ReasoningField::parse(name).is_some()
+    })
+}
+
+/// Whether a member of a message has no value. `is_empty`: it is an empty list.
+fn has_no_value(name: &str, is_null: bool, is_empty: bool) -> bool {
+    is_null && name != "content" || is_empty && name == "annotations"
 }
 
 #[cfg(test)]
