@@ -8,7 +8,7 @@ use futures_util::{StreamExt as _, stream};
 use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::task::yield_now;
+use tokio::task::{JoinHandle, yield_now};
 use tower::ServiceExt as _;
 
 use super::{CHAT, MESSAGES, MODELS, RESPONSES, ROUTES, ask, error, events, record, text_of, with};
@@ -97,19 +97,22 @@ async fn an_account_gets_half_of_the_budget(_: PgPoolOptions, options: PgConnect
     app.assert_settled().await;
 }
 
+/// Sends a body that never arrives completely.
+fn arriving(app: &Arc<TestApp>, key: &str, bytes: usize) -> JoinHandle<Answer> {
+    let part = Bytes::from(vec![b' '; bytes]);
+    let first = stream::once(async { Ok::<_, Infallible>(part) });
+    let body = Body::from_stream(first.chain(stream::pending()));
+    let json = [("content-type", "application/json")];
+    let request = raw(Method::POST, CHAT, key, &json, body);
+    let app = Arc::clone(app);
+    tokio::spawn(async move { app.send(request).await })
+}
+
 #[sqlx::test]
 async fn bodies_that_arrive_share_the_budget(_: PgPoolOptions, options: PgConnectOptions) {
     let app = Arc::new(TestApp::with(options, &[SMALL]).await);
     let (busy, other) = (app.account("10").await, app.account("10").await);
-    let arriving = || {
-        let part = Bytes::from(vec![b' '; 900 << 10]);
-        let first = stream::once(async { Ok::<_, Infallible>(part) });
-        let body = Body::from_stream(first.chain(stream::pending()));
-        let json = [("content-type", "application/json")];
-        let request = raw(Method::POST, CHAT, &busy.key, &json, body);
-        let app = Arc::clone(&app);
-        tokio::spawn(async move { app.send(request).await })
-    };
+    let arriving = || arriving(&app, &busy.key, 900 << 10);
     let two = [arriving(), arriving()];
     while used(&app).await < 1_800 << 10 {
         yield_now().await;
@@ -123,6 +126,43 @@ async fn bodies_that_arrive_share_the_budget(_: PgPoolOptions, options: PgConnec
     while used(&app).await > 0 {
         yield_now().await;
     }
+}
+
+/// A cancel has no body, and so needs no memory for one.
+#[sqlx::test]
+async fn a_cancel_needs_no_memory(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    upstream.reply(Reply::Stepwise("abcd".to_owned(), 10, 3));
+    let app = Arc::new(TestApp::upstream_with(options, &upstream, &[SMALL]).await);
+    let account = app.account("10").await;
+    let body = with(ask(MODELS[1], "x"), &json!({"stream": true}));
+    let running = app.spawn_post(&account.key, CHAT, &[], body);
+    upstream.arrived(1).await;
+    let record = app.history(&account).await.remove(0);
+    let path = format!("/v1/generate/{}/cancel", record["uuid"].as_str().unwrap());
+    // The account's half of the budget, to the last bytes.
+    let sizes = (4..20).rev().map(|exponent| 1 << exponent);
+    let mut filling = Vec::new();
+    for bytes in [512 << 10; 3].into_iter().chain(sizes) {
+        let before = used(&app).await;
+        let one = arriving(&app, &account.key, bytes);
+        for _ in 0..1_000 {
+            if one.is_finished() || used(&app).await != before {
+                break;
+            }
+            yield_now().await;
+        }
+        filling.push(one);
+    }
+    let small = ask(MODELS[0], "x");
+    overloaded(CHAT, &app.post(&account.key, CHAT, &small).await);
+    let cancelled = app.call(Method::POST, &account.key, &path, &[], None).await;
+    cancelled.expect(200);
+    error(CHAT, &running.await.unwrap(), 400, "cancelled");
+    for one in filling {
+        one.abort();
+    }
+    app.assert_settled().await;
 }
 
 #[sqlx::test]
