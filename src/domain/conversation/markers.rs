@@ -21,10 +21,11 @@ pub struct Choice {
 }
 
 impl Stop {
-    /// `finish_reason` of Chat Completions.
+    /// `finish_reason` of Chat Completions. An answer that its provider broke off is cut, as at the
+    /// limit: no SDK has a reason for it, and it must not look finished.
     pub const fn chat_reason(&self) -> &'static str {
         match self {
-            Self::Limit => "length",
+            Self::Limit | Self::MalformedFunctionCall | Self::Other => "length",
             Self::Tools => "tool_calls",
             Self::ContentFilter => "content_filter",
             _ => "stop",

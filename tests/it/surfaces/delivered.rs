@@ -527,14 +527,11 @@ const ENDS: [(&str, &str, &str, &str); 11] = [
 fn dialect_reason(path: &str, reason: &str) -> Value {
     match (path, reason) {
         (CHAT, "content_filter") => json!("content_filter"),
-        (CHAT, "length") => json!("length"),
-        (CHAT, _) => json!("stop"),
+        (CHAT, _) => json!("length"),
         (MESSAGES, "content_filter") => json!("refusal"),
-        (MESSAGES, "length") => json!("max_tokens"),
-        (MESSAGES, _) => json!("end_turn"),
+        (MESSAGES, _) => json!("max_tokens"),
         (_, "content_filter") => json!("content_filter"),
-        (_, "length") => json!("max_output_tokens"),
-        _ => Value::Null,
+        _ => json!("max_output_tokens"),
     }
 }
 

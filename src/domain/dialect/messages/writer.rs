@@ -199,10 +199,11 @@ fn usage_of(usage: &TextUsage) -> Value {
 fn stop_of(answer: &Answer) -> (&str, Option<&str>) {
     let reason = answer.own.get("stop_reason").and_then(Value::as_str);
     match &answer.stop {
-        Stop::Done | Stop::MalformedFunctionCall | Stop::Other => ("end_turn", None),
+        Stop::Done => ("end_turn", None),
         Stop::Paused => ("pause_turn", None),
         Stop::ContentFilter => ("refusal", None),
         Stop::Limit => (reason.unwrap_or("max_tokens"), None),
+        Stop::MalformedFunctionCall | Stop::Other => ("max_tokens", None),
         Stop::Tools => ("tool_use", None),
         Stop::Sequence(sequence) => ("stop_sequence", Some(sequence)),
     }

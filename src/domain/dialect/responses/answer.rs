@@ -63,14 +63,9 @@ pub(super) fn body<'a>(head: &'a Head, echo: &'a Echo, progress: Progress<'_>) -
 /// The reason of an answer that is incomplete.
 pub(super) const fn incomplete(stop: &Stop) -> Option<&'static str> {
     match stop {
-        Stop::Limit => Some("max_output_tokens"),
+        Stop::Limit | Stop::MalformedFunctionCall | Stop::Other => Some("max_output_tokens"),
         Stop::ContentFilter => Some("content_filter"),
-        Stop::Done
-        | Stop::Sequence(_)
-        | Stop::Tools
-        | Stop::Paused
-        | Stop::MalformedFunctionCall
-        | Stop::Other => None,
+        Stop::Done | Stop::Sequence(_) | Stop::Tools | Stop::Paused => None,
     }
 }
 

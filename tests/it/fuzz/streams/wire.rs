@@ -254,7 +254,11 @@ impl Ask {
             }
         };
         assert!(is_answer, "{last} {record}");
-        let expected = match (self.path, reason.as_str()) {
+        let reason = match reason.as_str() {
+            Some("malformed_function_call") => Some("length"),
+            reason => reason,
+        };
+        let expected = match (self.path, reason) {
             (CHAT, Some("length")) => &["length"][..],
             (CHAT, Some("content_filter")) => &["content_filter"],
             (CHAT, _) => &["stop", "tool_calls"],
