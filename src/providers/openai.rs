@@ -107,17 +107,15 @@ pub const COMPATIBLE: Adapters = Adapters {
             null_members: false,
             // It would fetch them from within the operator's network.
             image_urls: false,
-            // Google's own is such a server.
-            thought_signatures: true,
             reasoning_fields: true,
             ..DIALOGUE
         },
         ..Vendor::new(
             "openai_compatible",
             &[Modality::Text, Modality::Image],
-            |_, modality, wire| match modality {
+            |id, modality, wire| match modality {
                 Modality::Image => compatible_image(wire),
-                _ => read_settings::<OpenAiModel>(wire),
+                _ => compatible_text(id, wire),
             },
         )
     },
@@ -133,6 +131,14 @@ fn compatible_image(wire: Option<Value>) -> Result<SharedSettings, ConfigError> 
     let blank = |name: &str| (name.to_owned(), Value::from(""));
     let table = Table::from_iter(["output_format", "moderation"].map(blank));
     read_settings::<OpenAiImageModel>(Some(over(table, wire)))
+}
+
+/// Google's server, and others with its models, take back their signatures; strict servers refuse them.
+fn compatible_text(id: &str, wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
+    let name = id.rsplit('/').next().unwrap_or(id);
+    let is_gemini = name.starts_with("gemini");
+    let table = Table::from_iter([("thought_signatures".to_owned(), is_gemini.into())]);
+    read_settings::<OpenAiModel>(Some(over(table, wire)))
 }
 
 /// Other defaults, and the settings of a file over them.

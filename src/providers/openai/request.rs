@@ -90,6 +90,8 @@ pub struct OpenAiModel {
     pub stream_usage: bool,
     /// Sends `stream_options.include_obfuscation: false`: `OpenAI` only.
     pub no_obfuscation: bool,
+    /// Sends Gemini's signatures of thoughts back, in `extra_content` of calls: Google only.
+    pub thought_signatures: bool,
 }
 
 impl Default for OpenAiModel {
@@ -104,6 +106,7 @@ impl Default for OpenAiModel {
             service_tier: None,
             stream_usage: true,
             no_obfuscation: false,
+            thought_signatures: false,
         }
     }
 }
@@ -122,6 +125,7 @@ impl ModelSettings for OpenAiModel {
         let is_developer = self.system_role == SystemRole::Developer;
         let vendor = Dialogue {
             developer_role: vendor.developer_role || is_developer,
+            thought_signatures: self.thought_signatures,
             ..vendor
         };
         if self.api == Api::Chat {

@@ -45,6 +45,7 @@ fn real() -> OpenAiModel {
         service_tier: Some("default".to_owned()),
         stream_usage: true,
         no_obfuscation: true,
+        thought_signatures: false,
     }
 }
 

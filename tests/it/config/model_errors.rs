@@ -116,7 +116,7 @@ fn of_models() {
         (format!("{ok}retiring = \"soon\""), r#"providers.x.models[0].retiring is "soon": must be a date, such as 2027-01-14"#.to_owned()),
         (format!("{ok}retiring = 2027"), "providers.x.models[0].retiring is 2027: must be a date, such as 2027-01-14".to_owned()),
         (format!("{ok}wire = {{ token_field = \"tokens\" }}"), r#"providers.x.models[0].wire.token_field is "tokens": must be one of max_tokens, max_completion_tokens"#.to_owned()),
-        (format!("{ok}wire = {{ thinking_level = \"LOW\" }}"), "providers.x.models[0].wire.thinking_level is not a known key: remove it or use one of api, token_field, system_role, reasoning_effort, explicit_cache, reasoning, service_tier, stream_usage, no_obfuscation".to_owned()),
+        (format!("{ok}wire = {{ thinking_level = \"LOW\" }}"), "providers.x.models[0].wire.thinking_level is not a known key: remove it or use one of api, token_field, system_role, reasoning_effort, explicit_cache, reasoning, service_tier, stream_usage, no_obfuscation, thought_signatures".to_owned()),
         (format!("{ok}wire = 3"), "providers.x.models[0].wire is 3: must be a table with keys".to_owned()),
         (format!("{ok}[[providers.x.models]]\nid = \"m\"\n"), r#"providers.x.models[1].id is "m", as models[0] already is: keep one of them"#.to_owned()),
         (format!("{ok}[[providers.x.models]]\n{}", ok.replace("\"m\"", "\"n\"")), "providers.x.models has several enabled models for text and none is the default: set default = true at one of them".to_owned()),

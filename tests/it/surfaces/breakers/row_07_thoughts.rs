@@ -8,7 +8,7 @@ use super::{
     row_08_responses::{asked, respond},
     stream_of, with,
 };
-use crate::common::{Reply, TestApp, Upstream};
+use crate::common::{CONFIG_FILE, Reply, TestApp, Upstream};
 
 /// The next turn: a call brought back as it was answered, with its result.
 fn next(path: &str, mut asked: Value, answer: &Value) -> Value {
@@ -83,6 +83,63 @@ async fn signatures_of_gemini_come_back_in_every_dialect_and_to_no_other(
                 assert_eq!(left_out, name, "{path} {model}");
             }
         }
+    }
+    app.assert_settled().await;
+}
+
+/// Strict servers refuse unknown members; Google's own takes its signatures back.
+#[sqlx::test]
+async fn signatures_go_to_googles_compatible_server_only(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let model = |id: &str, wire: &str| {
+        format!(
+            "[[providers.local.models]]\nid = \"{id}\"\ntype = \"text\"\n{wire}\n\
+             prices = {{ input_per_million = \"1\", output_per_million = \"5\" }}\n"
+        )
+    };
+    let text = [
+        format!(
+            "[providers.local]\nkind = \"openai_compatible\"\nbase_url = \"{}/local/v1\"\n",
+            upstream.url()
+        ),
+        model("llama", "default = true"),
+        model("google/gemini-3.8-flash", ""),
+        model("my-gemini", "wire.thought_signatures = true"),
+        model("gemini-strict", "wire.thought_signatures = false"),
+    ];
+    let file = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let file = file.join(uuid::Uuid::now_v7().to_string());
+    std::fs::write(&file, text.concat()).unwrap();
+    let app = TestApp::with(options, &[(CONFIG_FILE, file.to_str().unwrap())]).await;
+    std::fs::remove_file(&file).unwrap();
+    let account = app.account("10").await;
+    let extra = json!({"google": {"thought_signature": "c2ln"}});
+    let call = json!({"id": "c1", "type": "function", "extra_content": extra,
+        "function": {"name": "f", "arguments": "{}"}});
+    let messages = json!([
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "1"},
+    ]);
+    for (model, is_sent) in [
+        ("llama", false),
+        ("google/gemini-3.8-flash", true),
+        ("my-gemini", true),
+        ("gemini-strict", false),
+    ] {
+        let body = json!({"model": format!("local/{model}"), "messages": messages,
+            "max_tokens": 64});
+        let answer = app.post(&account.key, CHAT, &body).await;
+        answer.expect(200);
+        let sent = upstream.requests().pop().unwrap().body;
+        let given = &sent["messages"][1]["tool_calls"][0]["extra_content"];
+        assert_eq!(*given == extra, is_sent, "{model} {given}");
+        assert_eq!(given.is_null(), !is_sent, "{model} {given}");
+        let left_out = if is_sent { "" } else { "extra_content" };
+        assert_eq!(answer.header("x-gensvc-left-out"), left_out, "{model}");
     }
     app.assert_settled().await;
 }

@@ -140,6 +140,13 @@ pub(super) fn check(body: &Value, is_openai: bool) -> Checked {
             };
             word(&call[kind]["name"], "_-", 64)?;
             ensure(call[kind][said].is_string(), || format!("no {said}"))?;
+            let is_google = body["model"]
+                .as_str()
+                .unwrap_or_default()
+                .contains("gemini");
+            ensure(is_google || call.get("extra_content").is_none(), || {
+                "property 'extra_content' is unsupported".to_owned()
+            })?;
             open.push(id);
         }
     }
