@@ -182,6 +182,96 @@ async fn thinking_that_cannot_be_switched_off_is_refused_or_the_least(
     }
 }
 
+#[sqlx::test]
+async fn effort_asks_claude_to_think(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("1000").await;
+    // What is sent as thinking and as effort.
+    for (models, effort, sent) in [
+        (
+            &["opus-4-6", "opus-4-7", "opus-4-8", "sonnet-4-6"][..],
+            "high",
+            (true, Some("high")),
+        ),
+        (&["opus-4-6", "sonnet-4-6"], "low", (true, Some("low"))),
+        (&["opus-4-6", "sonnet-4-6"], "minimal", (false, Some("low"))),
+        (&["opus-4-6", "sonnet-4-6"], "none", (false, None)),
+        (&["opus-4-5"], "high", (false, Some("high"))),
+        (&["haiku-4-5"], "high", (false, None)),
+        (&["haiku-4-5"], "none", (false, None)),
+        // They think by themselves.
+        (&["haiku-5-5", "opus-5-5"], "high", (false, Some("high"))),
+    ] {
+        for model in models {
+            let name = format!("anthropic/claude-{model}");
+            let chat = with(ask(&name, "x"), &json!({"reasoning_effort": effort}));
+            let responses = json!({"model": name, "input": "x", "max_output_tokens": 64,
+                "reasoning": {"effort": effort}});
+            for (path, body, field) in [
+                (CHAT, chat, "reasoning_effort"),
+                (RESPONSES, responses, "reasoning.effort"),
+            ] {
+                let answer = app.post(&account.key, path, &body).await;
+                answer.expect(200);
+                let body = upstream.requests().pop().unwrap().body;
+                let is_adaptive = body["thinking"] == json!({"type": "adaptive"});
+                assert_eq!(
+                    (is_adaptive, body["output_config"]["effort"].as_str()),
+                    sent,
+                    "{path} {model} {effort}"
+                );
+                assert!(is_adaptive || body.get("thinking").is_none());
+                let is_lost = *model == "haiku-4-5" && effort != "none";
+                let left_out = if is_lost { field } else { "" };
+                assert_eq!(answer.header("x-gensvc-left-out"), left_out);
+            }
+        }
+    }
+    let effort = |more: &Value| {
+        let body = with(
+            ask("anthropic/claude-sonnet-4-6", "x"),
+            &json!({"reasoning_effort": "high"}),
+        );
+        with(body, more)
+    };
+    for (param, more) in [
+        ("temperature", json!({"temperature": 0.5})),
+        ("top_p", json!({"top_p": 0.9})),
+    ] {
+        let answer = app.post(&account.key, CHAT, &effort(&more)).await;
+        let error = error(CHAT, &answer, 400, "unsupported_parameter");
+        assert_eq!(error["param"], param);
+    }
+    // Anthropic refuses thinking with a forced call.
+    let tools = json!([{"type": "function", "function": {"name": "f"}}]);
+    let forced = json!({"tools": tools, "tool_choice": "required", "temperature": 0.5});
+    app.post(&account.key, CHAT, &effort(&forced))
+        .await
+        .expect(200);
+    let body = upstream.requests().pop().unwrap().body;
+    assert_eq!(
+        (body.get("thinking"), &body["output_config"]["effort"]),
+        (None, &json!("high"))
+    );
+    // A body of Anthropic's own dialect passes as it came.
+    let own = with(
+        ask("anthropic/claude-sonnet-4-6", "x"),
+        &json!({"output_config": {"effort": "high"}}),
+    );
+    app.post(&account.key, MESSAGES, &own).await.expect(200);
+    assert!(
+        upstream
+            .requests()
+            .pop()
+            .unwrap()
+            .body
+            .get("thinking")
+            .is_none()
+    );
+    app.assert_settled().await;
+}
+
 /// Anthropic refuses a limit that is not above the budget of thinking.
 #[sqlx::test]
 async fn a_limit_of_ours_has_room_for_the_thinking(_: PgPoolOptions, options: PgConnectOptions) {
