@@ -269,8 +269,9 @@ impl ApiError {
         }
     }
 
-    /// The answer for a generation that is not finished: the error names it.
-    fn unfinished(mut self, generation: Generation) -> Self {
+    /// Adds a generation, which the response names, without links to its files.
+    #[must_use]
+    pub fn naming(mut self, generation: Generation) -> Self {
         let record = GenerationRecord::of(generation, None::<&MediaLinks>);
         self.0.generation = Some(Box::new(record));
         self
@@ -371,7 +372,7 @@ impl ApiError {
                        repeat it";
         Self::new(Code::DatabaseUnavailable, message)
             .retry_after(DATABASE_RETRY_SECONDS)
-            .unfinished(generation)
+            .naming(generation)
     }
 
     pub fn code(&self) -> Code {

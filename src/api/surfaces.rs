@@ -221,6 +221,19 @@ impl SdkRequest {
         };
         log.end(Some(id), made)
     }
+
+    /// Adds the headers of a completed generation, also to an error: its work was charged.
+    fn of_files(
+        &self,
+        made: Result<Response, ApiError>,
+        record: &Generation,
+        left_out: &[&str],
+    ) -> Response {
+        let mut response = made.into_response();
+        let headers = headers(&self.state.service, record, left_out, true);
+        response.headers_mut().extend(headers);
+        response
+    }
 }
 
 /// One log line per request of an SDK, when it ends.
@@ -267,9 +280,10 @@ fn answer_of(record: &Generation, links: &MediaLinks) -> Result<Answer, ApiError
         return Err(ApiError::failed_generation(record.clone(), links));
     }
     if record.finish_reason == Some(FinishReason::Cancelled) {
-        return Err(ApiError::cancelled());
+        return Err(ApiError::cancelled().naming(record.clone()));
     }
-    Answer::of(record).ok_or_else(ApiError::internal)
+    let answer = Answer::of(record);
+    answer.ok_or_else(|| ApiError::internal().naming(record.clone()))
 }
 
 /// Renames the fields of an error to their names in the SDK's request.

@@ -191,7 +191,7 @@ fn model(
             )?),
             Modality::Image => ModelKind::Image(image::read(prices, limits)?),
             Modality::Video => ModelKind::Video(video::read(vendor, prices, limits)?),
-            Modality::Audio => ModelKind::Speech(speech::read(vendor, prices, limits)?),
+            Modality::Audio => ModelKind::Speech(speech::read(vendor, prices, limits, &*settings)?),
         };
         settings.check(&made)?;
         let list_prices = made.prices();

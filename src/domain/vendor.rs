@@ -108,6 +108,11 @@ pub trait ModelSettings: Any + Debug + Send + Sync {
     fn always_thinks(&self) -> bool {
         false
     }
+
+    /// Whether the WAV files of a speech model are 24 kHz mono, the format of PCM without a header.
+    fn makes_pcm(&self) -> bool {
+        true
+    }
 }
 
 pub type SharedSettings = Arc<dyn ModelSettings>;

@@ -77,7 +77,11 @@ words! {
     );
 }
 
-impl ModelSettings for ElevenLabsModel {}
+impl ModelSettings for ElevenLabsModel {
+    fn makes_pcm(&self) -> bool {
+        self.wav == "wav_24000"
+    }
+}
 
 fn body(call: &SpeechCall) -> Value {
     let mut body = json!({"text": call.text, "model_id": call.model});

@@ -80,10 +80,10 @@ impl From<ServiceError> for ApiError {
             }
             ServiceError::StoppedWaiting(generation) => Self::new(Code::ShuttingDown, message)
                 .header(header::RETRY_AFTER, BUSY_RETRY_SECONDS)
-                .unfinished(*generation),
+                .naming(*generation),
             ServiceError::TooManyWait(generation) => Self::new(Code::Overloaded, message)
                 .header(header::RETRY_AFTER, BUSY_RETRY_SECONDS)
-                .unfinished(*generation),
+                .naming(*generation),
             ServiceError::NotAsPresumed => {
                 tracing::error!("a presumed key was not read");
                 Self::internal()

@@ -13,7 +13,7 @@ use http::header;
 use serde_json::json;
 use tokio::task::yield_now;
 
-use super::{SdkHeaders, SdkRequest, headers};
+use super::{SdkHeaders, SdkRequest};
 use crate::{
     api::{
         ApiState,
@@ -103,13 +103,12 @@ async fn answered(call: SdkRequest, request: ImagesRequest) -> Result<Response, 
         "quality": if is_hd { "high" } else { "medium" },
         "size": record.parameters["size"].as_str().unwrap_or_default(),
     });
-    let mut response = if format == Some(ImageFormat::Url) {
-        Json(answer).into_response()
+    let made = if format == Some(ImageFormat::Url) {
+        Ok(Json(answer).into_response())
     } else {
-        streamed(&call.state, &answer.to_string(), &record.outputs).await?
+        streamed(&call.state, &answer.to_string(), &record.outputs).await
     };
-    let headers = headers(&call.state.service, &record, &left_out, true);
-    response.headers_mut().extend(headers);
+    let response = call.of_files(made, &record, &left_out);
     Ok(mark_replay(response, is_replay))
 }
 

@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use futures_util::TryStreamExt as _;
 use http::header;
 
-use super::{SdkHeaders, SdkRequest, headers};
+use super::{SdkHeaders, SdkRequest};
 use crate::{
     api::{
         body::JsonBody,
@@ -19,6 +19,7 @@ use crate::{
     },
     domain::{
         dialect::speech::SpokenRequest,
+        generation::Generation,
         validate::{FieldCode, FieldError},
     },
     media::{MediaKey, MediaStore, WAV_HEADER_BYTES, is_bare_pcm},
@@ -45,8 +46,16 @@ pub async fn speech(
 ) -> Result<Response, ApiError> {
     let reading = SdkRequest::new(Sdk::OpenAi, auth, SPEECH, RENAMED, body);
     let (call, body) = reading.await?;
-    let SpokenRequest { request, is_pcm } = body.read()?;
+    let SpokenRequest(request) = body.read()?;
+    let is_pcm = request.is_pcm;
     let (record, is_replay) = call.files(request.into()).await?;
+    let made = file(&call, &record, is_pcm).await;
+    let response = call.of_files(made, &record, &[]);
+    Ok(mark_replay(response, is_replay))
+}
+
+/// Returns the file of a generation, or its samples.
+async fn file(call: &SdkRequest, record: &Generation, is_pcm: bool) -> Result<Response, ApiError> {
     let output = record.outputs.first().ok_or_else(ApiError::internal)?;
     let key: MediaKey = output.key.parse().map_err(|_| ApiError::internal())?;
     let storage = &call.state.settings.storage;
@@ -68,10 +77,7 @@ pub async fn speech(
             (file.range.end - file.range.start).to_string(),
         ),
     ];
-    let mut response = (about, Body::from_stream(file.body)).into_response();
-    let headers = headers(&call.state.service, &record, &[], true);
-    response.headers_mut().extend(headers);
-    Ok(mark_replay(response, is_replay))
+    Ok((about, Body::from_stream(file.body)).into_response())
 }
 
 /// Returns the size of a stored WAV, or `None` if it does not exist. Fails unless its samples are
@@ -84,7 +90,7 @@ async fn pcm_file_bytes(storage: &MediaStore, key: &MediaKey) -> Result<Option<u
     if is_bare_pcm(&header) {
         return Ok(Some(file.head.bytes));
     }
-    let message = "cannot be pcm: this model does not produce 24 kHz mono; request wav. The \
+    let message = "cannot be pcm: the provider did not produce 24 kHz mono; request wav. The \
                    recording was charged and is in the history";
     let error = FieldError::new("response_format", FieldCode::NotSupported, message);
     Err(ApiError::invalid(vec![error]))

@@ -8,9 +8,9 @@ use super::{
 };
 use crate::domain::{
     catalogue::{SpeechLimits, SpeechModel},
-    request::SPEECH_PROMPT_CHARS,
+    request::{SPEECH_PROMPT_CHARS, SpeechFormat},
     settings::quoted,
-    vendor::Vendor,
+    vendor::{ModelSettings, Vendor},
 };
 
 /// Maximum characters of a voice.
@@ -20,6 +20,7 @@ pub(super) fn read(
     vendor: &Vendor,
     given_prices: Option<Value>,
     given_limits: Option<Value>,
+    settings: &dyn ModelSettings,
 ) -> Result<SpeechModel, ConfigError> {
     let prices = prices(given_prices)?;
     let mut defaults = toml! { max_prompt_chars = SPEECH_PROMPT_CHARS };
@@ -30,7 +31,11 @@ pub(super) fn read(
     check_voices(vendor, &limits)?;
     check_formats(vendor, &limits)?;
     check_speed(vendor, &limits)?;
-    Ok(SpeechModel { prices, limits })
+    Ok(SpeechModel {
+        prices,
+        has_pcm: settings.makes_pcm() && limits.formats.contains(&SpeechFormat::Wav),
+        limits,
+    })
 }
 
 fn check_voices(vendor: &Vendor, limits: &SpeechLimits) -> Result<(), ConfigError> {

@@ -140,6 +140,8 @@ pub struct SpeechLimits {
 pub struct SpeechModel {
     pub prices: SpeechPrices,
     pub limits: SpeechLimits,
+    /// Whether `pcm` is supported, for SDKs: the samples of a WAV of 24 kHz, mono.
+    pub has_pcm: bool,
 }
 
 pub(super) fn not_supported(param: &str, allowed: &str) -> FieldError {
@@ -314,8 +316,13 @@ impl SpeechModel {
             }
             _ => {}
         }
-        if request.format.is_some_and(|f| !limits.formats.contains(&f)) {
-            errors.push(not_supported("parameters.format", &one_of(&limits.formats)));
+        let is_missing = |format| !limits.formats.contains(&format);
+        if request.format.is_some_and(is_missing) || request.is_pcm && !self.has_pcm {
+            let is_sdk = request.surface == Surface::OpenAiSpeech;
+            let pcm = (is_sdk && self.has_pcm).then_some("pcm");
+            let formats = limits.formats.iter().map(|format| format.as_str());
+            let allowed: Vec<&str> = formats.chain(pcm).collect();
+            errors.push(not_supported("parameters.format", &one_of(&allowed)));
         }
         errors
     }

@@ -21,11 +21,7 @@ named_enum!(
 );
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct SpokenRequest {
-    pub request: SpeechRequest,
-    /// Whether the response is the samples of the generated WAV.
-    pub is_pcm: bool,
-}
+pub struct SpokenRequest(pub SpeechRequest);
 
 impl Object for SpokenRequest {
     const SCHEMA: SchemaName = (
@@ -48,25 +44,23 @@ impl Object for SpokenRequest {
         let about = "Only the default is supported.";
         fields.optional("stream_format", about, only([json!("audio")]));
         fields.optional("instructions", about, only([json!("")]));
-        Some(Self {
-            is_pcm: format == Some(SpokenFormat::Pcm),
-            request: SpeechRequest {
-                surface: Surface::OpenAiSpeech,
-                prompt: input?,
-                target: Target {
-                    provider: None,
-                    model: Some(model?),
-                    fallbacks: Vec::new(),
-                },
-                voice: Some(voice?),
-                speed,
-                format: format.map(|format| match format {
-                    SpokenFormat::Mp3 => SpeechFormat::Mp3,
-                    SpokenFormat::Wav | SpokenFormat::Pcm => SpeechFormat::Wav,
-                }),
-                max_cost: None,
+        Some(Self(SpeechRequest {
+            surface: Surface::OpenAiSpeech,
+            prompt: input?,
+            target: Target {
+                provider: None,
+                model: Some(model?),
+                fallbacks: Vec::new(),
             },
-        })
+            voice: Some(voice?),
+            speed,
+            format: format.map(|format| match format {
+                SpokenFormat::Mp3 => SpeechFormat::Mp3,
+                SpokenFormat::Wav | SpokenFormat::Pcm => SpeechFormat::Wav,
+            }),
+            is_pcm: format == Some(SpokenFormat::Pcm),
+            max_cost: None,
+        }))
     }
 
     fn example() -> Value {

@@ -163,6 +163,8 @@ pub struct SpeechRequest {
     pub voice: Option<String>,
     pub speed: Option<f64>,
     pub format: Option<SpeechFormat>,
+    /// Whether only the samples of a WAV are requested.
+    pub is_pcm: bool,
     /// The hold must not be above it.
     pub max_cost: Option<Credits>,
 }
@@ -329,6 +331,7 @@ impl Object for SpeechRequest {
             voice: p.optional("voice", "Voice id. Default: the model's.", VOICE),
             speed: p.optional("speed", rate, number(SPEED[0]..=SPEED[1])),
             format: p.optional("format", "File format. Default mp3.", words()),
+            is_pcm: false,
             max_cost: None,
         });
         Some(Self {

@@ -2,13 +2,17 @@
 
 use axum::body::Bytes;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use gensvc::domain::request::SpeechFormat;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{error, record, with};
-use crate::common::{
-    Account, Answer, TestApp, Upstream,
-    vendors::{gemini_speech, openai_images, png},
+use crate::{
+    common::{
+        Account, Answer, CONFIG_FILE, Reply, TestApp, Upstream,
+        vendors::{gemini_speech, openai_images, png},
+    },
+    sandbox,
 };
 
 pub const IMAGES: &str = "/openai/v1/images/generations";
@@ -22,6 +26,10 @@ pub fn image(more: &Value) -> Value {
 pub fn speech(more: &Value) -> Value {
     let body = json!({"model": "sandbox-speech-1", "input": "Good morning.", "voice": "aria"});
     with(body, more)
+}
+
+async fn sandbox_wav() -> Bytes {
+    sandbox::speech(SpeechFormat::Wav, "Good morning.").await
 }
 
 /// Speech is a job: the answer waits for the worker.
@@ -157,8 +165,57 @@ async fn pcm_of_another_rate_is_refused(_: PgPoolOptions, options: PgConnectOpti
         } else {
             let error = error(SPEECH, &answer, 400, "unsupported_parameter");
             assert_eq!(error["param"], "response_format", "{mime}");
+            // It was charged, so the error names it.
+            let record = record(&app, &account, &answer).await;
+            assert_eq!(record["status"], "completed", "{mime}");
         }
     }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn pcm_is_refused_before_the_hold(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let model = |id: &str, wire: &str| {
+        format!(
+            "[[providers.elevenlabs.models]]\nid = \"{id}\"\ntype = \"audio\"\n{wire}\n\
+             prices = {{ per_1000_characters = \"8\" }}\n\
+             limits = {{ default_voice = \"aria\" }}\n"
+        )
+    };
+    let wavs = ["wav_24000", "wav_44100", "wav_22050"];
+    let text = wavs.map(|wav| model(wav, &format!("wire.wav = \"{wav}\"")));
+    let file = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let file = file.join(uuid::Uuid::now_v7().to_string());
+    std::fs::write(&file, text.concat()).unwrap();
+    let config = [(CONFIG_FILE, file.to_str().unwrap())];
+    let app = TestApp::vendors(options, &upstream, &config).await;
+    std::fs::remove_file(&file).unwrap();
+    let account = app.account("100").await;
+    for wav in &wavs[1..] {
+        let more = json!({"model": format!("elevenlabs/{wav}"), "response_format": "pcm"});
+        let answer = app.post(&account.key, SPEECH, &speech(&more)).await;
+        let error = error(SPEECH, &answer, 400, "unsupported_parameter");
+        assert_eq!(error["param"], "response_format");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("one of mp3, wav for"), "{message}");
+    }
+    let more = json!({"model": "gemini/gemini-3.8-flash-tts", "voice": "Kore",
+        "response_format": "mp3"});
+    let answer = app.post(&account.key, SPEECH, &speech(&more)).await;
+    let error = error(SPEECH, &answer, 400, "unsupported_parameter");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("one of wav, pcm for"), "{message}");
+    assert_eq!(upstream.count(), 0);
+    assert!(app.history(&account).await.is_empty());
+    let wav = sandbox_wav().await;
+    upstream.reply(Reply::File("audio/wav", wav.clone()));
+    let more = json!({"model": "elevenlabs/wav_24000", "response_format": "pcm"});
+    let answer = spoken(&app, &account, &more).await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.bytes[..]),
+        (200, &wav[44..])
+    );
     app.assert_settled().await;
 }
 
