@@ -109,6 +109,11 @@ pub trait ModelSettings: Any + Debug + Send + Sync {
         false
     }
 
+    /// Whether a speech model takes instructions for its style.
+    fn takes_instructions(&self) -> bool {
+        false
+    }
+
     /// Whether the WAV files of a speech model are 24 kHz mono, the format of PCM without a header.
     fn makes_pcm(&self) -> bool {
         true

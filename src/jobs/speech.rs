@@ -55,7 +55,7 @@ impl Run<'_> {
         };
         match stored {
             Ok(output) => {
-                let usage = json!({ "characters": job.prompt.chars().count() });
+                let usage = json!({ "characters": call.characters() });
                 Step::stored(job, output, usage, answer.request_id)
             }
             Err(failure) => Step::failed(failure),

@@ -326,6 +326,7 @@ fn speech(job: &Job) -> Option<SpeechCall> {
         text: job.prompt.clone(),
         voice: parameters["voice"].as_str()?.to_owned(),
         speed: parameters["speed"].as_f64()?,
+        instructions: parameters["instructions"].as_str().map(str::to_owned),
         format: SpeechFormat::parse(parameters["format"].as_str()?)?,
     })
 }

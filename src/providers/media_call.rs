@@ -100,7 +100,17 @@ pub struct SpeechCall {
     pub voice: String,
     /// Playback rate, 0.25 to 4.0; 1.0 is sent only where the vendor requires it.
     pub speed: f64,
+    /// How to speak; only for models that take instructions.
+    pub instructions: Option<String>,
     pub format: SpeechFormat,
+}
+
+impl SpeechCall {
+    /// Returns the characters that are charged.
+    pub fn characters(&self) -> usize {
+        let instructions = self.instructions.as_deref().unwrap_or_default();
+        self.text.chars().count() + instructions.chars().count()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -39,7 +39,7 @@ use images::{OpenAiImageModel, OpenAiImages};
 pub use request::{Api, OpenAiModel, SystemRole, TokenField};
 use response::ResponseParser;
 use responses::response::ResponseParser as ResponsesParser;
-use speech::{OpenAiSpeech, OpenAiSpeechModel};
+use speech::OpenAiSpeech;
 
 /// Values of `reasoning_effort`; each model supports a subset.
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
@@ -81,7 +81,7 @@ pub const ADAPTERS: Adapters = Adapters {
             &[Modality::Text, Modality::Image, Modality::Audio],
             |id, modality, wire| match modality {
                 Modality::Image => read_settings::<OpenAiImageModel>(wire),
-                Modality::Audio => read_settings::<OpenAiSpeechModel>(wire),
+                Modality::Audio => speech::settings(id, wire),
                 Modality::Text | Modality::Video => text(id, wire),
             },
         )

@@ -18,6 +18,7 @@ pub async fn speech(format: SpeechFormat, text: &str) -> Bytes {
         text: text.to_owned(),
         voice: "aria".to_owned(),
         speed: 1.0,
+        instructions: None,
         format,
     };
     SandboxSpeech.generate(&call).await.unwrap().parts[0].clone()

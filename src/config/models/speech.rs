@@ -34,6 +34,7 @@ pub(super) fn read(
     Ok(SpeechModel {
         prices,
         has_pcm: settings.makes_pcm() && limits.formats.contains(&SpeechFormat::Wav),
+        takes_instructions: settings.takes_instructions(),
         limits,
     })
 }

@@ -142,6 +142,7 @@ pub struct SpeechModel {
     pub limits: SpeechLimits,
     /// Whether `pcm` is supported, for SDKs: the samples of a WAV of 24 kHz, mono.
     pub has_pcm: bool,
+    pub takes_instructions: bool,
 }
 
 pub(super) fn not_supported(param: &str, allowed: &str) -> FieldError {
@@ -315,6 +316,9 @@ impl SpeechModel {
                 errors.push(not_supported("parameters.speed", "1.0 or left out"));
             }
             _ => {}
+        }
+        if request.instructions.is_some() && !self.takes_instructions {
+            errors.push(not_supported("parameters.instructions", "left out"));
         }
         let is_missing = |format| !limits.formats.contains(&format);
         if request.format.is_some_and(is_missing) || request.is_pcm && !self.has_pcm {

@@ -10,6 +10,9 @@ use crate::domain::{
     validate::{Fields, Object, SchemaName, number, only, text, words},
 };
 
+/// `OpenAI`'s maximum.
+const INSTRUCTION_CHARS: usize = 4_096;
+
 named_enum!(
     /// The format of the answer.
     SpokenFormat {
@@ -43,7 +46,8 @@ impl Object for SpokenRequest {
         let speed = fields.optional("speed", about, number(SPEED[0]..=SPEED[1]));
         let about = "Only the default is supported.";
         fields.optional("stream_format", about, only([json!("audio")]));
-        fields.optional("instructions", about, only([json!("")]));
+        let about = "How to speak, for models that take instructions. Charged like the text.";
+        let instructions = fields.optional("instructions", about, text(INSTRUCTION_CHARS));
         Some(Self(SpeechRequest {
             surface: Surface::OpenAiSpeech,
             prompt: input?,
@@ -54,6 +58,7 @@ impl Object for SpokenRequest {
             },
             voice: Some(voice?),
             speed,
+            instructions: instructions.filter(|text| !text.trim().is_empty()),
             format: format.map(|format| match format {
                 SpokenFormat::Mp3 => SpeechFormat::Mp3,
                 SpokenFormat::Wav | SpokenFormat::Pcm => SpeechFormat::Wav,

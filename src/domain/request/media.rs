@@ -162,6 +162,8 @@ pub struct SpeechRequest {
     pub target: Target,
     pub voice: Option<String>,
     pub speed: Option<f64>,
+    /// How to speak, not blank.
+    pub instructions: Option<String>,
     pub format: Option<SpeechFormat>,
     /// Whether only the samples of a WAV are requested.
     pub is_pcm: bool,
@@ -331,6 +333,7 @@ impl Object for SpeechRequest {
             voice: p.optional("voice", "Voice id. Default: the model's.", VOICE),
             speed: p.optional("speed", rate, number(SPEED[0]..=SPEED[1])),
             format: p.optional("format", "File format. Default mp3.", words()),
+            instructions: None,
             is_pcm: false,
             max_cost: None,
         });

@@ -16,6 +16,7 @@ fn call() -> SpeechCall {
         text: "Say hi.".to_owned(),
         voice: "21m00Tcm4TlvDq8ikWAM".to_owned(),
         speed: 1.1,
+        instructions: None,
         format: SpeechFormat::Mp3,
     }
 }

@@ -10,16 +10,19 @@ use reqwest::header::ACCEPT;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::{
-    ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
-    http::{RequestJson, SPEECH_CAP, SetupError, VendorClient},
-    setup::{Adapter, Setup},
-    split::split,
+use super::{
+    super::{
+        ProviderError, SpeechAnswer, SpeechCall, SpeechProvider,
+        http::{RequestJson, SPEECH_CAP, SetupError, VendorClient},
+        setup::{Adapter, Setup},
+        split::split,
+    },
+    over,
 };
 use crate::domain::{
     conversation::WireObject,
-    settings::{blank_is_none, range::bounded},
-    vendor::ModelSettings,
+    settings::{ConfigError, blank_is_none, range::bounded},
+    vendor::{ModelSettings, SharedSettings, read_settings},
 };
 
 /// Settings of one model.
@@ -29,9 +32,12 @@ pub struct OpenAiSpeechModel {
     /// Characters per call; a longer text is split.
     #[serde(deserialize_with = "bounded::<usize, 1, 4_096, _>")]
     pub max_chars: usize,
-    /// `instructions` for the speaking style; not for `tts-1`. `None` sends nothing.
+    /// `instructions` for the speaking style, unless the request has its own; not for `tts-1`. `None`
+    /// sends nothing.
     #[serde(deserialize_with = "blank_is_none")]
     pub instructions: Option<String>,
+    /// Whether requests may have instructions.
+    pub takes_instructions: bool,
 }
 
 impl Default for OpenAiSpeechModel {
@@ -39,11 +45,32 @@ impl Default for OpenAiSpeechModel {
         Self {
             max_chars: 4096,
             instructions: None,
+            takes_instructions: true,
         }
     }
 }
 
-impl ModelSettings for OpenAiSpeechModel {}
+impl ModelSettings for OpenAiSpeechModel {
+    fn takes_instructions(&self) -> bool {
+        self.takes_instructions
+    }
+}
+
+/// The settings of a model; `tts-1` and `tts-1-hd` take no instructions.
+pub fn settings(id: &str, wire: Option<toml::Value>) -> Result<SharedSettings, ConfigError> {
+    let takes_instructions = !id.starts_with("tts-1");
+    let defaults = [("takes_instructions".to_owned(), takes_instructions.into())];
+    read_settings::<OpenAiSpeechModel>(Some(over(defaults.into_iter().collect(), wire)))
+}
+
+impl OpenAiSpeechModel {
+    /// Maximum characters of the text of a call, at least half of `max_chars`: its instructions take
+    /// a part of the model's input.
+    fn max_chars(&self, call: &SpeechCall) -> usize {
+        let instructions = call.characters() - call.text.chars().count();
+        self.max_chars - instructions.min(self.max_chars / 2)
+    }
+}
 
 fn body(
     call: &SpeechCall,
@@ -51,13 +78,17 @@ fn body(
     settings: &OpenAiSpeechModel,
 ) -> Result<RequestJson, ProviderError> {
     let speed = call.speed.total_cmp(&1.0).is_ne().then_some(call.speed);
+    let instructions = call
+        .instructions
+        .as_ref()
+        .or(settings.instructions.as_ref());
     let body = WireObject::default()
         .with("model", &call.model)
         .with("input", input)
         .with("voice", &call.voice)
         .with("response_format", call.format.as_str())
         .with_some("speed", speed.map(Value::from))
-        .with_some("instructions", settings.instructions.as_ref());
+        .with_some("instructions", instructions);
     RequestJson::of(&body)
 }
 
@@ -90,7 +121,7 @@ impl SpeechProvider for OpenAiSpeech {
         let mut parts = Vec::new();
         let mut request_id = None;
         let mut left = SPEECH_CAP;
-        for input in split(&call.text, settings.max_chars) {
+        for input in split(&call.text, settings.max_chars(call)) {
             let body = body(call, input, &settings)?;
             let (part, id) = self.part(body, left).await.map_err(|mut error| {
                 // The earlier calls were made and are billed.

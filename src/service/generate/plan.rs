@@ -453,10 +453,15 @@ fn plan_speech<'a>(model: &'a Model, speech: &SpeechModel, request: SpeechReques
         .unwrap_or_else(|| speech.limits.default_voice.clone());
     let format = request.format.unwrap_or_else(|| speech.default_format());
     let speed = request.speed.unwrap_or(1.0);
-    let parameters = json!({"voice": voice, "speed": speed, "format": format});
+    let mut parameters = json!({"voice": voice, "speed": speed, "format": format});
+    let mut characters = request.prompt.chars().count();
+    if let Some(instructions) = request.instructions {
+        characters += instructions.chars().count();
+        parameters["instructions"] = json!(instructions);
+    }
     let ceiling = Ceiling::Units(UnitCeiling {
         parameter: "characters",
-        units: request.prompt.chars().count() as u64,
+        units: characters as u64,
         supported: None,
         unit_price: speech.prices.per_1000_characters,
         per: PER_THOUSAND,

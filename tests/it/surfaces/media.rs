@@ -220,6 +220,46 @@ async fn pcm_is_refused_before_the_hold(_: PgPoolOptions, options: PgConnectOpti
 }
 
 #[sqlx::test]
+async fn instructions_are_sent_and_charged(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let account = app.account("100").await;
+    for (model, voice) in [
+        ("openai/tts-1", "alloy"),
+        ("openai/tts-1-hd", "alloy"),
+        ("gemini/gemini-3.8-flash-tts", "Kore"),
+        ("elevenlabs/eleven_v4", "aria"),
+    ] {
+        let more = json!({"model": model, "voice": voice, "response_format": "wav",
+            "instructions": "Whisper."});
+        let answer = app.post(&account.key, SPEECH, &speech(&more)).await;
+        let error = error(SPEECH, &answer, 400, "unsupported_parameter");
+        assert_eq!(error["param"], "instructions", "{model}");
+    }
+    assert_eq!(upstream.count(), 0);
+    for (instructions, characters, charged) in [("Whisper.", 21, "0.0357"), (" ", 13, "0.0221")] {
+        upstream.reply(Reply::File("audio/wav", sandbox_wav().await));
+        let more = json!({"model": "openai/gpt-4o-mini-tts", "voice": "alloy",
+            "response_format": "wav", "instructions": instructions});
+        let answer = spoken(&app, &account, &more).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let sent = upstream.requests().last().unwrap().body.clone();
+        let wanted = Some(instructions).filter(|text| *text != " ");
+        assert_eq!(sent["instructions"].as_str(), wanted);
+        let record = record(&app, &account, &answer).await;
+        assert_eq!(record["usage"], json!({ "characters": characters }));
+        assert_eq!(record["parameters"]["instructions"].as_str(), wanted);
+        assert_eq!(record["credits"]["charged"], charged);
+    }
+    let long = json!({"model": "openai/gpt-4o-mini-tts", "voice": "alloy",
+        "instructions": "x".repeat(4_097)});
+    let answer = app.post(&account.key, SPEECH, &speech(&long)).await;
+    let error = error(SPEECH, &answer, 400, "too_long");
+    assert_eq!(error["param"], "instructions");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn what_they_cannot_do_is_named_as_the_sdk_names_it(
     _: PgPoolOptions,
     options: PgConnectOptions,

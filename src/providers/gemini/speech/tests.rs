@@ -16,6 +16,7 @@ fn call() -> SpeechCall {
         text: "Say hi.".to_owned(),
         voice: "Kore".to_owned(),
         speed: 1.0,
+        instructions: None,
         format: SpeechFormat::Wav,
     }
 }

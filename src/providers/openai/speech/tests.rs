@@ -19,6 +19,7 @@ fn call() -> SpeechCall {
         text: "Say hi.".to_owned(),
         voice: "alloy".to_owned(),
         speed: 1.5,
+        instructions: None,
         format: SpeechFormat::Wav,
     }
 }

@@ -7,6 +7,7 @@ fn call(text: &str, format: SpeechFormat) -> SpeechCall {
         text: text.to_owned(),
         voice: "calm".to_owned(),
         speed: 1.0,
+        instructions: None,
         format,
     }
 }

@@ -31,9 +31,27 @@ pub fn refusal(path: &str, body: &Value) -> Option<(String, Value)> {
         let message = gemini::check(body).err()?;
         let error = json!({"code": 400, "message": message, "status": "INVALID_ARGUMENT"});
         Some((message, json!({ "error": error })))
+    } else if path.ends_with("/audio/speech") || path.ends_with("/images/generations") {
+        let message = media(body).err()?;
+        let error = json!({"error": {"message": message, "type": "invalid_request_error",
+            "param": null, "code": null}});
+        Some((message, error))
     } else {
         None
     }
+}
+
+/// Checks a body of speech or images of OpenAI.
+fn media(body: &Value) -> Checked {
+    let model = body["model"].as_str().unwrap_or_default();
+    let takes_style = !model.starts_with("tts-1");
+    ensure(takes_style || body.get("instructions").is_none(), || {
+        format!("Unsupported parameter: 'instructions' with {model}")
+    })?;
+    let is_transparent = body["background"] == "transparent";
+    ensure(!is_transparent || body["output_format"] != "jpeg", || {
+        "Transparent background is not supported for JPEG output".to_owned()
+    })
 }
 
 type Checked = Result<(), String>;
