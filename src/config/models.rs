@@ -189,7 +189,7 @@ fn model(
                 raw.overhead_tokens.as_deref().copied(),
                 &*settings,
             )?),
-            Modality::Image => ModelKind::Image(image::read(prices, limits)?),
+            Modality::Image => ModelKind::Image(image::read(prices, limits, &*settings)?),
             Modality::Video => ModelKind::Video(video::read(vendor, prices, limits)?),
             Modality::Audio => ModelKind::Speech(speech::read(vendor, prices, limits, &*settings)?),
         };

@@ -21,8 +21,8 @@ pub use inputs::{
     MAX_INPUTS, read_inputs,
 };
 pub use media::{
-    ImageRequest, Outpaint, Quality, Ratio, SDK_SIZES, SIZES, SpeechFormat, SpeechRequest, Style,
-    VOICE, VideoRequest, size, size_names,
+    Background, ImageRequest, Outpaint, Quality, Ratio, SDK_SIZES, SIZES, SpeechFormat,
+    SpeechRequest, Style, VOICE, VideoRequest, size, size_names,
 };
 pub use operator::{
     AccountRequest, AccountUpdate, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS,

@@ -109,6 +109,11 @@ pub trait ModelSettings: Any + Debug + Send + Sync {
         false
     }
 
+    /// Whether an image model takes a background.
+    fn takes_background(&self) -> bool {
+        false
+    }
+
     /// Whether a speech model takes instructions for its style.
     fn takes_instructions(&self) -> bool {
         false

@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue};
 use url::Url;
 
 use super::ProviderError;
-use crate::domain::request::{InputRole, Outpaint, Quality, SpeechFormat, Style};
+use crate::domain::request::{Background, InputRole, Outpaint, Quality, SpeechFormat, Style};
 
 /// An input picture of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub struct ImageCall {
     pub quality: Quality,
     /// Only for models with a field for it.
     pub style: Option<Style>,
+    /// Only for models that take a background.
+    pub background: Option<Background>,
     /// How many, 1 to 4.
     pub n: u32,
     /// The input pictures.

@@ -129,7 +129,8 @@ pub const COMPATIBLE: Adapters = Adapters {
 /// Fields that only `OpenAI` has are not sent unless configured.
 fn compatible_image(wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
     let blank = |name: &str| (name.to_owned(), Value::from(""));
-    let table = Table::from_iter(["output_format", "moderation"].map(blank));
+    let mut table = Table::from_iter(["output_format", "moderation"].map(blank));
+    table.insert("takes_background".to_owned(), false.into());
     read_settings::<OpenAiImageModel>(Some(over(table, wire)))
 }
 

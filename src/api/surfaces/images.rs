@@ -96,13 +96,16 @@ async fn answered(call: SdkRequest, request: ImagesRequest) -> Result<Response, 
         image
     };
     let is_hd = record.parameters["quality"] == Quality::Hd.as_str();
-    let answer = json!({
+    let mut answer = json!({
         "created": record.created_at.timestamp(),
         "data": record.outputs.iter().map(image).collect::<Vec<_>>(),
         "output_format": "png",
         "quality": if is_hd { "high" } else { "medium" },
         "size": record.parameters["size"].as_str().unwrap_or_default(),
     });
+    if let Some(background) = record.parameters.get("background") {
+        answer["background"] = background.clone();
+    }
     let made = if format == Some(ImageFormat::Url) {
         Ok(Json(answer).into_response())
     } else {

@@ -15,6 +15,7 @@ use crate::domain::{
     pricing::{ANY_SIZE, ImagePrices},
     request::{IMAGE_PROMPT_CHARS, InputRole, Quality, SDK_SIZES, SIZES},
     settings::{MISSING, quoted, range::Bounded},
+    vendor::ModelSettings,
 };
 
 /// Maximum images of a request.
@@ -37,6 +38,7 @@ struct Limits {
 pub(super) fn read(
     given_prices: Option<Value>,
     given_limits: Option<Value>,
+    settings: &dyn ModelSettings,
 ) -> Result<ImageModel, ConfigError> {
     let limits: Limits = limits(given_limits, Table::new())?;
     let outpaints = limits
@@ -68,6 +70,7 @@ pub(super) fn read(
             inputs: limits.inputs,
         },
         native_sizes,
+        takes_background: settings.takes_background(),
     };
     if model
         .prices

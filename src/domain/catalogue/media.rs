@@ -62,6 +62,8 @@ pub struct ImageModel {
     pub limits: ImageLimits,
     /// Sizes that the model generates itself, in pixels. Empty if it extends its source.
     pub native_sizes: Vec<(u32, u32)>,
+    /// Whether it takes a background.
+    pub takes_background: bool,
 }
 
 /// Limits of a video model.
@@ -226,6 +228,9 @@ impl ImageModel {
         }
         if request.style.is_some() && limits.style == Support::Unsupported {
             errors.push(not_supported("parameters.style", "left out"));
+        }
+        if request.background.is_some() && !self.takes_background {
+            errors.push(not_supported("parameters.background", "auto"));
         }
         if request.negative_prompt.is_some() && limits.negative_prompt == Support::Unsupported {
             errors.push(not_supported("negative_prompt", "left out"));

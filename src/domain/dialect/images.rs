@@ -12,8 +12,8 @@ use crate::domain::{
     generation::Surface,
     named::named_enum,
     request::{
-        ImageRequest, InputFrom, InputRequest, InputRole, MAX_INPUTS, MODEL_NAME, Quality,
-        SDK_SIZES, Target, size, size_names,
+        Background, ImageRequest, InputFrom, InputRequest, InputRole, MAX_INPUTS, MODEL_NAME,
+        Quality, SDK_SIZES, Target, size, size_names,
     },
     validate::{
         FieldCode, Fields, List, Object, Parsed, SchemaName, integer, only, parsed, text, words,
@@ -62,6 +62,18 @@ const QUALITY: Parsed<Option<Quality>> = parsed(
             let message = "must be one of auto, standard, medium, hd, high";
             Err((FieldCode::NotAllowed, message.into()))
         }
+    },
+);
+
+/// `None` stands for the default.
+const BACKGROUND: Parsed<Option<Background>> = parsed(
+    || json!({"type": "string", "pattern": "^(auto|transparent|opaque)$"}),
+    |text| match text {
+        "auto" => Ok(None),
+        text => Background::parse(text).map(Some).ok_or_else(|| {
+            let message = "must be one of auto, transparent, opaque";
+            (FieldCode::NotAllowed, message.into())
+        }),
     },
 );
 
@@ -152,10 +164,11 @@ impl Object for ImagesRequest {
         let about = "`hd`, or `high`, costs more; all others are the standard tier.";
         let quality = fields.optional("quality", about, QUALITY);
         let style = fields.optional("style", "Default none.", words());
+        let about = "Default: the model decides. Not every model takes another one.";
+        let background = fields.optional("background", about, BACKGROUND);
         let about = "Default: both.";
         let format = fields.optional("response_format", about, words());
         for (name, value) in [
-            ("background", json!("auto")),
             ("moderation", json!("auto")),
             ("output_compression", json!(100)),
             ("output_format", json!("png")),
@@ -180,6 +193,7 @@ impl Object for ImagesRequest {
                 outpaint: None,
                 quality: quality.flatten(),
                 style,
+                background: background.flatten(),
                 n,
                 max_cost: None,
             },

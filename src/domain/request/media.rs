@@ -46,6 +46,14 @@ named_enum!(
 );
 
 named_enum!(
+    /// The background of an image.
+    Background {
+        Transparent = "transparent",
+        Opaque = "opaque",
+    }
+);
+
+named_enum!(
     /// The style of an image.
     Style {
         Vivid = "vivid",
@@ -137,6 +145,8 @@ pub struct ImageRequest {
     pub outpaint: Option<Outpaint>,
     pub quality: Option<Quality>,
     pub style: Option<Style>,
+    /// `None`: the model decides.
+    pub background: Option<Background>,
     pub n: Option<u32>,
     /// The hold must not be above it.
     pub max_cost: Option<Credits>,
@@ -276,6 +286,7 @@ impl Object for ImageRequest {
             outpaint: read_outpaint(p),
             quality: p.optional("quality", tier, words()),
             style: p.optional("style", "Style. Default none.", words()),
+            background: None,
             n: p.optional("n", "How many; billed each. Default 1.", integer(1..=4)),
             max_cost: None,
         });

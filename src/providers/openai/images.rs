@@ -22,7 +22,7 @@ use super::{
 use crate::domain::{
     catalogue::{ModelKind, Support},
     conversation::WireObject,
-    request::{InputRole, Quality},
+    request::{Background, InputRole, Quality},
     settings::{ConfigError, words},
     vendor::ModelSettings,
 };
@@ -46,6 +46,8 @@ pub struct OpenAiImageModel {
     /// `input_fidelity` of edits. `None` omits it: gpt-image-2 and later do not support it.
     #[serde(deserialize_with = "input_fidelity")]
     pub input_fidelity: Option<String>,
+    /// Whether requests may have a `background`.
+    pub takes_background: bool,
 }
 
 impl Default for OpenAiImageModel {
@@ -56,6 +58,7 @@ impl Default for OpenAiImageModel {
             output_format: Some("png".to_owned()),
             moderation: Some("auto".to_owned()),
             input_fidelity: None,
+            takes_background: true,
         }
     }
 }
@@ -68,6 +71,11 @@ words! {
 }
 
 impl ModelSettings for OpenAiImageModel {
+    fn takes_background(&self) -> bool {
+        // JPEG has no transparency.
+        self.takes_background && self.output_format.as_deref() != Some("jpeg")
+    }
+
     fn check(&self, model: &ModelKind) -> Result<(), ConfigError> {
         let ModelKind::Image(image) = model else {
             return Ok(());
@@ -107,6 +115,7 @@ fn body<'a>(call: &'a ImageCall, settings: &'a OpenAiImageModel) -> WireObject<'
         .with("n", json!(call.n))
         .with("size", json!(format!("{}x{}", call.size.0, call.size.1)))
         .with("quality", settings.quality(call))
+        .with_some("background", call.background.map(Background::as_str))
         .with_some("output_format", settings.output_format.as_ref())
         .with_some("moderation", settings.moderation.as_ref())
 }
@@ -120,6 +129,7 @@ fn form(call: &ImageCall, settings: &OpenAiImageModel) -> Form {
         .with("n", call.n.to_string())
         .with("size", format!("{}x{}", call.size.0, call.size.1))
         .with("quality", settings.quality(call))
+        .with_some("background", call.background.map(Background::as_str))
         .with_some("output_format", settings.output_format.as_deref())
         .with_some("input_fidelity", settings.input_fidelity.as_deref());
     let sources = inputs_with_role(&call.inputs, InputRole::Source);

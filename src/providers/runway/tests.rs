@@ -73,6 +73,7 @@ fn image_call() -> ImageCall {
         outpaint: None,
         quality: Quality::Standard,
         style: None,
+        background: None,
         n: 1,
         inputs: vec![InputPicture {
             role: InputRole::Reference,

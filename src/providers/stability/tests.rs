@@ -17,6 +17,7 @@ fn call() -> ImageCall {
         outpaint: None,
         quality: Quality::Standard,
         style: Some(Style::Vivid),
+        background: None,
         n: 1,
         inputs: Vec::new(),
     }

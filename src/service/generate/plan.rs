@@ -308,6 +308,9 @@ fn plan_image<'a>(
     if let Some(style) = request.style {
         parameters["style"] = json!(style);
     }
+    if let Some(background) = request.background {
+        parameters["background"] = json!(background);
+    }
     if let Some(outpaint) = request.outpaint {
         parameters["outpaint"] = json!(outpaint);
     }
@@ -324,6 +327,7 @@ fn plan_image<'a>(
         style: request
             .style
             .filter(|_| image.limits.style == Support::Native),
+        background: request.background,
         n,
         inputs: Vec::new(),
     };

@@ -260,6 +260,38 @@ async fn instructions_are_sent_and_charged(_: PgPoolOptions, options: PgConnectO
 }
 
 #[sqlx::test]
+async fn a_background_is_sent_to_openai(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let account = app.account("100").await;
+    for background in ["transparent", "opaque", "auto"] {
+        upstream.reply(openai_images(&[png(1024, 1024)]));
+        let body = image(&json!({"model": "openai/gpt-image-2.5-flare", "background": background}));
+        let answer = app.post(&account.key, IMAGES, &body).await;
+        let wanted = Some(background).filter(|name| *name != "auto");
+        assert_eq!(answer.expect(200)["background"].as_str(), wanted);
+        let sent = upstream.requests().last().unwrap().body.clone();
+        assert_eq!(sent["background"].as_str(), wanted);
+        let record = record(&app, &account, &answer).await;
+        assert_eq!(record["parameters"]["background"].as_str(), wanted);
+    }
+    let sent = upstream.count();
+    let refused = [
+        ("stability/core", "opaque"),
+        ("sandbox/sandbox-image-1", "transparent"),
+        ("openai/gpt-image-2", "blue"),
+    ];
+    for (model, background) in refused {
+        let body = image(&json!({"model": model, "background": background}));
+        let answer = app.post(&account.key, IMAGES, &body).await;
+        let error = error(IMAGES, &answer, 400, "unsupported_parameter");
+        assert_eq!(error["param"], "background", "{model}");
+    }
+    assert_eq!(upstream.count(), sent);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn what_they_cannot_do_is_named_as_the_sdk_names_it(
     _: PgPoolOptions,
     options: PgConnectOptions,

@@ -21,6 +21,7 @@ fn call() -> ImageCall {
         outpaint: None,
         quality: Quality::Hd,
         style: None,
+        background: None,
         n: 2,
         inputs: Vec::new(),
     }

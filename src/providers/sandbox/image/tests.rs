@@ -15,6 +15,7 @@ fn call(prompt: &str, size: (u32, u32)) -> ImageCall {
         outpaint: None,
         quality: Quality::Standard,
         style: None,
+        background: None,
         n: 1,
         inputs: Vec::new(),
     }
