@@ -4,6 +4,14 @@ import json
 
 from strict import ensure, name, of_arguments
 
+PARAMETERS = {
+    "access_programs", "background", "background_options", "context_management", "conversation", "image",
+    "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "model",
+    "moderation", "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key",
+    "prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier", "service_tier",
+    "store", "stream", "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs",
+    "top_p", "truncation", "user",
+}
 FOLLOWING = ("function_call", "custom_tool_call", "reasoning")
 
 
@@ -53,7 +61,7 @@ def read(ask, body):
 
 def refuse(body):
     """Refuses what OpenAI refuses."""
-    ensure("stop" not in body and "messages" not in body, "Unknown parameter")
+    ensure(set(body) <= PARAMETERS, f"Unknown parameters {set(body) - PARAMETERS}")
     ensure(body["store"] is False, "store is not false")
     ensure(body["max_output_tokens"] >= 16, "max_output_tokens: integer below minimum value")
     ensure(body.get("stream") or "stream_options" not in body, "stream_options without stream")
@@ -64,6 +72,10 @@ def refuse(body):
             ensure("strict" in tool and "parameters" in tool, "Missing required parameter")
             if tool["parameters"]:
                 of_arguments(tool["parameters"])
+    choice, names = body.get("tool_choice"), [tool.get("name") for tool in body.get("tools", [])]
+    if isinstance(choice, dict) and "name" in choice:
+        ensure(choice["name"] in names, "Tool choice not found in 'tools' parameter.")
+    ensure(choice != "required" or names, "Tool choice must be specified with 'tools' parameter.")
     given, waiting = items(body), set()
     ensure(given, "input is empty")
     for at, item in enumerate(given):
