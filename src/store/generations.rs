@@ -131,6 +131,7 @@ pub enum HoldOutcome {
     Short(Balance),
 }
 
+#[expect(clippy::large_enum_variant, reason = "it is always boxed")]
 #[derive(Debug, Clone)]
 pub enum Outcome {
     Completed(Completion),
