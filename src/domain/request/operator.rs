@@ -28,21 +28,18 @@ pub struct AccountRequest {
 }
 
 const EMAIL: Parsed<String> = parsed(
-    || {
-        text(EMAIL_CHARS)
-            .min(3)
-            .with_pattern("^[!-?A-~]+@[!-?A-~]+$")
-    },
+    || text(EMAIL_CHARS).min(3).with_pattern(r"^[^\s@]+@[^\s@]+$"),
     |email| {
         text(EMAIL_CHARS).not_blank().check(email)?;
-        // Postgres may ignore the case of ASCII letters only.
-        let is_part =
-            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_graphic() && c != '@');
-        let parts = email.split_once('@');
-        if parts.is_some_and(|(name, host)| is_part(name) && is_part(host)) {
+        let halves = email.split_once('@');
+        let sound = |part: &str| {
+            !part.is_empty()
+                && !part.contains(|c: char| c.is_whitespace() || c.is_control() || c == '@')
+        };
+        if halves.is_some_and(|(name, host)| sound(name) && sound(host)) {
             return Ok(email.to_owned());
         }
-        let message = "must be an ASCII address with one @";
+        let message = "must be an address with one @";
         Err((FieldCode::InvalidFormat, message.into()))
     },
 );
@@ -74,7 +71,7 @@ impl Object for AccountRequest {
     );
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let email = "The first user's: ASCII, one `@`; unique, ignoring case.";
+        let email = "The first user's: one `@`; unique without case.";
         let email = fields.required("email", email, EMAIL);
         let password = fields.required("password", "The first user's.", PASSWORD);
         let name = "The account's. Default: the email's first part.";
@@ -107,7 +104,7 @@ impl Object for AccountUpdate {
     const SCHEMA: SchemaName = ("AccountUpdateRequest", "The change of an account.");
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let email = "The first user's: ASCII, one `@`; unique, ignoring case. Default: unchanged.";
+        let email = "The first user's: one `@`; unique, ignoring case. Default: unchanged.";
         let name = "The account's. Default: unchanged.";
         Some(Self {
             email: fields.optional("email", email, EMAIL),

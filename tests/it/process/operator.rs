@@ -128,11 +128,7 @@ async fn wrong_arguments_are_refused_before_there_is_a_database() {
     let create = ["account", "create", "--password", PASSWORD, "--email"];
     let grant = ["credits", "grant", "--email", "ann@example.com", "--amount"];
     for (command, argument, sentence) in [
-        (
-            &create[..],
-            "ann",
-            "email must be an ASCII address with one @",
-        ),
+        (&create[..], "ann", "email must be an address with one @"),
         (&grant, "-5", "amount must be positive; use an adjustment"),
         (&grant, "0", "amount must not be 0"),
         (
