@@ -78,8 +78,6 @@ const VERSION: &str = "anthropic-version";
 const BETWEEN_TOOLS: &str = "between_tools";
 /// Of models whose thinking cannot be changed.
 const ALWAYS: &str = "always";
-/// Of models that think only if they are asked to, and then as much as they decide.
-const ON_REQUEST: &str = "on_request";
 /// The current `anthropic-version`, which answers 400 to a temperature.
 pub const CURRENT_VERSION: &str = "2026-10-21";
 /// The last version that takes a temperature, for older models.
@@ -96,10 +94,8 @@ pub struct AnthropicModel {
     /// `output_config.effort`. `None` sends nothing.
     #[serde(deserialize_with = "effort")]
     pub effort: Option<String>,
-    /// Whether the model takes an effort.
-    pub takes_effort: bool,
     /// `thinking.type`, as the model takes it; [`ALWAYS`] where it takes none. `None` sends
-    /// nothing either, and [`ON_REQUEST`] unless a request has an effort.
+    /// nothing either.
     #[serde(deserialize_with = "thinking")]
     pub thinking: Option<String>,
 }
@@ -109,7 +105,6 @@ impl Default for AnthropicModel {
         Self {
             version: CURRENT_VERSION.to_owned(),
             effort: None,
-            takes_effort: true,
             thinking: None,
         }
     }
@@ -118,18 +113,10 @@ impl Default for AnthropicModel {
 words! {
     version -> String = word(CURRENT_VERSION, SAMPLING_VERSION);
     effort -> Option<String> = word("low", "medium", "high", "xhigh", "max");
-    thinking -> Option<String> = word("disabled", BETWEEN_TOOLS, "adaptive", ALWAYS, ON_REQUEST);
+    thinking -> Option<String> = word("disabled", BETWEEN_TOOLS, "adaptive", ALWAYS);
 }
 
 impl ModelSettings for AnthropicModel {
-    fn dialogue(&self, vendor: Dialogue) -> Dialogue {
-        Dialogue {
-            effort: self.takes_effort,
-            thinks_on_request: self.thinking.as_deref() == Some(ON_REQUEST),
-            ..vendor
-        }
-    }
-
     fn always_thinks(&self) -> bool {
         matches!(self.thinking.as_deref(), Some(ALWAYS | BETWEEN_TOOLS))
     }

@@ -6,16 +6,13 @@ use super::{TextModel, Vision, text::NOT_TAKEN};
 use crate::domain::{
     conversation::{
         Conversation, Detail, Effort, Format, Image, ImageSource, ImageType, MAX_IMAGES, Message,
-        Part, Reasoning, Role, Sampling, Spelling, Thinking, ToolChoice, Tools,
+        Part, Role, Sampling, Spelling, Thinking, ToolChoice, Tools,
     },
     generation::Surface,
     pricing::CacheWrites,
     request::{DIAGNOSTICS, DialogueRequest, SEED, SHARED, TOP_K, VERBOSITY},
     validate::{FieldCode, FieldError},
 };
-
-/// Anthropic takes no lower `top_p` while a model thinks, and no temperature.
-const LEAST_TOP_P_OF_THINKING: f64 = 0.95;
 
 /// The features of dialogues that a vendor's models support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,10 +76,6 @@ pub struct Dialogue {
     pub thought_signatures: bool,
     /// [`SEED`] and [`TOP_K`].
     pub seed_and_top_k: bool,
-    /// An effort.
-    pub effort: bool,
-    /// Thinking is off unless a request asks for it, by an effort.
-    pub thinks_on_request: bool,
     /// The lowest limit of output tokens; a lower one that is asked for is raised to it.
     pub min_output_tokens: u32,
     /// The surface whose bodies the vendor takes as they are.
@@ -122,8 +115,6 @@ impl Dialogue {
         custom_tools: false,
         thought_signatures: true,
         seed_and_top_k: false,
-        effort: true,
-        thinks_on_request: false,
         min_output_tokens: 1,
         own: None,
         cache_writes: CacheWrites::None,
@@ -246,9 +237,25 @@ impl TextModel {
             FieldError::new(param, FieldCode::NotSupported, message.to_owned())
         };
         let can = self.dialogue;
+        let Sampling {
+            temperature, top_p, ..
+        } = request.sampling;
         let conversation = &request.conversation;
         let own = self.passes(request);
-        let mut errors = self.wrong_in_sampling(request);
+        let mut errors = Vec::new();
+        let none_taken = self.limits.temperature.is_none();
+        if !(none_taken && asked(temperature).is_none()) {
+            errors.extend(self.temperature_violation("temperature", temperature));
+        }
+        if asked(top_p).is_some() && none_taken {
+            errors.push(unsupported("top_p", NOT_TAKEN));
+        } else if !none_taken
+            && !can.top_p_with_temperature
+            && asked(top_p).and(asked(temperature)).is_some()
+        {
+            let message = "is not supported by this model together with temperature; leave one out";
+            errors.push(unsupported("top_p", message));
+        }
         let wrong = self.wrong_in_images(conversation);
         errors.extend(wrong.map(|message| unsupported("messages", &message)));
         let documents = conversation.documents().count();
@@ -325,56 +332,6 @@ impl TextModel {
             errors.push(unsupported("messages", message));
         }
         errors
-    }
-
-    /// Refuses a temperature and a `top_p` that the model does not take.
-    fn wrong_in_sampling(&self, request: &DialogueRequest) -> Vec<FieldError> {
-        let unsupported =
-            |param: &str, message: &str| FieldError::new(param, FieldCode::NotSupported, message);
-        let can = self.dialogue;
-        let Sampling {
-            temperature, top_p, ..
-        } = request.sampling;
-        let mut errors = Vec::new();
-        let none_taken = self.limits.temperature.is_none();
-        if !(none_taken && asked(temperature).is_none()) {
-            errors.extend(self.temperature_violation("temperature", temperature));
-        }
-        if asked(top_p).is_some() && none_taken {
-            errors.push(unsupported("top_p", NOT_TAKEN));
-        } else if !none_taken
-            && !can.top_p_with_temperature
-            && asked(top_p).and(asked(temperature)).is_some()
-        {
-            let message = "is not supported by this model together with temperature; leave one out";
-            errors.push(unsupported("top_p", message));
-        }
-        if !none_taken && self.requests_thinking(request) {
-            let message = "is not supported by this model together with a reasoning effort; leave \
-                           one out";
-            if asked(temperature).is_some() {
-                errors.push(unsupported("temperature", message));
-            }
-            if top_p.is_some_and(|top_p| top_p < LEAST_TOP_P_OF_THINKING) {
-                errors.push(unsupported("top_p", message));
-            }
-        }
-        errors
-    }
-
-    /// Whether the effort of a request in another dialect asks a model to think that does not think by
-    /// itself. Anthropic refuses thinking if a tool is forced. Only what the digest of a receipt covers
-    /// decides: where thinking is on, earlier thinking is input too.
-    pub(super) fn requests_thinking(&self, request: &DialogueRequest) -> bool {
-        let Reasoning { thinking, effort } = request.sampling.reasoning;
-        let tools = &request.conversation.tools;
-        let is_forced = matches!(tools.choice, ToolChoice::Required | ToolChoice::Named(_))
-            && !tools.functions.is_empty();
-        self.dialogue.thinks_on_request
-            && self.dialogue.own != Some(request.surface)
-            && thinking.is_none()
-            && effort >= Some(Effort::Low)
-            && !is_forced
     }
 
     /// Refuses a search that is off, or more searches than the operator allows.
@@ -539,13 +496,6 @@ impl TextModel {
         }
         if !can.image_detail && details.any(detailed) {
             left_out.push("detail");
-        }
-        if !can.effort && request.sampling.reasoning.effort >= Some(Effort::Minimal) {
-            left_out.push(match request.surface {
-                Surface::OpenAiChat => "reasoning_effort",
-                Surface::OpenAiResponses => "reasoning.effort",
-                _ => "output_config.effort",
-            });
         }
         left_out
     }

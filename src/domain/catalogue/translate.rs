@@ -8,7 +8,7 @@ use super::{TextModel, dialogue::asked};
 use crate::domain::{
     conversation::{
         Conversation, Format, Function, Json, Message, Parameters, Part, ReplacedNames, Role,
-        Thinking, ToolCall, ToolChoice, Tools, make_enforceable,
+        ToolCall, ToolChoice, Tools, make_enforceable,
     },
     generation::Surface,
     request::{DIAGNOSTICS, DialogueRequest},
@@ -27,9 +27,6 @@ impl TextModel {
         self.leave_out_default_sampling(request);
         if self.passes(request) {
             return self.translate_original(request);
-        }
-        if self.requests_thinking(request) {
-            request.sampling.reasoning.thinking = Some(Thinking::Adaptive);
         }
         let conversation = Arc::make_mut(&mut request.conversation);
         self.leave_out_parts(&mut conversation.messages);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{ProviderError, TextCall, http::RequestJson},
-    ALWAYS, AnthropicModel, BETWEEN_TOOLS, CURRENT_VERSION, ON_REQUEST, VERSION,
+    ALWAYS, AnthropicModel, BETWEEN_TOOLS, CURRENT_VERSION, VERSION,
 };
 use crate::domain::{
     conversation::{
@@ -129,8 +129,7 @@ fn tool_choice(tools: &Tools) -> Option<Value> {
 
 /// The model's own settings where nothing is asked for.
 fn thinking(reasoning: Reasoning, settings: &AnthropicModel) -> (Option<Value>, Option<&str>) {
-    let own = settings.thinking.as_deref();
-    let own = own.filter(|own| ![ALWAYS, ON_REQUEST].contains(own));
+    let own = settings.thinking.as_deref().filter(|own| *own != ALWAYS);
     let kind = |kind: &str| Some(json!({ "type": kind }));
     if reasoning == Reasoning::default() {
         return (own.and_then(kind), settings.effort.as_deref());
@@ -151,7 +150,7 @@ fn thinking(reasoning: Reasoning, settings: &AnthropicModel) -> (Option<Value>, 
         Some(Thinking::Adaptive) => kind("adaptive"),
         Some(Thinking::Budget(budget)) => Some(json!({"type": "enabled", "budget_tokens": budget})),
     };
-    (thinking, effort.filter(|_| settings.takes_effort))
+    (thinking, effort)
 }
 
 /// Whether the model may think. It shows a summary of that at most, and nothing with `display:
@@ -166,10 +165,7 @@ pub fn may_think(call: &TextCall, settings: &AnthropicModel) -> bool {
         None => thinking(call.sampling.reasoning, settings).0,
     };
     match sent.as_ref().and_then(|thinking| thinking["type"].as_str()) {
-        None => settings
-            .thinking
-            .as_ref()
-            .is_some_and(|own| own != ON_REQUEST),
+        None => settings.thinking.is_some(),
         Some("disabled") => false,
         Some(BETWEEN_TOOLS) => !call.conversation.get().tools.functions.is_empty(),
         Some(_) => true,

@@ -271,7 +271,7 @@ fn of_wire_settings() {
         (
             "anthropic",
             "wire = { thinking = \"enabled\" }",
-            r#"wire.thinking is "enabled": must be one of disabled, between_tools, adaptive, always, on_request"#,
+            r#"wire.thinking is "enabled": must be one of disabled, between_tools, adaptive, always"#,
         ),
         (
             "anthropic",

@@ -79,48 +79,8 @@ fn search_result(block: &Value) -> Checked {
     )
 }
 
-/// Which thinking and effort the models that are listed take, and what else they refuse with it.
-fn thinking(body: &Value) -> Checked {
-    let model = body["model"].as_str().unwrap_or_default();
-    let is_one_of = |names: &[&str]| names.iter().any(|name| model.ends_with(name));
-    let kind = &body["thinking"]["type"];
-    let (has_budget, is_adaptive) = (*kind == "enabled", *kind == "adaptive");
-    let effort = &body["output_config"]["effort"];
-    ensure(!is_one_of(&["haiku-4-5"]) || effort.is_null(), || {
-        "This model does not support the effort parameter.".to_owned()
-    })?;
-    ensure(
-        !is_adaptive || !is_one_of(&["opus-4-5", "haiku-4-5"]),
-        || "adaptive thinking is not supported on this model".to_owned(),
-    )?;
-    ensure(!has_budget || !is_one_of(&["opus-4-7", "opus-4-8"]), || {
-        "\"thinking.type.enabled\" is not supported for this model".to_owned()
-    })?;
-    if !has_budget && !is_adaptive {
-        return Ok(());
-    }
-    let (temperature, top_p) = (body["temperature"].as_f64(), body["top_p"].as_f64());
-    ensure(
-        temperature.is_none_or(|temperature| temperature >= 1.0),
-        || "`temperature` may only be set to 1 when thinking is enabled".to_owned(),
-    )?;
-    ensure(top_p.is_none_or(|top_p| top_p >= 0.95), || {
-        "`top_p` must be greater than or equal to 0.95 when thinking is enabled".to_owned()
-    })?;
-    let choice = body["tool_choice"]["type"].as_str().unwrap_or_default();
-    ensure(!["any", "tool"].contains(&choice), || {
-        "Thinking may not be enabled when tool_choice forces tool use.".to_owned()
-    })?;
-    let budget = body["thinking"]["budget_tokens"].as_u64();
-    let fits = budget >= Some(1_024) && budget < body["max_tokens"].as_u64();
-    ensure(!has_budget || fits, || {
-        "`max_tokens` must be greater than `thinking.budget_tokens`".to_owned()
-    })
-}
-
 #[expect(clippy::too_many_lines, reason = "a list of rules")]
 pub(super) fn check(body: &Value) -> Checked {
-    thinking(body)?;
     let tools = list(&body["tools"]);
     for tool in tools {
         word(&tool["name"], "_-", 128)?;
