@@ -137,7 +137,7 @@ fn compatible_image(wire: Option<Value>) -> Result<SharedSettings, ConfigError> 
 /// Google's server, and others with its models, take back their signatures; strict servers refuse them.
 fn compatible_text(id: &str, wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
     let name = id.rsplit('/').next().unwrap_or(id);
-    let is_gemini = name.starts_with("gemini");
+    let is_gemini = name.to_ascii_lowercase().contains("gemini");
     let table = Table::from_iter([("thought_signatures".to_owned(), is_gemini.into())]);
     read_settings::<OpenAiModel>(Some(over(table, wire)))
 }

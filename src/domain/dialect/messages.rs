@@ -30,19 +30,19 @@ pub use writer::MessagesWriter;
 const HINTS: &[&str] = &["context_management", DIAGNOSTICS, "metadata"];
 const MAX_STOPS: usize = 100;
 
-/// What begins a line in the instructions of Claude Code that changes with each request and is for
-/// Anthropic only (anthropics/claude-code#68900).
+/// Begins a line of `name=value;` in the instructions of Claude Code that changes with each request
+/// and is for Anthropic only (anthropics/claude-code#68900).
 const BILLING_HEADER: &str = "x-anthropic-billing-header";
 
 /// The text of instructions without their line for Anthropic's billing; `None` if they do not begin
 /// with one.
 pub fn without_billing_header(text: &str) -> Option<&str> {
     let header = text.trim_start().strip_prefix(BILLING_HEADER)?;
-    let line = header.strip_prefix(':')?;
-    Some(
-        line.split_once('\n')
-            .map_or("", |(_, rest)| rest.trim_start()),
-    )
+    let pairs = header.strip_prefix(':')?;
+    let (pairs, rest) = pairs.split_once('\n').unwrap_or((pairs, ""));
+    let is_pair = |pair: &str| pair.is_empty() || pair.contains('=') && !pair.contains(' ');
+    let only_pairs = pairs.split(';').map(str::trim).all(is_pair);
+    only_pairs.then(|| rest.trim_start())
 }
 
 #[derive(Debug, Clone, PartialEq)]

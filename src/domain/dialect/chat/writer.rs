@@ -26,6 +26,7 @@ pub struct ChatWriter {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Calls {
+    /// Those that were sent.
     count: usize,
     /// Whether the last one is of a custom tool. Its input is known only when it is complete, so it
     /// is sent at the end.
@@ -222,12 +223,12 @@ impl Writer for ChatWriter {
             }
             Delta::Reasoning(ReasoningField::Reasoning, text) => Piece::Reasoning(text),
             Delta::ToolCall(call) => {
-                let index = calls.count;
-                calls.count += 1;
                 calls.is_custom = self.custom.contains(&call.name);
                 if calls.is_custom {
                     return self.keep_alive();
                 }
+                let index = calls.count;
+                calls.count += 1;
                 return self.call(index, call, false);
             }
             Delta::Arguments(_) if calls.is_custom => return self.keep_alive(),
@@ -264,10 +265,11 @@ impl Writer for ChatWriter {
                 &[],
             ));
             events += &self.piece(&Delta::from(choice.clone()));
-            for (at, call) in calls(parts).enumerate() {
-                if self.custom.contains(&call.name) {
-                    events += &self.call(at, call, true);
-                }
+            // SDKs expect the calls in the order of their indexes.
+            let sent = self.calls.get(&index).map_or(0, |calls| calls.count);
+            let custom = calls(parts).filter(|call| self.custom.contains(&call.name));
+            for (at, call) in custom.enumerate() {
+                events += &self.call(sent + at, call, true);
             }
             events += &self.delta(json!({}), Some(reason(&choice, answer)));
         }
