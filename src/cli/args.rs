@@ -24,11 +24,11 @@ use crate::domain::{
 #[derive(Debug, Parser)]
 #[command(name = "gensvc", version)]
 pub(super) struct Arguments {
-    /// A configuration file over the built-in defaults, else that of `GENSVC_CONFIG`; variables
-    /// override both.
+    /// Read this configuration file instead of that of `GENSVC_CONFIG`. It overrides the built-in
+    /// defaults; environment variables override both.
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// Output for scripts.
+    /// Print JSON, for scripts.
     #[arg(long, global = true)]
     pub(super) json: bool,
     #[command(subcommand)]
@@ -43,12 +43,12 @@ pub(super) enum Any {
     Client(client::Command),
     /// Print completions for a shell.
     Completions {
-        /// Which shell.
+        /// The shell.
         shell: Shell,
     },
     /// Print the manual page, or write those of all commands into a folder.
     Man {
-        /// The folder.
+        /// Write the pages into this folder.
         #[arg(long, value_name = "FOLDER")]
         folder: Option<PathBuf>,
     },
@@ -58,84 +58,85 @@ pub(super) enum Any {
 pub(super) enum Command {
     /// Serve the API (the default).
     Serve(Serving),
-    /// Bring the database's schema up to date.
+    /// Update the database's schema.
     Migrate,
-    /// Make, list and suspend accounts.
+    /// Create, list, change, suspend and delete accounts.
     #[command(subcommand)]
     Account(AccountCommand),
-    /// Make a person an operator.
+    /// Give or remove the operator role.
     #[command(subcommand)]
     User(UserCommand),
     /// Grant, correct and refund credits.
     #[command(subcommand)]
     Credits(CreditsCommand),
-    /// Make, list and revoke API keys.
+    /// Create, list and revoke API keys.
     #[command(subcommand)]
     Key(KeyCommand),
-    /// What the operator's own systems call with.
+    /// Create, list and revoke admin tokens.
     #[command(subcommand)]
     Admin(AdminCommand),
-    /// Report what was made and used.
+    /// Report usage and charges.
     Usage(Usage),
     /// Show and audit the ledger.
     #[command(subcommand)]
     Ledger(LedgerCommand),
-    /// Look at generations.
+    /// Show a generation.
     #[command(subcommand)]
     Generation(GenerationCommand),
-    /// Look at stored files.
+    /// Check the stored files.
     #[command(subcommand)]
     Media(MediaCommand),
-    /// Look at the configuration.
+    /// Check the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Reload the catalogue, or compare its prices with a published list.
     #[command(subcommand)]
     Catalogue(CatalogueCommand),
-    /// Find the database; start, stop and delete the private Postgres.
+    /// Print the URL of the database; start, stop and delete the private Postgres.
     #[command(subcommand)]
     Database(DatabaseCommand),
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum CatalogueCommand {
-    /// Apply the models and prices of the changed configuration file on every server of the
-    /// database, without a restart. Each server logs the outcome.
+    /// Apply changed models and prices of the configuration file on every server of the database,
+    /// without a restart. Each server logs the result.
     Reload,
-    /// Compare the prices and limits of text models, without markup, with a copy of the file
-    /// `model_prices_and_context_window.json` of litellm. Fails if they differ.
+    /// Compare the prices and limits of text models, without markup, with a copy of `LiteLLM`'s file
+    /// `model_prices_and_context_window.json`. Exits with 1 if they differ.
     Check {
-        /// The copy.
+        /// The copy of `LiteLLM`'s file.
         file: PathBuf,
     },
 }
 
 #[derive(Debug, Default, Args)]
 pub(super) struct Serving {
-    /// Run, end and remove nothing: for a restored copy, whose jobs another server may still run.
+    /// Answer requests, but run, end and delete no generations. Use it for a restored copy of a
+    /// database, whose jobs another server may still run.
     #[arg(long)]
     pub(super) paused: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AccountCommand {
-    /// Make an account with its first user.
+    /// Create an account with its first user.
     Create(NewAccount),
     /// List all accounts, newest first.
     List {
-        /// Only the account that has a user of this email.
+        /// List only the account with a user of this email.
         #[arg(long)]
         email: Option<String>,
     },
     /// Show one account.
     Show(Who),
-    /// Set a user's password, read from stdin; ends all sessions of the user.
+    /// Set a user's password, read from stdin, and end all of the user's sessions.
     Password {
         /// The email of a user of the account.
         #[arg(long)]
         email: String,
     },
-    /// Refuse the account's tokens from now on; its running work finishes.
+    /// Refuse the account's keys and sessions from now on; its running generations finish.
     Suspend {
         #[command(flatten)]
         who: Who,
@@ -181,12 +182,12 @@ pub(super) struct Who {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum UserCommand {
-    /// Let a person see and do in the console what the operator may.
+    /// Give a user the operator role, which opens the operator's pages of the console.
     Operator {
-        /// The person's email.
+        /// The user's email.
         #[arg(long)]
         email: String,
-        /// Take it back.
+        /// Remove the role.
         #[arg(long)]
         revoke: bool,
     },
@@ -197,14 +198,14 @@ pub(super) struct NewAccount {
     /// The first user's email.
     #[arg(long)]
     pub(super) email: String,
-    /// The first user's password, 8 to 1,024 characters. Left out, it is read from stdin, where
+    /// The first user's password, 8 to 1,024 characters. By default it is read from stdin, so that
     /// neither the shell's history nor the list of processes shows it.
     #[arg(long)]
     pub(super) password: Option<SecretString>,
-    /// The account's name; the email's first part by default.
+    /// The account's name; by default the part of the email before `@`.
     #[arg(long)]
     pub(super) name: Option<String>,
-    /// Credits to grant at once.
+    /// The number of credits to grant immediately.
     #[arg(long, default_value = "0", allow_negative_numbers = true)]
     pub(super) credits: Credits,
 }
@@ -215,7 +216,7 @@ pub(super) enum CreditsCommand {
     Grant(Movement),
     /// Correct a balance; a negative amount takes credits back.
     Adjust(Adjustment),
-    /// Give back what a generation was charged, once.
+    /// Refund the charge of a generation, once.
     Refund(Refund),
 }
 
@@ -224,10 +225,10 @@ pub(super) struct Movement {
     /// The email of a user of the account.
     #[arg(long)]
     pub(super) email: String,
-    /// Credits.
+    /// The number of credits.
     #[arg(long, allow_negative_numbers = true)]
     pub(super) amount: Credits,
-    /// A note for the ledger.
+    /// A note for the ledger. The account sees it.
     #[arg(long)]
     pub(super) reference: Option<String>,
 }
@@ -237,23 +238,23 @@ pub(super) struct Adjustment {
     /// The email of a user of the account.
     #[arg(long)]
     pub(super) email: String,
-    /// Credits; may be negative.
+    /// The number of credits, negative to take some back.
     #[arg(long, allow_negative_numbers = true)]
     pub(super) amount: Credits,
-    /// A note for the ledger: why.
+    /// The reason, for the ledger. The account sees it.
     #[arg(long)]
     pub(super) reference: String,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Refund {
-    /// The generation's uuid.
+    /// The generation's UUID.
     #[arg(long, value_name = "UUID", value_parser = generation)]
     pub(super) generation: GenerationId,
-    /// Credits; all that it was charged by default.
+    /// The number of credits; by default the whole charge.
     #[arg(long, allow_negative_numbers = true)]
     pub(super) amount: Option<Credits>,
-    /// A note for the ledger: why.
+    /// The reason, for the ledger. The account sees it.
     #[arg(long)]
     pub(super) reference: String,
 }
@@ -264,7 +265,7 @@ pub(super) fn generation(text: &str) -> Result<GenerationId, &'static str> {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {
-    /// Make an API key; it is shown once.
+    /// Create an API key and print it. It cannot be shown again.
     Create(NewKey),
     /// List the API keys of an account, newest first.
     List {
@@ -272,7 +273,7 @@ pub(super) enum KeyCommand {
         #[arg(long)]
         email: String,
     },
-    /// Revoke an API key, at once and for ever.
+    /// Revoke an API key, immediately and permanently.
     Revoke {
         /// The email of a user of the account.
         #[arg(long)]
@@ -285,22 +286,22 @@ pub(super) enum KeyCommand {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AdminCommand {
-    /// Tokens for /v1/admin.
+    /// Create, list and revoke admin tokens, the credentials for /v1/admin.
     #[command(subcommand)]
     Token(TokenCommand),
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TokenCommand {
-    /// Make an admin token; it is shown once.
+    /// Create an admin token and print it. It cannot be shown again.
     Create {
-        /// Its label.
+        /// The token's name.
         #[arg(long, value_parser = label)]
         name: String,
     },
     /// List all admin tokens, newest first.
     List,
-    /// Revoke an admin token, at once and for ever.
+    /// Revoke an admin token, immediately and permanently.
     Revoke {
         /// The token's id.
         #[arg(long)]
@@ -313,23 +314,23 @@ pub(super) struct NewKey {
     /// The email of a user of the account.
     #[arg(long)]
     pub(super) email: String,
-    /// Its label.
+    /// The key's name.
     #[arg(long, value_parser = label)]
     pub(super) name: String,
-    /// What it may call, with commas between; everything by default.
+    /// The abilities of the key, separated by commas; all by default.
     #[arg(long, value_parser = abilities)]
     pub(super) abilities: Option<Abilities>,
-    /// Requests per minute; 600 by default.
+    /// The maximum requests per minute; 600 by default.
     #[arg(long, allow_negative_numbers = true,
         value_parser = value_parser!(u32).range(1..=i64::from(MAX_PER_MINUTE)))]
     pub(super) rate_limit: Option<u32>,
-    /// When it ends, such as 2030-01-31T12:00:00Z; never by default.
+    /// The time at which the key expires, such as 2030-01-31T12:00:00Z; never by default.
     #[arg(long, value_parser = time)]
     pub(super) expires_at: Option<DateTime<Utc>>,
-    /// Credits that it may spend; the whole balance by default.
+    /// The maximum credits that the key may spend; the whole balance by default.
     #[arg(long, value_parser = spend_limit, allow_negative_numbers = true)]
     pub(super) spend_limit: Option<Credits>,
-    /// The period after which the limit starts again, in UTC: day or month. Never by default.
+    /// Reset the spend limit every day or month, in UTC: `day` or `month`. Never by default.
     #[arg(long, value_parser = spend_period, requires = "spend_limit")]
     pub(super) spend_period: Option<SpendPeriod>,
 }
@@ -374,16 +375,16 @@ pub(super) struct Usage {
     /// The email of a user of the account; all accounts by default.
     #[arg(long)]
     pub(super) email: Option<String>,
-    /// Of the API key's account, asked of a running server.
+    /// Report the usage of the API key's account. Asks a running server.
     #[arg(long, conflicts_with = "email")]
     pub(super) own: bool,
-    /// From when on, such as 2030-01-31T12:00:00Z; 30 days before the end by default.
+    /// Start time, such as 2030-01-31T12:00:00Z; 30 days before the end time by default.
     #[arg(long, value_parser = time)]
     pub(super) from: Option<DateTime<Utc>>,
-    /// Until when, exclusive; now by default.
+    /// End time, exclusive; now by default.
     #[arg(long, value_parser = time)]
     pub(super) to: Option<DateTime<Utc>>,
-    /// Any of `day`, `type`, `provider`, `model`, `api_key`, with commas between.
+    /// Group by any of `day`, `type`, `provider`, `model` and `api_key`, separated by commas.
     #[arg(long, value_parser = groups)]
     pub(super) group_by: Option<Groups>,
 }
@@ -397,31 +398,31 @@ fn groups(text: &str) -> Result<Groups, String> {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum LedgerCommand {
-    /// List the movements of an account's credits, newest first.
+    /// List the ledger entries of an account, newest first.
     Show {
         /// The email of a user of the account.
         #[arg(long)]
         email: String,
-        /// How many at most.
+        /// The maximum number of entries.
         #[arg(long, default_value = "100")]
         limit: NonZeroUsize,
     },
-    /// Recompute every account and every generation from the ledger.
+    /// Recompute every account and every generation from the ledger. Exits with 1 if they differ.
     Verify {
-        /// Only what was written since the last time with this option that found no difference; the
-        /// first time everything.
+        /// Check only what was written since the last clean run with this option. The first run
+        /// checks everything.
         #[arg(long)]
         since_last: bool,
     },
-    /// Recompute the spending of keys and the sums of the usage report.
+    /// Recompute and store the spending of keys and the sums of the usage report.
     Recount,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum GenerationCommand {
-    /// Show one generation, also what is left of a deleted one.
+    /// Show one generation, or what is left of a deleted one.
     Show {
-        /// Its uuid.
+        /// The generation's UUID.
         #[arg(value_name = "UUID", value_parser = generation)]
         id: GenerationId,
     },
@@ -429,13 +430,13 @@ pub(super) enum GenerationCommand {
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum MediaCommand {
-    /// Compare the stored files with the records that name them.
+    /// Compare the stored files with the database. Exits with 1 if they differ.
     Verify,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Check the configuration and say what it enables.
+    /// Check the configuration of this command's environment and print what it enables.
     Check,
 }
 
@@ -443,13 +444,13 @@ pub(super) enum ConfigCommand {
 pub(super) enum DatabaseCommand {
     /// Print the URL of the database, for psql or `pg_dump`.
     Url,
-    /// Start the private Postgres, made if need be, and keep it running.
+    /// Start the private Postgres; create it if it does not exist.
     Start,
-    /// Stop it.
+    /// Stop the private Postgres.
     Stop,
-    /// Stop and delete it, with all accounts, credits and generations in it.
+    /// Stop and delete the private Postgres with all accounts, credits and generations in it.
     Remove {
-        /// Do it; without, only say what would be deleted.
+        /// Confirm the deletion. Without this option the command only prints what it would delete.
         #[arg(long)]
         yes: bool,
     },

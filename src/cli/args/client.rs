@@ -8,28 +8,28 @@ use crate::domain::{credits::Credits, ids::GenerationId};
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Command {
-    /// Generate with a running server: text, image, video, audio.
+    /// Generate a text, images, a video or speech on a running server.
     #[command(subcommand)]
     Generate(Kind),
-    /// Upload a picture, for --input upl_... of later commands.
+    /// Upload a picture and print its id, for `--input` of later commands.
     Upload {
-        /// A PNG, JPEG or WebP of at most 20 MiB.
+        /// A PNG, JPEG or WebP file of at most 20 MiB.
         file: PathBuf,
     },
-    /// Say what a generation would cost.
+    /// Estimate the cost of a generation.
     #[command(subcommand)]
     Estimate(Kind),
     /// List generations, newest first.
     History(History),
     /// Show one generation.
     Show(Shown),
-    /// Cancel a generation that runs; what was on hold is released.
+    /// Cancel a running generation and release its hold.
     Cancel(Shown),
     /// Show the credits of the API key's account.
     Balance,
-    /// Keep an API key for these commands; `GENSVC_API_KEY` and `GENSVC_BASE_URL` win over it.
+    /// Store an API key for the client; `GENSVC_API_KEY` and `GENSVC_BASE_URL` override it.
     Login {
-        /// Where the server is.
+        /// The server's URL.
         #[arg(long, value_name = "URL")]
         base_url: Option<String>,
     },
@@ -37,27 +37,27 @@ pub(in crate::cli) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Kind {
-    /// A text, as it is written.
+    /// Generate a text and print it as it arrives.
     Text(Text),
-    /// Images.
+    /// Generate images.
     Image(Image),
-    /// A video.
+    /// Generate a video.
     Video(Video),
-    /// Speech.
+    /// Generate speech.
     Audio(Audio),
 }
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Common {
-    /// What is asked for; read from stdin where it is left out, or `-`.
+    /// The prompt; read from stdin if it is `-` or left out.
     pub(in crate::cli) prompt: Option<String>,
-    /// The provider; the account's default otherwise.
+    /// The provider; the account's default if left out.
     #[arg(long)]
     pub(in crate::cli) provider: Option<String>,
-    /// The model; the provider's default otherwise.
+    /// The model; the provider's default if left out.
     #[arg(long)]
     pub(in crate::cli) model: Option<String>,
-    /// Refuse it where it may cost more than this many credits.
+    /// Refuse the request if it may cost more than this many credits.
     #[arg(long, value_name = "CREDITS")]
     pub(in crate::cli) max_cost: Option<Credits>,
 }
@@ -69,16 +69,16 @@ pub(in crate::cli) struct Text {
     /// The system prompt.
     #[arg(long)]
     pub(in crate::cli) system: Option<String>,
-    /// The most tokens of the answer.
+    /// The maximum tokens of the answer.
     #[arg(long)]
     pub(in crate::cli) max_tokens: Option<u32>,
-    /// 0.0 to 2.0.
+    /// The sampling temperature, 0.0 to 2.0.
     #[arg(long)]
     pub(in crate::cli) temperature: Option<f64>,
     /// The id of a template.
     #[arg(long, value_name = "ID")]
     pub(in crate::cli) template: Option<i64>,
-    /// A value for the template, as often as needed.
+    /// A variable of the template. Repeatable.
     #[arg(long = "var", value_name = "NAME=VALUE", requires = "template", value_parser = pair)]
     pub(in crate::cli) variables: Vec<(String, String)>,
 }
@@ -92,10 +92,10 @@ fn pair(text: &str) -> Result<(String, String), &'static str> {
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Files {
     /// The file to write, `-` for stdout; several images get numbers. An image is converted to the
-    /// format of its extension: png, jpg or webp. Without it the links are printed.
+    /// format of its extension: png, jpg or webp. Without this option the links are printed.
     #[arg(short, long, value_name = "FILE")]
     pub(in crate::cli) output: Option<PathBuf>,
-    /// Replace files that exist.
+    /// Overwrite existing files.
     #[arg(long, requires = "output")]
     pub(in crate::cli) force: bool,
 }
@@ -103,7 +103,7 @@ pub(in crate::cli) struct Files {
 /// Input pictures.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Inputs {
-    /// An input picture: a file, an id of `gensvc upload`, or the uuid of an image generation, with
+    /// An input picture: a file, an id of `gensvc upload`, or the UUID of an image generation, with
     /// `/1` for its second image. Repeatable.
     #[arg(long = "input", value_name = "FILE|UPLOAD|UUID")]
     pub(in crate::cli) inputs: Vec<String>,
@@ -121,19 +121,19 @@ pub(in crate::cli) struct Image {
     pub(in crate::cli) inputs: Inputs,
     #[command(flatten)]
     pub(in crate::cli) files: Files,
-    /// Such as 1024x1024.
+    /// The size in pixels, such as 1024x1024.
     #[arg(long)]
     pub(in crate::cli) size: Option<String>,
-    /// standard or hd.
+    /// The quality: `standard` or `hd`.
     #[arg(long)]
     pub(in crate::cli) quality: Option<String>,
-    /// vivid or natural.
+    /// The style: `vivid` or `natural`.
     #[arg(long)]
     pub(in crate::cli) style: Option<String>,
-    /// How many; billed each.
+    /// The number of images. Each is charged.
     #[arg(short)]
     pub(in crate::cli) n: Option<u32>,
-    /// What to avoid.
+    /// What the images must not show.
     #[arg(long)]
     pub(in crate::cli) negative_prompt: Option<String>,
 }
@@ -146,10 +146,10 @@ pub(in crate::cli) struct Video {
     pub(in crate::cli) inputs: Inputs,
     #[command(flatten)]
     pub(in crate::cli) files: Files,
-    /// Seconds.
+    /// The duration in seconds.
     #[arg(long)]
     pub(in crate::cli) duration: Option<u32>,
-    /// Such as 16:9.
+    /// The aspect ratio, such as 16:9.
     #[arg(long)]
     pub(in crate::cli) ratio: Option<String>,
 }
@@ -163,39 +163,40 @@ pub(in crate::cli) struct Audio {
     /// A voice of the model.
     #[arg(long)]
     pub(in crate::cli) voice: Option<String>,
-    /// 0.25 to 4.0.
+    /// The speed of the speech, 0.25 to 4.0.
     #[arg(long)]
     pub(in crate::cli) speed: Option<f64>,
-    /// mp3 or wav; by default as the file's name says, else mp3.
+    /// The format: `mp3` or `wav`; by default that of the output file's extension, otherwise mp3.
     #[arg(long)]
     pub(in crate::cli) format: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct History {
-    /// text, image, video or audio.
+    /// List only this type: text, image, video or audio.
     #[arg(long = "type", value_name = "TYPE")]
     pub(in crate::cli) kind: Option<String>,
-    /// pending, processing, completed or failed.
+    /// List only this status: pending, processing, completed or failed.
     #[arg(long)]
     pub(in crate::cli) status: Option<String>,
-    /// Only those of this provider.
+    /// List only generations of this provider.
     #[arg(long)]
     pub(in crate::cli) provider: Option<String>,
-    /// Only those of this model.
+    /// List only generations of this model.
     #[arg(long)]
     pub(in crate::cli) model: Option<String>,
-    /// Only those with this text in the prompt, in upper or lower case. Searches the last 10,000.
+    /// List only generations with this text in the prompt, ignoring case. Searches the newest
+    /// 10,000.
     #[arg(long)]
     pub(in crate::cli) prompt: Option<String>,
-    /// How many, 1 to 100.
+    /// The maximum number of generations, 1 to 100.
     #[arg(long, default_value = "20")]
     pub(in crate::cli) limit: u32,
 }
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(in crate::cli) struct Shown {
-    /// The generation's uuid.
+    /// The generation's UUID.
     #[arg(value_name = "UUID", value_parser = super::generation)]
     pub(in crate::cli) id: GenerationId,
 }
