@@ -14,7 +14,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use self::connection::{Connection, Credentials, NoKey, Refused};
+use self::connection::{Connection, Credentials, KeySource, NoKey, Refused};
 use super::{
     Outcome,
     args::{
@@ -62,7 +62,7 @@ fn reported(done: Outcome, output: Output) -> Outcome {
     Ok(ExitCode::from(refused.exit_code()))
 }
 
-/// Asks for a key, tries it, and keeps it.
+/// Asks for a key, checks it with the server, and stores it.
 async fn log_in(base_url: Option<&str>, env: &Env, output: Output) -> Outcome {
     let path = connection::file(env)?;
     let default = env.get("GENSVC_BASE_URL");
@@ -70,7 +70,7 @@ async fn log_in(base_url: Option<&str>, env: &Env, output: Output) -> Outcome {
     let url = base_url.unwrap_or(default);
     let key = password::read_secret(&format!("API key for {url}: ")).await?;
     let key = secrecy::ExposeSecret::expose_secret(&key).trim().to_owned();
-    let connection = Connection::new(url, key.clone())?;
+    let connection = Connection::new(url, key.clone(), KeySource::Typed)?;
     let me = connection.get("/v1/auth/me", &[]).await?;
     let credentials = Credentials {
         base_url: connection.base_url.clone(),
@@ -79,7 +79,7 @@ async fn log_in(base_url: Option<&str>, env: &Env, output: Output) -> Outcome {
     connection::keep(&path, &credentials)?;
     let account = me["account"]["name"].as_str().unwrap_or_default();
     output.result(
-        &format!("The key of {account} was kept in {}.", path.display()),
+        &format!("Stored the API key of {account} in {}.", path.display()),
         &json!({"account": me["account"], "base_url": connection.base_url, "file": path}),
     )
 }

@@ -38,7 +38,7 @@ pub(super) fn file(env: &Env) -> Result<PathBuf, Failure> {
             .map(PathBuf::from)
     };
     let base = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
-    let base = base.ok_or("there is no folder for the key: set HOME, or GENSVC_API_KEY")?;
+    let base = base.ok_or("there is no folder for the API key: set HOME, or set GENSVC_API_KEY")?;
     Ok(base.join("gensvc").join("credentials.json"))
 }
 
@@ -77,6 +77,38 @@ pub(super) struct Connection {
     client: reqwest::Client,
     pub(super) base_url: String,
     key: String,
+    key_source: KeySource,
+}
+
+/// The origin of an API key, for the message of its refusal.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum KeySource {
+    /// `GENSVC_API_KEY`
+    Variable,
+    /// The file of `gensvc login`.
+    Stored,
+    /// Typed to `gensvc login`, and not stored yet.
+    Typed,
+}
+
+impl KeySource {
+    /// The message for a key that the server does not know.
+    const fn unknown(self) -> &'static str {
+        match self {
+            Self::Variable => "the server does not know the API key in GENSVC_API_KEY",
+            Self::Stored => "the server does not know the stored API key; run gensvc login",
+            Self::Typed => "the server does not know this key; nothing was saved",
+        }
+    }
+
+    /// Completes the server's message about a known key, such as an expired one.
+    const fn advice(self) -> &'static str {
+        match self {
+            Self::Variable => "; set another key in GENSVC_API_KEY",
+            Self::Stored => "; run gensvc login with another key",
+            Self::Typed => "; nothing was saved",
+        }
+    }
 }
 
 /// A refusal of the server.
@@ -84,6 +116,7 @@ pub(super) struct Connection {
 pub(super) struct Refused {
     pub(super) status: StatusCode,
     pub(super) body: Value,
+    key_source: KeySource,
 }
 
 /// Neither the environment nor the file has a key.
@@ -108,6 +141,9 @@ struct Unreachable {
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let error = &self.body["error"];
+        if error["code"] == "invalid_token" {
+            return f.write_str(self.key_source.unknown());
+        }
         match error["message"].as_str() {
             Some(message) => f.write_str(message)?,
             None => write!(f, "the server answered {}", self.status)?,
@@ -121,7 +157,7 @@ impl std::fmt::Display for Refused {
             write!(f, " ({shortfall} credits short)")?;
         }
         if self.status == StatusCode::UNAUTHORIZED {
-            f.write_str("; set GENSVC_API_KEY, or run gensvc login")?;
+            f.write_str(self.key_source.advice())?;
         }
         Ok(())
     }
@@ -159,14 +195,18 @@ impl Connection {
             (Some(url), None) => kept(env)?.filter(|kept| plain(&kept.base_url) == plain(url)),
             (None, None) => kept(env)?,
         };
+        let key_source = match key {
+            Some(_) => KeySource::Variable,
+            None => KeySource::Stored,
+        };
         let (kept_url, kept_key) = kept.map(|kept| (kept.base_url, kept.api_key)).unzip();
         let key = key.or(kept_key);
         let key = key.ok_or(NoKey)?;
         let url = url.or(kept_url).unwrap_or_else(|| DEFAULT_URL.to_owned());
-        Self::new(&url, key)
+        Self::new(&url, key, key_source)
     }
 
-    pub(super) fn new(base_url: &str, key: String) -> Result<Self, Failure> {
+    pub(super) fn new(base_url: &str, key: String, key_source: KeySource) -> Result<Self, Failure> {
         let client =
             reqwest::Client::builder().user_agent(concat!("gensvc/", env!("CARGO_PKG_VERSION")));
         let is_http = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
@@ -184,6 +224,7 @@ impl Connection {
                 .build()?,
             base_url: plain(base_url).to_owned(),
             key,
+            key_source,
         })
     }
 
@@ -233,7 +274,11 @@ impl Connection {
             return Ok(response);
         }
         let body = response.json().await.unwrap_or_default();
-        Err(Box::new(Refused { status, body }))
+        Err(Box::new(Refused {
+            status,
+            body,
+            key_source: self.key_source,
+        }))
     }
 
     /// A request that makes something once, by its Idempotency-Key, however often it is sent: it is
@@ -287,7 +332,7 @@ impl Connection {
         }
         Box::new(Unreachable {
             sentence: format!(
-                "cannot reach {} ({cause}); set GENSVC_BASE_URL to the server's address",
+                "cannot reach {} ({cause}): start the server, or set GENSVC_BASE_URL to its address",
                 self.base_url
             ),
             was_sent: !error.is_connect(),

@@ -60,7 +60,7 @@ pub(super) async fn history(asked: &History, env: &Env, output: Output) -> Outco
         ("PROMPT", |row| short(&row["prompt"])),
     ];
     let people = if rows.is_empty() {
-        "There is nothing that fits.".to_owned()
+        "No generation matches.".to_owned()
     } else {
         table(columns, rows)
     };

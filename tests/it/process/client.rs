@@ -267,6 +267,8 @@ async fn refusals_have_exit_codes() {
             "no generation 01a20567-e0ad-754d-8b7d-8cf19c420e2b",
         ),
         (2, &["generate", "nothing"], "unrecognized subcommand"),
+        (2, &["generate", "imge"], "'image'"),
+        (2, &["balance", "--jsn"], "'--json'"),
         (
             4,
             &["generate", "video", "x", "--max-cost", "1"],
@@ -302,9 +304,13 @@ async fn refusals_have_exit_codes() {
     client.key = "svc_x".to_owned();
     let (code, text) = client.refused(&["balance"]).await;
     assert_eq!(code, 3);
-    assert!(text.contains("gensvc login"), "{text}");
+    assert_eq!(
+        text,
+        "gensvc: the server does not know the API key in GENSVC_API_KEY\n"
+    );
     server.stop().await;
-    assert_eq!(client.refused(&["balance"]).await.0, 1);
+    let (code, text) = client.refused(&["balance"]).await;
+    assert!(code == 1 && text.contains("start the server"), "{text}");
 }
 
 /// A key is kept for its user alone, and goes to the server that it was kept for only.
@@ -324,6 +330,9 @@ async fn a_login_keeps_a_key() {
     )
     .await;
     assert_eq!(wrong.status.code(), Some(3));
+    let said = String::from_utf8(wrong.stderr).unwrap();
+    let want = "the server does not know this key; nothing was saved\n";
+    assert!(said.ends_with(want), "{said}");
     let file = home.join(".config/gensvc/credentials.json");
     assert!(!file.exists());
     let kept = fed(at_home(&["login", "--base-url", &client.url]), &client.key).await;
