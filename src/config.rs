@@ -189,9 +189,9 @@ impl Config {
             .map(|provider| format!("{} ({})", provider.name, provider.reason()))
             .collect();
         Err(ConfigError::new(
-            "providers",
+            "no provider",
             format!(
-                "holds none that is enabled: {}; set the key of one or \
+                "is enabled: {}; set the key of one or \
                  GENSVC__PROVIDERS__SANDBOX__ENABLED=true",
                 reasons.join(", ")
             ),

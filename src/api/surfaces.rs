@@ -357,7 +357,7 @@ fn named<'a>(
     let mut refusal = no_model();
     for &modality in types {
         let account = caller.account_default(modality);
-        match catalogue.named(modality, &name, &account) {
+        match catalogue.named(modality, &name, &account, Surface::Generate) {
             Ok(model) => return Ok(route.unwrap_or(model)),
             Err(error) if error.code == FieldCode::ModelRetired => {
                 refusal = ApiError::invalid(vec![error]);

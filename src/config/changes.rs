@@ -58,7 +58,9 @@ fn collect(
         }
         let shown = shown(value);
         // An environment variable is text, whatever the type of the built-in value.
-        if built_in.is_some_and(|built_in| built_in == value || self::shown(built_in) == shown) {
+        if built_in.is_some_and(|built_in| {
+            built_in == value || self::shown(built_in) == shown || have_same_ids(built_in, value)
+        }) {
             continue;
         }
         let built_in = built_in.map(self::shown);
@@ -70,6 +72,17 @@ fn collect(
             key,
         });
     }
+}
+
+/// Whether both are lists of models with the same ids, in any order.
+fn have_same_ids(one: &Value, other: &Value) -> bool {
+    let ids = |list: &Value| -> Option<Vec<String>> {
+        let id = |item: &Value| Some(item.get("id")?.as_str()?.to_owned());
+        let mut ids: Vec<String> = list.as_array()?.iter().map(id).collect::<Option<_>>()?;
+        ids.sort();
+        Some(ids)
+    };
+    ids(one).is_some_and(|found| !found.is_empty() && ids(other) == Some(found))
 }
 
 /// The value in the notation of a variable. Models are named: each is a table of its own.

@@ -125,6 +125,15 @@ fn flatten(name: &str, value: &Value, words: &mut Vec<String>) {
     }
 }
 
+/// A size such as `256 KiB`, exact.
+fn bytes(size: usize) -> String {
+    match size {
+        size if size > 0 && size.trailing_zeros() >= 20 => format!("{} MiB", size >> 20),
+        size if size > 0 && size.trailing_zeros() >= 10 => format!("{} KiB", size >> 10),
+        size => format!("{size} bytes"),
+    }
+}
+
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(config) = self;
@@ -134,26 +143,30 @@ impl fmt::Display for Summary<'_> {
             Some(_) => "Postgres as configured".to_owned(),
         };
         writeln!(f, "The configuration is valid.")?;
+        writeln!(
+            f,
+            "This is the configuration of this command's environment, not of a running server."
+        )?;
         writeln!(f, "listens on    {}", server.bind)?;
         writeln!(f, "public URL    {}", config.public_url())?;
         writeln!(f, "database      {database}")?;
         writeln!(f, "data          {data}")?;
         writeln!(f, "media         {}", media(config))?;
         let retention = match *config.retention.days {
-            0 => "for ever".to_owned(),
+            0 => "no limit".to_owned(),
             days => format!("{days} days"),
         };
-        writeln!(f, "kept          {retention}")?;
+        writeln!(f, "retention     {retention}")?;
         writeln!(
             f,
-            "limits        {} connections, {} requests, {} jobs per account, bodies of {} bytes, \
-             of SDKs {}, {} MiB of memory for requests",
+            "limits        {} connections, {} requests, {} jobs per account, bodies of {}, \
+             on SDK routes {}, {} of memory for requests",
             *server.max_connections,
             *server.max_requests,
             *config.jobs.max_per_account,
-            *server.max_body_bytes,
-            *server.max_sdk_body_bytes,
-            server.memory_bytes() >> 20,
+            bytes(*server.max_body_bytes),
+            bytes(*server.max_sdk_body_bytes),
+            bytes(server.memory_bytes()),
         )?;
         let catalogue = config.catalogue();
         for &modality in Modality::ALL {

@@ -65,6 +65,27 @@ impl ModelKind {
     }
 }
 
+/// Maximum models or providers that an error suggests.
+const SUGGESTED: usize = 3;
+/// Maximum characters of a caller's value that an error repeats.
+const QUOTED_CHARS: usize = 100;
+
+/// A name from a request, for an error.
+fn quoted(name: &str) -> String {
+    let mut chars = name
+        .chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    let shown: String = chars.by_ref().take(QUOTED_CHARS).collect();
+    let rest = if chars.next().is_some() { "…" } else { "" };
+    format!("`{shown}{rest}`")
+}
+
+/// The sentence about a name that no model or route of this server has.
+fn not_listed(name: &str, modality: Modality, what: &str, surface: Surface) -> String {
+    let (name, list) = (quoted(name), surface.models_path());
+    format!("{name} is not a {modality} {what} of this server; GET {list} lists the models")
+}
+
 /// Prices and limits in a period, and the prices before the operator's markup.
 pub type Terms = (ModelKind, Prices);
 
@@ -246,16 +267,16 @@ impl Catalogue {
     ) -> Result<&Model, FieldError> {
         let modality = request.modality();
         if let Some(name) = request.route() {
-            return self.first_of(modality, name);
+            return self.first_of(modality, name, request.surface());
         }
         let Some(target) = request.target() else {
             let name = request.model().unwrap_or_default();
-            return self.named(modality, name, account);
+            return self.named(modality, name, account, request.surface());
         };
         match &target.model {
             // SDKs have one name for both.
             Some(name) if request.surface() != Surface::Generate && target.provider.is_none() => {
-                self.named(modality, name, account)
+                self.named(modality, name, account, request.surface())
             }
             _ => self.resolve(modality, target, account),
         }
@@ -299,31 +320,65 @@ impl Catalogue {
                 own.or_else(|| self.own_default(provider, modality))
             }
         };
-        model.ok_or_else(|| {
-            let ids: Vec<&str> = self
-                .models
-                .iter()
-                .filter(|m| m.provider == provider && m.modality() == modality && !m.retired)
-                .map(|m| m.id.as_str())
-                .collect();
-            let message = format!(
-                "must be a {modality} model of {provider}: {}",
-                ids.join(", ")
-            );
-            FieldError::new("model", FieldCode::UnknownModel, message)
-        })
+        model.ok_or_else(|| self.not_of(provider, modality, target))
+    }
+
+    /// The error for a model that `provider`, which the request names or gets by default, does not
+    /// have.
+    fn not_of(&self, provider: &str, modality: Modality, target: &Target) -> FieldError {
+        let name = target.model.as_deref().unwrap_or_default();
+        let models = || {
+            let models = self.models.iter();
+            models.filter(|m| m.modality() == modality && !m.retired)
+        };
+        let of_others = models().filter(|m| m.has_name(name)).take(SUGGESTED);
+        let others: Vec<&str> = of_others.map(|m| m.provider.as_str()).collect();
+        let ids: Vec<&str> = models()
+            .filter(|m| m.provider == provider)
+            .map(|m| m.id.as_str())
+            .collect();
+        let own = match suggestion(name, ids.iter().copied()) {
+            Some(close) => close.to_owned(),
+            None if ids.is_empty() => "another model of GET /v1/models".to_owned(),
+            None if ids.len() <= SUGGESTED => ids.join(" or "),
+            None => format!(
+                "{} or another model of GET /v1/models",
+                ids[..SUGGESTED].join(", ")
+            ),
+        };
+        let (which, set) = match (&target.provider, &others[..]) {
+            (None, []) => (
+                ", the provider of this request",
+                "set `provider`, or ".to_owned(),
+            ),
+            (None, others) => (
+                ", the provider of this request",
+                format!("set `provider` to {}, or ", others.join(" or ")),
+            ),
+            (Some(_), []) => ("", String::new()),
+            (Some(_), others) => (
+                "",
+                format!("set `provider` to {}, or ", others.join(" or ")),
+            ),
+        };
+        let name = quoted(name);
+        let message =
+            format!("{name} is not a {modality} model of `{provider}`{which}; {set}use {own}");
+        FieldError::new("model", FieldCode::UnknownModel, message)
     }
 
     /// The model of a name that is `provider/model`, or just `model`: of several providers that
     /// have it, the one that the defaults name first. `account` is the account's own default.
+    /// `surface`: the API of the request, for the error.
     pub fn named(
         &self,
         modality: Modality,
         name: &str,
         account: &Target,
+        surface: Surface,
     ) -> Result<&Model, FieldError> {
         if let Some(name) = route_name(name) {
-            return self.first_of(modality, name);
+            return self.first_of(modality, name, surface);
         }
         if let Some((provider, id)) = name.split_once('/')
             && let Some(model) = self.of(provider, modality, id)
@@ -346,7 +401,7 @@ impl Catalogue {
             }
             [] => (
                 FieldCode::UnknownModel,
-                format!("names no model for {modality} of this server; GET /v1/models has them"),
+                not_listed(name, modality, "model", surface),
             ),
             several => {
                 let names = several.iter().filter(|m| !m.retired).map(|m| m.name());

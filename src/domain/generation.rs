@@ -71,7 +71,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// The way by which a generation was asked for.
+    /// The API of a request.
     Surface {
         /// /v1/generate/...
         Generate = "generate",
@@ -87,6 +87,19 @@ named_enum!(
         AnthropicMessages = "anthropic.messages",
     }
 );
+
+impl Surface {
+    /// The path of the list of models in the API of the request.
+    pub const fn models_path(self) -> &'static str {
+        match self {
+            Self::Generate => "/v1/models",
+            Self::AnthropicMessages => "/anthropic/v1/models",
+            Self::OpenAiChat | Self::OpenAiResponses | Self::OpenAiImages | Self::OpenAiSpeech => {
+                "/openai/v1/models"
+            }
+        }
+    }
+}
 
 impl FailureCode {
     /// Whether the same request, unchanged, may succeed later. [`Failure::is_retryable`] also

@@ -111,7 +111,7 @@ impl Catalogue {
         let day = model.retiring.unwrap_or_default();
         let advice = match &replacement {
             Some(replacement) => format!("use {replacement}"),
-            None => "GET /v1/models has others".to_owned(),
+            None => "GET /v1/models lists others".to_owned(),
         };
         let message = format!("is {}, which was retired on {day}: {advice}", model.name());
         Err(FieldError {

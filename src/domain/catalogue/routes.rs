@@ -1,8 +1,8 @@
 //! Routes: lists of models under one name.
 
-use super::{Catalogue, Model};
+use super::{Catalogue, Model, not_listed};
 use crate::domain::{
-    generation::Modality,
+    generation::{Modality, Surface},
     request::Target,
     route::{Order, PROVIDER},
     validate::{FieldCode, FieldError},
@@ -74,14 +74,18 @@ impl Catalogue {
         self.routes.iter().find(|route| route.name == name)
     }
 
-    /// The route of this name and modality.
-    pub fn route_for(&self, modality: Modality, name: &str) -> Result<&Route, FieldError> {
+    /// The route of this name and modality. `surface`: the API of the request, for the error.
+    pub fn route_for(
+        &self,
+        modality: Modality,
+        name: &str,
+        surface: Surface,
+    ) -> Result<&Route, FieldError> {
         let route = self
             .route(name)
             .filter(|route| route.modality() == modality);
         route.ok_or_else(|| {
-            let message =
-                format!("names no route for {modality} of this server; GET /v1/models has them");
+            let message = not_listed(name, modality, "route", surface);
             FieldError::new("model", FieldCode::UnknownModel, message)
         })
     }
@@ -101,8 +105,13 @@ impl Catalogue {
     }
 
     /// The first candidate of a route that is not retired.
-    pub(super) fn first_of(&self, modality: Modality, name: &str) -> Result<&Model, FieldError> {
-        let route = self.route_for(modality, name)?;
+    pub(super) fn first_of(
+        &self,
+        modality: Modality,
+        name: &str,
+        surface: Surface,
+    ) -> Result<&Model, FieldError> {
+        let route = self.route_for(modality, name, surface)?;
         let served = self.candidates(name).find(|model| !model.retired);
         let first = route.candidates.first().cloned().unwrap_or_default();
         served.map_or_else(|| self.resolve(modality, &first, &Target::default()), Ok)

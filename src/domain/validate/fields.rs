@@ -31,6 +31,8 @@ pub struct Fields<'a> {
     pub(super) prefix: String,
     pub(super) known: RefCell<Vec<&'static str>>,
     pub(super) unsupported: RefCell<Vec<&'static str>>,
+    /// The names that the objects within this one know, with the name of the object.
+    pub(super) nested: RefCell<Vec<(&'static str, Vec<&'static str>)>>,
     pub(super) errors: &'a Errors,
     pub(super) is_query: bool,
     /// Collects unknown members, if they are allowed.
@@ -100,6 +102,7 @@ impl<'a> Fields<'a> {
             prefix: String::new(),
             known: RefCell::new(Vec::with_capacity(KNOWN_CAPACITY)),
             unsupported: RefCell::default(),
+            nested: RefCell::default(),
             errors,
             is_query: false,
             others: RefCell::default(),
@@ -172,7 +175,11 @@ impl<'a> Fields<'a> {
         }
         let fields = self.inner(members, format!("{}{name}.", self.prefix));
         let read = read(&fields);
-        fields.finish();
+        let outer = self.prefix.is_empty().then(|| self.known.borrow());
+        fields.finish_within(outer.as_deref().map_or(&[][..], Vec::as_slice));
+        drop(outer);
+        let known = fields.known.take();
+        self.nested.borrow_mut().push((name, known));
         if let Some(inner) = fields.description {
             self.describe(name, about, false, |schemas| {
                 let mut inner = inner.into_inner();
@@ -342,6 +349,11 @@ impl<'a> Fields<'a> {
 
     /// Reports every member that was never asked for, with the names that exist.
     pub(super) fn finish(&self) {
+        self.finish_within(&[]);
+    }
+
+    /// As [`Self::finish`]. `outer`: the names that the body knows, if this object is a member of it.
+    fn finish_within(&self, outer: &[&'static str]) {
         let (known, unsupported) = (self.known.borrow(), self.unsupported.borrow());
         let unknown = self.members.into_iter().flatten().filter(|(name, _)| {
             !known.contains(&name.as_str()) && !unsupported.contains(&name.as_str())
@@ -367,7 +379,12 @@ impl<'a> Fields<'a> {
             let shown: String = name.chars().take(100).collect();
             let meant = suggestion(&shown, known.iter().copied());
             let meant = meant.map_or_else(String::new, |name| format!(" (did you mean {name}?)"));
-            let message = if known.is_empty() {
+            let message = if let Some(object) = self.nested_with(name) {
+                format!("belongs in `{}{object}`", self.prefix)
+            } else if outer.contains(&name.as_str()) {
+                let object = self.prefix.trim_end_matches('.');
+                format!("belongs at the top of the body, not in `{object}`")
+            } else if known.is_empty() {
                 format!("is not {noun}, which takes none")
             } else {
                 format!("is not {noun}{meant}; it takes {}", known.join(", "))
@@ -375,5 +392,12 @@ impl<'a> Fields<'a> {
             let name = shown.replace('\0', "\u{fffd}");
             self.error(&name, FieldCode::UnknownField, message);
         }
+    }
+
+    /// The object within this one that has a member of this name.
+    fn nested_with(&self, name: &str) -> Option<&'static str> {
+        let nested = self.nested.borrow();
+        let found = nested.iter().find(|(_, known)| known.contains(&name));
+        found.map(|(object, _)| *object)
     }
 }

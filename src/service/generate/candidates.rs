@@ -68,7 +68,7 @@ impl Service {
                 let error = FieldError::new("fallbacks", FieldCode::NotSupported, message);
                 return Err(vec![error]);
             }
-            let route = catalogue.route_for(modality, name);
+            let route = catalogue.route_for(modality, name, request.surface());
             let route = route.map_err(|error| vec![error])?;
             return Ok(Some(Wanted {
                 name: Some(route.name.clone()),

@@ -182,7 +182,7 @@ impl Service {
     ) -> Result<(&Model, &TextModel)> {
         let account = caller.account_default(Modality::Text);
         let catalogue = self.catalogue();
-        let model = catalogue.named(Modality::Text, &request.model, &account);
+        let model = catalogue.named(Modality::Text, &request.model, &account, request.surface);
         let model = model.map_err(ServiceError::invalid)?;
         match &model.kind {
             ModelKind::Text(text) => Ok((model, text)),

@@ -140,7 +140,7 @@ fn the_sandbox_goes_off_and_nothing_is_left() {
         let error = c.check_servable().unwrap_err().to_string();
         assert_eq!(
             error,
-            "providers holds none that is enabled: anthropic (no key in ANTHROPIC_API_KEY), \
+            "no provider is enabled: anthropic (no key in ANTHROPIC_API_KEY), \
              elevenlabs (no key in ELEVENLABS_API_KEY), gemini (no key in GEMINI_API_KEY or \
              GOOGLE_API_KEY), openai (no key in OPENAI_API_KEY), runway (no key in \
              RUNWAYML_API_SECRET), sandbox (switched off by enabled = false), stability (no key \

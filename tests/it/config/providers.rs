@@ -3,7 +3,11 @@
 use super::*;
 use gensvc::{
     config::Status,
-    domain::{generation::Modality, request::Target, validate::FieldCode},
+    domain::{
+        generation::{Modality, Surface},
+        request::Target,
+        validate::FieldCode,
+    },
     providers::openai::{Api, OpenAiModel, SystemRole, TokenField},
 };
 
@@ -274,14 +278,15 @@ fn the_summary_for_people() {
     let c = from_file(file, &variables).unwrap();
     let want = "\
 The configuration is valid.
+This is the configuration of this command's environment, not of a running server.
 listens on    127.0.0.1:8080
 public URL    http://127.0.0.1:8080
 database      a private Postgres under data
 data          data
 media         local
-kept          for ever
-limits        4096 connections, 2048 requests, 100 jobs per account, bodies of 262144 bytes, of \
-SDKs 33554432, 512 MiB of memory for requests
+retention     no limit
+limits        4096 connections, 2048 requests, 100 jobs per account, bodies of 256 KiB, on \
+SDK routes 32 MiB, 512 MiB of memory for requests
 text default  sandbox
 image default stability
 video default sandbox
@@ -394,7 +399,7 @@ fn a_bare_name_is_that_of_one_model_or_of_the_first_of_the_defaults() {
             fallbacks: Vec::new(),
         };
         let catalogue = from_file(file, &[]).unwrap().catalogue();
-        let found = catalogue.named(Modality::Text, "llama", &account);
+        let found = catalogue.named(Modality::Text, "llama", &account, Surface::Generate);
         found.map(|model| model.provider.clone())
     };
     assert_eq!(named(&server("a"), None).unwrap(), "a");

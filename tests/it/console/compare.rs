@@ -110,7 +110,7 @@ async fn refused_column_does_not_stop_the_others(_: PgPoolOptions, options: PgCo
     let shown = words(&page.text);
     for word in [
         "nope/&lt;b&gt; Refused Provider must be one of sandbox",
-        "sandbox/gone Refused Model must be a text model of sandbox: sandbox-text-1.",
+        "sandbox/gone Refused Model `gone` is not a text model of `sandbox`; use sandbox-text-1.",
         "Nothing was held or charged.",
     ] {
         assert!(shown.contains(word), "{word} in {shown}");

@@ -107,6 +107,23 @@ async fn refusals_name_what_was_probably_meant(_: PgPoolOptions, options: PgConn
 
     for (body, sentence) in [
         (
+            json!({"prompt": "x", "max_tokens": 5}),
+            "belongs in `parameters`",
+        ),
+        (
+            json!({"prompt": "x", "parameters": {"max_cost": "5"}}),
+            "belongs at the top of the body, not in `parameters`",
+        ),
+        (
+            json!({"prompt": "x", "model": "gpt-4o"}),
+            "`gpt-4o` is not a text model of `sandbox`, the provider of this request; set \
+             `provider`, or use sandbox-text-1",
+        ),
+        (
+            json!({"prompt": "x", "model": "sandbox/gone", "provider": "route"}),
+            "`sandbox/gone` is not a text route of this server; GET /v1/models lists the models",
+        ),
+        (
             json!({"promt": "x"}),
             "is not a field of this request (did you mean prompt?); it takes",
         ),
