@@ -305,11 +305,11 @@ pub enum ServiceError {
     SessionRequired,
     /// A key with a spend limit could escape it through a new key.
     #[error(
-        "an API key with a spend_limit cannot make API keys; use a session token, or a key without \
+        "an API key with a spend_limit cannot create API keys; use a session token, or a key without \
          a spend_limit"
     )]
     CappedKey,
-    #[error("this needs an admin token, which only the operator can make")]
+    #[error("this needs an admin token; the operator creates one with `gensvc admin token create`")]
     AdminRequired,
     #[error("the account is suspended")]
     Suspended,
@@ -358,7 +358,9 @@ pub enum ServiceError {
     NotFinished,
     #[error("the server is shutting down")]
     ShuttingDown,
-    #[error("this server is paused (jobs.paused): it takes no work, and ends and moves nothing")]
+    #[error(
+        "this server is paused (jobs.paused): it accepts no work, ends no generation and moves no credits"
+    )]
     Paused,
     #[error("{0} is at its concurrency limit (max_concurrent); no credits were held")]
     ProviderBusy(String),

@@ -115,11 +115,11 @@ impl ApiError {
         match error {
             LinkError::InvalidSignature => Self::new(
                 Code::InvalidSignature,
-                "the link was not made by this server",
+                "the link was not signed by this server",
             ),
             LinkError::Expired => Self::new(
                 Code::ExpiredSignature,
-                "the link has expired; look the generation up again",
+                "the link has expired; get a new one from the generation's record",
             ),
         }
     }
@@ -128,7 +128,7 @@ impl ApiError {
     pub fn loopback_only() -> Self {
         Self::new(
             Code::LoopbackOnly,
-            "without metrics.token only this machine may read the metrics, at metrics.port of 127.0.0.1",
+            "while metrics.token is not set, the metrics are served only on this machine, at 127.0.0.1 and metrics.port",
         )
     }
 
@@ -136,7 +136,7 @@ impl ApiError {
     pub fn range(bytes: u64) -> Self {
         let error = Self::new(
             Code::RangeNotSatisfiable,
-            format!("the range does not lie within the file's {bytes} bytes"),
+            format!("the range is not within the file's {bytes} bytes"),
         );
         match HeaderValue::from_str(&format!("bytes */{bytes}")) {
             Ok(value) => error.header(header::CONTENT_RANGE, value),
@@ -368,8 +368,8 @@ impl ApiError {
 
     /// 503: the database did not say whether the generation was created.
     fn unconfirmed(generation: Generation) -> Self {
-        let message = "the database did not confirm the request; look the generation up before you \
-                       repeat it";
+        let message = "the database did not confirm the request; look up the generation before you \
+                       repeat the request";
         Self::new(Code::DatabaseUnavailable, message)
             .retry_after(DATABASE_RETRY_SECONDS)
             .naming(generation)

@@ -209,7 +209,7 @@ pub struct GenerationSummary {
     pub uuid: GenerationId,
     /// Modality.
     pub r#type: Modality,
-    /// The way by which it was asked for.
+    /// The API of the request.
     pub surface: Surface,
     /// Where it stands.
     pub status: Status,

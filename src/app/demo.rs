@@ -82,7 +82,7 @@ pub(super) async fn create(app: &App, config: &Config, url: &str) -> Result<(), 
     let text = format!(
         "\nA demo account with {credits} credits was created. Its password and key are shown once.\n\
          \n  console   {url}/\n  email     {EMAIL}\n  password  {password}\n  key       {key}\n\
-         \n  routes    {routes}\n\
+         \n  defaults  {routes}\n\
          \n  a new password   {program} {NEW_PASSWORD}\n  a new key        {program} {NEW_KEY}\
          \n  to stop          Ctrl-C; the next start continues with the same data\n\
          \nTry it in another terminal:\n\

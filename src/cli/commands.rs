@@ -94,7 +94,9 @@ async fn with_app<T>(
 
 async fn user(app: &App, email: &str) -> Result<UserRow, Failure> {
     let found = app.service.user(email).await;
-    named(found, || format!("there is no account of {email:?}"))
+    named(found, || {
+        format!("no account has a user with the email {email:?}")
+    })
 }
 
 /// Names what was not found.
@@ -184,7 +186,7 @@ async fn verify_files(config: &Config, output: Output) -> Outcome {
     ];
     let clean = lists.iter().all(|(_, names)| names.is_empty());
     let (files, found) = (audit.files, verdict(clean));
-    let mut lines = vec![format!("{files} files were looked for: {found}")];
+    let mut lines = vec![format!("Checked {files} files: {found}")];
     for (what, names) in lists {
         for name in names {
             // A stranger's file may have any name.

@@ -24,7 +24,7 @@ use crate::{
 const ERASED_AT_ONCE: i64 = 500;
 
 fn email_is_taken() -> ServiceError {
-    let message = "belongs to an account already";
+    let message = "already belongs to an account";
     ServiceError::not_allowed("email", message)
 }
 
@@ -74,7 +74,11 @@ impl Service {
             Closed::Done => self.account(account).await,
             Closed::NoAccount => Err(ServiceError::NotFound),
             Closed::IsOperators => {
-                let message = "is an operator's account; run `gensvc user operator --revoke` first";
+                let email = self.account(account).await?.email;
+                let message = format!(
+                    "belongs to the operator {email}; first run `gensvc user operator --revoke \
+                     --email {email}`"
+                );
                 Err(ServiceError::not_allowed("id", message))
             }
         }

@@ -149,11 +149,16 @@ impl Service {
             let code = FieldCode::OutOfRange;
             Err(ServiceError::field("amount", code, message))
         };
-        let not_refundable =
-            |message: String| Err(ServiceError::not_allowed("generation", message));
+        let not_refundable = |message: &str| {
+            let message = match what {
+                Move::Refund { generation, .. } => format!("{generation} {message}"),
+                _ => message.to_owned(),
+            };
+            Err(ServiceError::not_allowed("generation", message))
+        };
         let moved = match self.0.store.move_credits(&new).await {
             Err(StoreError::OutOfRange(_)) => {
-                return out_of_range("makes the balance too large".to_owned());
+                return out_of_range("would make the balance too large".to_owned());
             }
             other => other?,
         };
@@ -162,16 +167,16 @@ impl Service {
             Moved::Repeated(entry) => Ok((entry, false)),
             Moved::ReferenceUsed(entry) => Err(ServiceError::ReferenceReused(Box::new(entry))),
             Moved::Short(balance) => out_of_range(format!(
-                "takes more than the {} credits that are available",
+                "is more than the {} available credits",
                 balance.available()
             )),
             Moved::NoAccount => Err(ServiceError::NotFound),
-            Moved::NoGeneration => not_refundable("is not a generation of this account".to_owned()),
-            Moved::NotCharged => not_refundable("has not been charged anything".to_owned()),
+            Moved::NoGeneration => not_refundable("does not belong to this account"),
+            Moved::NotCharged => not_refundable("was not charged"),
             Moved::AboveCharge(charged) => out_of_range(format!(
-                "is more than the {charged} credits that were charged"
+                "is more than the {charged} credits that the generation was charged"
             )),
-            Moved::Refunded(entry) => not_refundable(format!(
+            Moved::Refunded(entry) => not_refundable(&format!(
                 "was refunded before, with {} credits (ledger entry {})",
                 entry.amount, entry.id
             )),

@@ -103,7 +103,7 @@ impl Service {
             .unwrap_or(request.to.unwrap_or(now) - DEFAULT_DAYS);
         if from >= to {
             let param = if request.from.is_some() { "from" } else { "to" };
-            let message = "leaves no time between from and to";
+            let message = "must leave time between from and to";
             return Err(ServiceError::field(param, FieldCode::OutOfRange, message));
         }
         let limit = i64::try_from(MAX_GROUPS + 1).unwrap_or(i64::MAX);
@@ -112,8 +112,9 @@ impl Service {
         let usage = self.0.store.usage(account, span, &request.group_by, limit);
         let rows = usage.await?;
         if rows.len() > MAX_GROUPS {
-            let message =
-                format!("makes more than {MAX_GROUPS} groups; ask for a shorter time or fewer");
+            let message = format!(
+                "results in more than {MAX_GROUPS} groups; use a shorter time or fewer members"
+            );
             let code = FieldCode::OutOfRange;
             return Err(ServiceError::field("group_by", code, message));
         }

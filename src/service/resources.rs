@@ -33,7 +33,7 @@ impl Service {
     /// Checks a request for a key against the time of now.
     pub fn key_violations(&self, request: &KeyRequest) -> Vec<FieldError> {
         let past = request.expires_at.filter(|at| *at <= self.now());
-        let message = "must lie in the future";
+        let message = "must be in the future";
         let error = |_| FieldError::new("expires_at", FieldCode::OutOfRange, message);
         past.map(error).into_iter().collect()
     }
@@ -117,7 +117,7 @@ impl Service {
             let made = store.create_template(caller.account_id, text, digest, now);
             made.await?.ok_or_else(|| {
                 let message =
-                    format!("would be one more than the {MAX_TEMPLATES} templates of an account");
+                    format!("is one too many: an account has at most {MAX_TEMPLATES} templates; delete one first");
                 ServiceError::not_allowed("name", message)
             })
         })
@@ -205,18 +205,18 @@ impl Service {
         let checked = self.0.sender.check(account, &request.url.1).await;
         checked.map_err(|refusal| match refusal {
             AddressRefusal::Private => refused(
-                "must lead to a public address; the operator can allow others with \
+                "must resolve to a public address; the operator can allow others with \
                  GENSVC__WEBHOOKS__ALLOW_PRIVATE=true",
             ),
             AddressRefusal::Busy => ServiceError::Overloaded,
-            AddressRefusal::Unresolvable => refused("must have a host that can be resolved"),
+            AddressRefusal::Unresolvable => refused("has a host that cannot be resolved"),
         })?;
         let (store, now) = (&self.0.store, self.0.clock.now());
         let made = store.create_webhook(account, caller.credential, request, secret, form, now);
         match made.await? {
             WebhookMade::Made(webhook) => Ok(webhook),
             WebhookMade::TooMany => Err(refused(format!(
-                "would be one webhook too many: an account has at most {MAX_PER_ACCOUNT}; \
+                "is one too many: an account has at most {MAX_PER_ACCOUNT} webhooks; \
                  delete one first"
             ))),
             WebhookMade::CredentialEnded => Err(caller.ended()),

@@ -73,7 +73,7 @@ async fn create(app: &App, request: AccountRequest, output: Output) -> Outcome {
     let AccountRequest { email, credits, .. } = request;
     output.result(
         &format!(
-            "Account {account} of {email} was made, with {}.",
+            "Created account {account} ({email}) with {}.",
             in_words(&credits.to_string())
         ),
         &json!({"account_id": account, "user_id": user, "email": email, "balance": credits}),
@@ -92,7 +92,7 @@ async fn set_password(app: &App, email: &str, password: SecretString, output: Ou
     let sessions = if ended == 1 { "session" } else { "sessions" };
     let done = output.result(
         &format!(
-            "The password of {} was set; {ended} {sessions} ended.",
+            "Set the password of {} and ended {ended} {sessions}.",
             user.email
         ),
         &json!({"account_id": user.account_id, "user_id": user.id, "email": user.email,
@@ -101,8 +101,8 @@ async fn set_password(app: &App, email: &str, password: SecretString, output: Ou
     if live > 0 {
         let email = &user.email;
         output.note(&format!(
-            "API keys still work: {live} of this account. Look at them with `gensvc key list --email \
-             {email}`, and revoke what you do not know with `gensvc key revoke --email {email} --id ID`."
+            "API keys of this account that still work: {live}. List them with `gensvc key list \
+             --email {email}`, and revoke unknown ones with `gensvc key revoke --email {email} --id ID`."
         ));
     }
     Ok(done)
@@ -125,7 +125,7 @@ async fn list(app: &App, email: Option<&str>, output: Output) -> Outcome {
         ("SUSPENDED", |a| maybe_time(a.suspended_at)),
     ];
     let empty = match email {
-        Some(email) => format!("There is no account of {email:?}."),
+        Some(email) => format!("No account has a user with the email {email:?}."),
         None => "There is no account.".to_owned(),
     };
     output.list(columns, &accounts, &empty)
@@ -153,7 +153,7 @@ async fn show(app: &App, who: &Who, output: Output) -> Outcome {
         ("spent", account.spent.to_string()),
         ("created", time(account.created_at)),
         ("suspended", maybe_time(account.suspended_at)),
-        ("because", or_dash(account.suspended_reason.as_ref())),
+        ("reason", or_dash(account.suspended_reason.as_ref())),
         ("deleted", maybe_time(account.deleted_at)),
         ("erased", maybe_time(account.erased_at)),
     ];
@@ -177,7 +177,7 @@ async fn suspend(
     } else {
         "is active"
     };
-    let people = format!("Account {} of {} {done}.", account.id, account.email);
+    let people = format!("Account {} ({}) {done}.", account.id, account.email);
     let mut script = json!(account);
     script["account_id"] = json!(account.id);
     script["suspended"] = json!(suspended);
@@ -188,7 +188,7 @@ async fn update(app: &App, who: &Who, change: &AccountUpdate, output: Output) ->
     let account = find(app, who).await?;
     let account = app.service.update_account(account.id, change).await?;
     let (id, email, name) = (account.id, &account.email, &account.name);
-    let people = format!("Account {id} has the name {name:?} and the email {email}.");
+    let people = format!("Account {id} now has the name {name:?} and the email {email}.");
     output.result(&people, &account)
 }
 
@@ -197,19 +197,27 @@ async fn delete(app: &App, who: &Who, is_confirmed: bool, output: Output) -> Out
     let id = account.id;
     if !is_confirmed {
         return Err(format!(
-            "account {id} of {} has {} left, {} on hold; add --yes to delete it permanently",
+            "account {id} ({}) has {} left, {} on hold; add --yes to delete it permanently",
             account.email,
             in_words(&account.balance.to_string()),
             account.held
         )
         .into());
     }
-    app.service.delete_account(id).await?;
+    if let Err(error) = app.service.delete_account(id).await {
+        return Err(match error {
+            // The command may have named the account by an email.
+            ServiceError::Invalid(errors) if errors.len() == 1 && errors[0].param == "id" => {
+                format!("account {id} {}", errors[0].message).into()
+            }
+            error => error.into(),
+        });
+    }
     while app.service.erase_deleted().await? {}
     let account = app.service.account(id).await?;
     let people = format!(
-        "Account {id} was deleted. A server removes the results of running work when it ends, and \
-         sets `erased_at` 15 minutes later at the earliest."
+        "Deleted account {id}. A server deletes the results of running generations when they end, and \
+         sets `erased_at` at least 15 minutes later."
     );
     output.result(&people, &account)
 }

@@ -47,10 +47,10 @@ pub(super) async fn run(config: &Config, command: CreditsCommand, output: Output
                 format!("Refunded {in_words} of generation {generation} to account {account}")
             }
             CreditsCommand::Refund(Refund { generation, .. }) => {
-                format!("Generation {generation} was refunded before; nothing was moved")
+                format!("Generation {generation} was refunded before; nothing was changed")
             }
             _ if !moved => {
-                format!("This reference was used for {email} before; nothing was moved")
+                format!("This reference was used for {email} before; nothing was changed")
             }
             CreditsCommand::Grant(_) => format!("Granted {in_words} to {email}"),
             CreditsCommand::Adjust(_) => {

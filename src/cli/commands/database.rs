@@ -51,9 +51,9 @@ async fn start(config: &Config, output: Output) -> Outcome {
 async fn stop(config: &Config, output: Output) -> Outcome {
     let stopped = LocalPostgres::stop_kept(&config.data.dir).await?;
     let people = if stopped {
-        "Stopped."
+        "Stopped the private Postgres."
     } else {
-        "It was not running."
+        "The private Postgres was not running."
     };
     output.result(people, &json!({"stopped": stopped}))
 }
@@ -72,8 +72,8 @@ async fn remove(config: &Config, agreed: bool, output: Output) -> Outcome {
     {
         let found = found.display();
         return Err(format!(
-            "this would delete {found}, with all accounts, credits and generations in it: add \
-             --yes if you mean it"
+            "this would delete {found} with all accounts, credits and generations in it; add --yes \
+             to delete it"
         )
         .into());
     }
@@ -90,7 +90,7 @@ async fn remove(config: &Config, agreed: bool, output: Output) -> Outcome {
     if config.data.dir.join("media").exists() {
         let folder = folder(config);
         output.note(&format!(
-            "Stored files are left in {folder}/media: delete them yourself."
+            "The stored files in {folder}/media were not deleted; delete them yourself."
         ));
     }
     Ok(done)

@@ -46,7 +46,7 @@ async fn create(app: &App, new: NewKey, output: Output) -> Outcome {
     let key = secret.expose_secret().to_owned();
     let body = NewKeyBody { key, record };
     let done = output.result(&body.key, &body)?;
-    output.note("This is the only time that the key is shown.");
+    output.note("Save the key: it cannot be shown again.");
     Ok(done)
 }
 
@@ -74,7 +74,7 @@ fn limit(key: &ApiKeyRecord) -> String {
     match (key.spend_limit, key.spend_period) {
         (None, _) => "-".to_owned(),
         (Some(limit), None) => limit.to_string(),
-        (Some(limit), Some(period)) => format!("{limit} a {period}"),
+        (Some(limit), Some(period)) => format!("{limit} per {period}"),
     }
 }
 
@@ -82,7 +82,7 @@ async fn revoke(app: &App, email: &str, id: i64, output: Output) -> Outcome {
     let account = user(app, email).await?.account_id;
     let revoked = app.service.revoke_key(account, ApiKeyId(id)).await;
     let record = named(revoked, || format!("{email} has no API key {id}"))?;
-    output.result(&format!("Key {id} of {email} is revoked."), &record)
+    output.result(&format!("Revoked key {id} of {email}."), &record)
 }
 
 pub(super) async fn run_tokens(config: &Config, command: TokenCommand, output: Output) -> Outcome {
@@ -109,7 +109,7 @@ async fn create_token(app: &App, name: &str, output: Output) -> Outcome {
         record,
     };
     let done = output.result(body.token, &body)?;
-    output.note("This is the only time that the token is shown. It is good for /v1/admin.");
+    output.note("Save the token: it cannot be shown again. It authorizes requests to /v1/admin.");
     Ok(done)
 }
 
@@ -128,6 +128,6 @@ async fn list_tokens(app: &App, output: Output) -> Outcome {
 async fn revoke_token(app: &App, id: AdminTokenId, output: Output) -> Outcome {
     let revoked = app.service.revoke_admin_token(id).await;
     let record = named(revoked, || format!("there is no admin token {id}"))?;
-    let people = format!("Admin token {id} is revoked.");
+    let people = format!("Revoked admin token {id}.");
     output.result(&people, &record)
 }

@@ -22,7 +22,7 @@ pub(super) async fn run(config: &Config, command: LedgerCommand, output: Output)
         LedgerCommand::Verify { since_last } => verify(&app, since_last, output).await,
         LedgerCommand::Recount => {
             app.service.store().recount().await?;
-            output.result("All sums were recomputed.", &json!({"recounted": true}))
+            output.result("Recomputed all sums.", &json!({"recounted": true}))
         }
     })
     .await
@@ -51,7 +51,7 @@ async fn show(app: &App, email: &str, limit: NonZeroUsize, output: Output) -> Ou
     if more {
         let count = entries.len();
         output.note(&format!(
-            "These are the newest {count}; for more, give a --limit."
+            "These are the newest {count} entries; set --limit to list more."
         ));
     }
     Ok(done)
@@ -66,7 +66,7 @@ async fn verify(app: &App, since_last: bool, output: Output) -> Outcome {
     let audit = app.service.store().verify_ledger(scope).await?;
     let clean = audit.differences.is_empty();
     let mut people = format!(
-        "{} accounts, {} {}ledger entries and {} {}generations were recomputed: {}",
+        "Recomputed {} accounts, {} {}ledger entries and {} {}generations: {}",
         audit.accounts,
         audit.entries,
         if audit.whole { "" } else { "new " },

@@ -42,7 +42,7 @@ pub(super) async fn run(config: &Config, asked: Usage, output: Output) -> Outcom
     .await
     .map_err(|error| match error.downcast_ref() {
         Some(AppError::LocalPostgres(LocalPostgresError::None { .. })) => {
-            format!("{error}; for the usage of your own account, ask a server: gensvc usage --own")
+            format!("{error}; for the usage of your own account, run `gensvc usage --own`, which asks a server")
                 .into()
         }
         _ => error,

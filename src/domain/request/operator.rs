@@ -168,7 +168,11 @@ impl Move {
             return generation.map(|generation| Self::Refund { generation, amount });
         }
         if generation.is_some() {
-            fields.error("generation", FieldCode::NotAllowed, "is for refunds only");
+            fields.error(
+                "generation",
+                FieldCode::NotAllowed,
+                "is allowed only in a refund",
+            );
         }
         if amount.is_none() {
             required("amount");
@@ -183,9 +187,9 @@ impl Move {
         let refuse = |message: &'static str| Err((FieldCode::OutOfRange, message.into()));
         match self {
             Self::Grant(Credits::ZERO) | Self::Adjustment(Credits::ZERO) => refuse("must not be 0"),
-            Self::Grant(amount) if amount < Credits::ZERO => {
-                refuse("must be positive; use an adjustment to take credits back")
-            }
+            Self::Grant(amount) if amount < Credits::ZERO => refuse(
+                "must be positive; to take credits back, use an adjustment (`gensvc credits adjust`)",
+            ),
             Self::Refund {
                 amount: Some(amount),
                 ..

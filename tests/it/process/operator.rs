@@ -129,7 +129,11 @@ async fn wrong_arguments_are_refused_before_there_is_a_database() {
     let grant = ["credits", "grant", "--email", "ann@example.com", "--amount"];
     for (command, argument, sentence) in [
         (&create[..], "ann", "email must be an address with one @"),
-        (&grant, "-5", "amount must be positive; use an adjustment"),
+        (
+            &grant,
+            "-5",
+            "amount must be positive; to take credits back, use an adjustment",
+        ),
         (&grant, "0", "amount must not be 0"),
         (
             &["account", "password", "--email"],
@@ -163,7 +167,7 @@ async fn accounts_are_listed_shown_and_suspended(_: PgPoolOptions, options: PgCo
             "email": "ann@example.com", "balance": "12.5"})
     );
     shell
-        .fails(&ann, "email belongs to an account already")
+        .fails(&ann, "email already belongs to an account")
         .await;
     let bob = [
         "account",
@@ -231,7 +235,7 @@ async fn accounts_are_listed_shown_and_suspended(_: PgPoolOptions, options: PgCo
     let account = app.app.service.account(user.account_id).await.unwrap();
     assert_eq!(account.suspended_at, None);
 
-    let missing = "there is no account of \"no@example.com\"";
+    let missing = "no account has a user with the email \"no@example.com\"";
     for command in ["show", "suspend", "resume"] {
         shell
             .fails(&["account", command, "--email", "no@example.com"], missing)
@@ -270,7 +274,7 @@ async fn keys_are_listed_and_revoked(_: PgPoolOptions, options: PgConnectOptions
     let create_other = [&["key", "create", "--name", "x"][..], &email_of_other].concat();
     let (shown, note) = shell.people_with_note(&create_other).await;
     app.get(shown.trim_end(), "/v1/auth/me").await.expect(200);
-    assert!(note.contains("the only time"), "{note}");
+    assert!(note.contains("cannot be shown again"), "{note}");
     let listed = shell.script(&["key", "list", "--email", email]).await;
     let rows = listed["data"].as_array().unwrap();
     assert_eq!((rows.len(), &rows[0]["id"]), (2, &made["id"]));
@@ -296,7 +300,9 @@ async fn keys_are_listed_and_revoked(_: PgPoolOptions, options: PgConnectOptions
             &[]
         };
         let arguments = [&["key", command, "--email", "no@example.com"], more].concat();
-        shell.fails(&arguments, "there is no account of").await;
+        shell
+            .fails(&arguments, "no account has a user with the email")
+            .await;
     }
 }
 
@@ -316,7 +322,7 @@ async fn admin_tokens_are_made_listed_and_revoked(_: PgPoolOptions, options: PgC
     app.get(other.trim_end(), "/v1/admin/accounts")
         .await
         .expect(200);
-    assert!(note.contains("the only time"), "{note}");
+    assert!(note.contains("cannot be shown again"), "{note}");
     shell
         .misuses(
             &["admin", "token", "create", "--name", " "],

@@ -45,7 +45,7 @@ async fn a_command_where_no_server_was_says_where_it_looked() {
     }
     let said = failure(&site, None, &["usage"]).await;
     assert!(
-        said.ends_with("ask a server: gensvc usage --own\n"),
+        said.ends_with("run `gensvc usage --own`, which asks a server\n"),
         "{said}"
     );
     assert!(!site.folder.exists());

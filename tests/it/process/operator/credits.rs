@@ -37,7 +37,7 @@ async fn credits_move_once_for_each_reference(_: PgPoolOptions, options: PgConne
         (&json!(false), &first["entry"])
     );
     let again = shell.people(&grant("2")).await;
-    assert!(again.contains("nothing was moved"), "{again}");
+    assert!(again.contains("nothing was changed"), "{again}");
     shell
         .fails(
             &grant("3"),
@@ -46,7 +46,10 @@ async fn credits_move_once_for_each_reference(_: PgPoolOptions, options: PgConne
         .await;
 
     shell
-        .fails(&grant("-5"), "amount must be positive; use an adjustment")
+        .fails(
+            &grant("-5"),
+            "amount must be positive; to take credits back, use an adjustment",
+        )
         .await;
 
     let video = json!({"prompt": "x", "parameters": {"duration": 1}});
@@ -74,7 +77,7 @@ async fn credits_move_once_for_each_reference(_: PgPoolOptions, options: PgConne
     assert_eq!(done["entry"]["generation"], uuid);
     let again = shell.people(&refund).await;
     assert!(
-        again.contains("was refunded before; nothing was moved"),
+        again.contains("was refunded before; nothing was changed"),
         "{again}"
     );
     let unknown = "0197c0de-0000-7000-8000-000000000000";

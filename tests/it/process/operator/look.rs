@@ -40,7 +40,7 @@ async fn the_ledger_of_an_account_is_shown(_: PgPoolOptions, options: PgConnectO
     let (people, note) = shell.people_with_note(&newest).await;
     assert_eq!(people.lines().count(), 3, "{people}");
     assert!(
-        note.contains("the newest 2; for more, give a --limit"),
+        note.contains("the newest 2 entries; set --limit to list more"),
         "{note}"
     );
     let people = shell
@@ -48,7 +48,9 @@ async fn the_ledger_of_an_account_is_shown(_: PgPoolOptions, options: PgConnectO
         .await;
     assert!(people.contains("has no ledger entry"), "{people}");
     let missing = ["ledger", "show", "--email", "no@example.com"];
-    shell.fails(&missing, "there is no account of").await;
+    shell
+        .fails(&missing, "no account has a user with the email")
+        .await;
     shell
         .misuses(&[&show[..], &["--limit", "0"]].concat(), "--limit")
         .await;

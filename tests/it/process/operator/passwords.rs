@@ -15,9 +15,11 @@ async fn a_password_is_set_from_stdin(_: PgPoolOptions, options: PgConnectOption
     let set = ["account", "password", "--email", &account.email];
     let (success, out, err) = shell.run_with(&set, "battery staple\n").await;
     assert!(success, "{err}");
-    assert!(out.contains("was set; 1 session ended"), "{out}");
+    assert!(out.ends_with("and ended 1 session.\n"), "{out}");
     assert!(
-        err.starts_with("API keys still work: 1 of this account."),
+        err.starts_with(
+            "API keys of this account that still work: 1. List them with `gensvc key list --email "
+        ),
         "{err}"
     );
     assert!(err.contains("gensvc key revoke --email"), "{err}");
@@ -49,7 +51,11 @@ async fn a_password_is_set_from_stdin(_: PgPoolOptions, options: PgConnectOption
             "a single line",
         ),
         (&account.email, "long\renough\n", "a single line"),
-        ("no@example.com", "long enough", "there is no account of"),
+        (
+            "no@example.com",
+            "long enough",
+            "no account has a user with the email",
+        ),
     ] {
         let set = ["account", "password", "--email", email];
         let (success, out, err) = shell.run_with(&set, input).await;

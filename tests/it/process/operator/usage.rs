@@ -47,7 +47,7 @@ async fn usage_is_reported_by_account_and_over_all(_: PgPoolOptions, options: Pg
     shell
         .fails(
             &["usage", "--email", "no@example.com"],
-            "there is no account",
+            "no account has a user with the email",
         )
         .await;
 }
@@ -67,7 +67,7 @@ async fn a_key_may_be_made_with_a_limit(_: PgPoolOptions, options: PgConnectOpti
     let list = shell
         .people(&["key", "list", "--email", &account.email])
         .await;
-    assert!(list.contains("2.5 a month"), "{list}");
+    assert!(list.contains("2.5 per month"), "{list}");
     shell
         .misuses(
             &[&create[..], &["--spend-period", "day"]].concat(),
@@ -75,9 +75,7 @@ async fn a_key_may_be_made_with_a_limit(_: PgPoolOptions, options: PgConnectOpti
         )
         .await;
     let past = [&create[..], &["--expires-at", "2020-01-31T12:00:00Z"]].concat();
-    shell
-        .fails(&past, "expires_at must lie in the future")
-        .await;
+    shell.fails(&past, "expires_at must be in the future").await;
     for (argument, value, sentence) in [
         ("--name", " ", "must not be blank"),
         ("--rate-limit", "0", "0 is not in 1..=1000000"),
