@@ -37,13 +37,13 @@ pub(in crate::cli) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Kind {
-    /// Generate a text and print it as it arrives.
+    /// A text, printed as it arrives.
     Text(Text),
-    /// Generate images.
+    /// One or more images.
     Image(Image),
-    /// Generate a video.
+    /// A video.
     Video(Video),
-    /// Generate speech.
+    /// Speech.
     Audio(Audio),
 }
 

@@ -177,7 +177,7 @@ async fn the_ends_of_anthropics_answers_pass(_: PgPoolOptions, options: PgConnec
                 assert_eq!(text.contains("stop_details"), details.is_object(), "{text}");
             }
             // Other dialects have no such members.
-            let chat = app.post(&account.key, super::CHAT, &body).await;
+            let chat = app.post(&account.key, CHAT, &body).await;
             assert_eq!(chat.status, 200);
             assert!(!chat.text.contains(exceeded) && !chat.text.contains("applied_edits"));
         }

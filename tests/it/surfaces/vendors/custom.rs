@@ -111,10 +111,8 @@ fn answer(request: &Recorded) -> Reply {
         .map(|call| chunk(json!({"tool_calls": [call]}), Value::Null))
         .collect();
     text += &chunk(json!({}), json!("tool_calls"));
-    text += &format!(
-        "data: {}\n\ndata: [DONE]\n\n",
-        json!({"id": "c", "choices": [], "usage": usage})
-    );
+    let end = json!({"id": "c", "choices": [], "usage": usage}).to_string();
+    text.extend(["data: ", &end, "\n\ndata: [DONE]\n\n"]);
     Reply::Raw(200, "text/event-stream", text)
 }
 
