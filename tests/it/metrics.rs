@@ -74,11 +74,9 @@ async fn a_success_and_a_failure_are_counted(_: PgPoolOptions, options: PgConnec
     let account = app.account("10").await;
     let before = scrape(&app).await;
     assert_eq!(before.get("settle_retries_total"), Some(0.0));
-    assert!(
-        before
-            .text
-            .contains(r#"gensvc_build_info{version="0.1.0"} 1"#)
-    );
+    let version = env!("CARGO_PKG_VERSION");
+    let build = format!("gensvc_build_info{{version=\"{version}\"}} 1");
+    assert!(before.text.contains(&build));
 
     let body = json!({"prompt": "a-very-private-prompt", "provider": "openai"});
     let done = app.text(&account.key, body.clone()).await.expect(200);

@@ -556,7 +556,7 @@ async fn accounts_are_created_changed_and_deleted(_: PgPoolOptions, options: PgC
     let again = browser.post("/operator/accounts", &fields).await;
     assert_eq!(again.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(
-        words(&again.text).contains("Belongs to an account already."),
+        words(&again.text).contains("Already belongs to an account."),
         "{}",
         again.text
     );

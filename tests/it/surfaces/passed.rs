@@ -156,7 +156,7 @@ async fn the_ends_of_anthropics_answers_pass(_: PgPoolOptions, options: PgConnec
             if reason == "refusal" && !stream {
                 continue;
             }
-            let key = format!("{at} {stream}");
+            let key = format!("{at}-{stream}");
             let body = with(ask(MODELS[2], "x"), &json!({ "stream": stream }));
             for replayed in [false, true] {
                 let key = [("idempotency-key", &key[..])];
