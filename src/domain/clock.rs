@@ -123,10 +123,9 @@ impl Clock for DatabaseClock {
             self.micros_at(reading.sent),
             self.micros_at(reading.received),
         );
-        let within = |at: i64| Some(at.clamp(time - received, time - sent));
-        // It cannot fail: `within` always returns a value.
         let order = Ordering::Relaxed;
-        let _ = self.at_origin.fetch_update(order, order, within);
+        self.at_origin.fetch_max(time - received, order);
+        self.at_origin.fetch_min(time - sent, order);
     }
 
     fn machine_ahead(&self) -> TimeDelta {

@@ -4,7 +4,9 @@ import json
 
 from strict import ensure, name, of_arguments
 
+# Those of the API, and `client_metadata`, which Codex sends.
 PARAMETERS = {
+    "client_metadata",
     "access_programs", "background", "background_options", "context_management", "conversation", "image",
     "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "model",
     "moderation", "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key",

@@ -275,6 +275,17 @@ async fn a_background_is_sent_to_openai(_: PgPoolOptions, options: PgConnectOpti
         let record = record(&app, &account, &answer).await;
         assert_eq!(record["parameters"]["background"].as_str(), wanted);
     }
+    upstream.reply(openai_images(&[png(1024, 1024)]));
+    let picture = BASE64_STANDARD.encode(png(64, 64));
+    let edit = json!({"model": "openai/gpt-image-2.5-flare", "prompt": "At night",
+        "background": "opaque", "size": "1024x1024",
+        "images": [{"image_url": format!("data:image/png;base64,{picture}")}]});
+    let answer = app
+        .post(&account.key, "/openai/v1/images/edits", &edit)
+        .await;
+    assert_eq!(answer.expect(200)["background"], "opaque");
+    let sent = upstream.requests().last().unwrap().text.clone();
+    assert!(sent.contains("name=\"background\"\r\n\r\nopaque\r\n"));
     let sent = upstream.count();
     let refused = [
         ("stability/core", "opaque"),

@@ -261,6 +261,7 @@ async fn a_retry_is_told_how_the_one_that_it_joined_ends(
         for answer in [first.await.unwrap(), retry.await.unwrap()] {
             error(path, &answer, 400, "cancelled");
             assert_eq!(answer.header("x-should-retry"), "false");
+            assert_eq!(answer.header("x-gensvc-generation"), uuid);
         }
         upstream.release(1);
         assert_eq!(
