@@ -112,7 +112,7 @@ s3-server:
 # Runs its own database, servers and upstreams on loopback addresses, and stops them. One of the
 # servers is of the previous release, where make upgrade has built it. Files are stored on an S3
 # server, where make test-s3 has built it; with s3= in a folder.
-previous ?= $(abspath $(wildcard $(CARGO_TARGET_DIR)/previous/debug/gensvc))
+previous ?= $(abspath $(wildcard $(CARGO_TARGET_DIR)/previous/gensvc))
 rounds ?= 20
 seconds ?= 5
 s3 ?= $(abspath $(wildcard $(s3_server)))
