@@ -128,12 +128,12 @@ impl OutputBody {
     }
 }
 
-/// A picture that was an input of a generation.
+/// An image that was an input of a generation.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct InputBody {
-    /// Role of the picture.
+    /// Role of the image.
     pub role: InputRole,
-    /// Origin of the picture.
+    /// Origin of the image.
     pub from: InputOrigin,
     /// The upload's id.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -257,7 +257,7 @@ pub struct GenerationRecord {
     /// Resolved parameters.
     #[schema(value_type = Object)]
     pub parameters: Value,
-    /// The input pictures.
+    /// The input images.
     pub inputs: Vec<InputBody>,
     /// The stored files; empty for text.
     pub outputs: Vec<OutputBody>,

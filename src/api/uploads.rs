@@ -25,7 +25,7 @@ use crate::{
 
 const UPLOADS: &str = "/v1/uploads";
 
-/// An uploaded picture.
+/// An uploaded image.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UploadBody {
     /// Its id, for `inputs[].upload`.
@@ -69,7 +69,7 @@ impl UploadBody {
     }
 }
 
-/// Upload a picture
+/// Upload an image
 ///
 /// For `inputs` of images and videos. The body is the file itself: a PNG, JPEG or WebP of at most
 /// 20 MiB and 40 megapixels, not animated. Free. The same bytes of an account have the same id;

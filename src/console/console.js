@@ -13,7 +13,7 @@ function localize(scope) {
   for (const time of scope.querySelectorAll("time[datetime]")) {
     time.title = time.dateTime;
     const isDay = time.dateTime.length === 10;
-    const format = isDay ? dayFormat : time.closest("td") ? shortFormat : timeFormat;
+    const format = isDay ? dayFormat : time.closest("td, .gallery") ? shortFormat : timeFormat;
     time.textContent = format.format(new Date(time.dateTime));
   }
   for (const number of scope.querySelectorAll("data.num")) localizeNumber(number);

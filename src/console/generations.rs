@@ -16,6 +16,12 @@ use super::{
     table::{self, Column, file},
 };
 
+/// Text filters: label, name and maximum length.
+const SEARCHES: [(&str, &str, Option<usize>); 3] = [
+    ("Prompt contains", "prompt", Some(200)),
+    ("Request id", "request_id", None),
+    ("Provider's id", "provider_request_id", None),
+];
 const STATUSES: [(&str, &str); 4] = [
     ("pending", "Waiting"),
     ("processing", "Processing"),
@@ -72,7 +78,7 @@ pub async fn page(session: Session) -> Result<Markup, Problem> {
             } @else if rows.is_empty() && found["next_cursor"].is_string() {
                 (parts::empty("Nothing found among the last 10,000", "Press \"Older\" to search further back.", &html! {}))
             } @else if rows.is_empty() {
-                (parts::empty("Nothing fits these filters", "Take one of them away.",
+                (parts::empty("No generation fits these filters", "Remove a filter.",
                     &html! { a.button href="/generations" { "Show everything" } }))
             } @else { (table::cards(&columns(), rows)) }
         }
@@ -109,9 +115,11 @@ fn filters(form: &Form, models: &Value, keys: &Value, problem: Option<&Problem>)
         section.card {
             @if let Some(problem) = problem { p.notice.bad role="alert" { (parts::sentence(problem.message())) } }
             form.filters method="get" action="/generations" {
-                label.field {
-                    span.label { "Prompt contains" }
-                    input type="search" name="prompt" maxlength="200" value=(form.word("prompt"));
+                @for (label, name, longest) in SEARCHES {
+                    label.field {
+                        span.label { (label) }
+                        input type="search" name=(name) maxlength=[longest] value=(form.word(name));
+                    }
                 }
                 (select("Type", "type", form.word("type"), &TYPES))
                 (select("Status", "status", form.word("status"), &STATUSES))
@@ -120,9 +128,6 @@ fn filters(form: &Form, models: &Value, keys: &Value, problem: Option<&Problem>)
                 (select("Made by", "api_key", form.word("api_key"), &callers))
                 label.field { span.label { "From (UTC)" } input type="date" name="from" value=(form.word("from")); }
                 label.field { span.label { "To (UTC)" } input type="date" name="to" value=(form.word("to")); }
-                @for (label, name) in [("Request id", "request_id"), ("Provider's id", "provider_request_id")] {
-                    label.field { span.label { (label) } input type="search" name=(name) value=(form.word(name)); }
-                }
                 div.actions {
                     button.primary type="submit" { "Filter" }
                     a.button href="/generations" { "Clear" }

@@ -202,7 +202,7 @@ fn title(model: &Value, compared: &[&str]) -> Markup {
                 a href=(parts::link("/models", &[("compare", &name)])) { (text(&model["id"])) }
                 br;
                 span.muted.small {
-                    (text(&model["provider"])) @if model["default"] == true { ", its default" }
+                    (text(&model["provider"])) @if model["default"] == true { ", default" }
                 }
                 @if model["retiring"].is_string() { br; span.small { (retirement(model)) } }
             }

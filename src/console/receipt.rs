@@ -292,7 +292,7 @@ fn ledger(record: &Value, entries: &Value) -> Markup {
                         "The hold is the maximum cost, with an answer of max_tokens. What is not "
                         "used is released when the generation ends."
                     } @else if list(&record["attempts"]).is_empty() {
-                        "The hold is the price of all that was asked for."
+                        "The hold is the price of everything requested."
                     } @else { "The hold is the price with the dearest of its models." }
                 }
                 (table::cards(&super::ledger::columns(false), &rows))

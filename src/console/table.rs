@@ -117,6 +117,13 @@ impl Column<'_> {
         }
     }
 
+    fn unit_of(&self, row: &Value) -> Option<&'static str> {
+        match self.unit {
+            Some("credits") if self.value(row) == "1" => Some("credit"),
+            unit => unit,
+        }
+    }
+
     fn render(&self, row: &Value) -> Markup {
         (self.cell)(self.value(row), row)
     }
@@ -146,7 +153,7 @@ fn contents(columns: &[Column<'_>], rows: &[Value]) -> Markup {
         thead { tr { @for (column, class) in &shown { th class=[class] { (column.heading) } } } }
         tbody { @for row in rows { tr {
             @for (column, class) in &shown {
-                td class=[class] data-unit=[column.unit] { (column.render(row)) }
+                td class=[class] data-unit=[column.unit_of(row)] { (column.render(row)) }
             }
         } } }
     }

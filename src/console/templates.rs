@@ -226,7 +226,7 @@ fn rendering(
                 div.fields { (values(form, variables)) }
                 @match preview {
                     None if form.word("prompt").is_empty() => {
-                        p.muted { "What the template becomes shows here." }
+                        p.muted { "The rendered template appears here." }
                     }
                     None => { (unfilled(form)) }
                     Some(Ok(preview)) => {

@@ -179,7 +179,7 @@ pub async fn page(session: Session) -> Result<Markup, Problem> {
         _ => rows.iter().map(|row| bar(&report, row)).collect(),
     };
     let content = html! {
-        (shell::head("Usage", "What was made, and what it cost. Every figure leads to the rows that it sums.", &actions))
+        (shell::head("Usage", "Generations and their cost. Select a figure to see what it sums.", &actions))
         dl.figures {
             div { dt { "Charged" } dd { a href=(report.link(None, "completed", "")) { (amount(&total["charged"])) } " " span.unit { "credits" } } }
             div { dt { "Generations" } dd { a href=(report.link(None, "", "")) { (amount(&total["generations"])) } } }

@@ -76,7 +76,7 @@ pub enum InvalidMedia {
          of the other"
     )]
     Sides { width: u32, height: u32 },
-    #[error("the image is animated; send one still picture")]
+    #[error("the image is animated; send one still image")]
     Animated,
     /// Decoding it would take too much memory.
     #[error("the file is too large once decoded")]

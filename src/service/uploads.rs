@@ -122,6 +122,6 @@ pub(super) async fn check(caller: &Caller, param: &str, bytes: Bytes) -> Result<
             }
             _ => FieldCode::InvalidFormat,
         };
-        ServiceError::field(param, code, format!("is not a usable picture: {error}"))
+        ServiceError::field(param, code, format!("is not a usable image: {error}"))
     })
 }

@@ -11,7 +11,7 @@ pub(in crate::cli) enum Command {
     /// Generate a text, images, a video or speech on a running server.
     #[command(subcommand)]
     Generate(Kind),
-    /// Upload a picture and print its id, for `--input` of later commands.
+    /// Upload an image and print its id, for `--input` of later commands.
     Upload {
         /// A PNG, JPEG or WebP file of at most 20 MiB.
         file: PathBuf,
@@ -100,10 +100,10 @@ pub(in crate::cli) struct Files {
     pub(in crate::cli) force: bool,
 }
 
-/// Input pictures.
+/// Input images.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Inputs {
-    /// An input picture: a file, an id of `gensvc upload`, or the UUID of an image generation, with
+    /// An input image: a file, an id of `gensvc upload`, or the UUID of an image generation, with
     /// `/1` for its second image. Repeatable.
     #[arg(long = "input", value_name = "FILE|UPLOAD|UUID")]
     pub(in crate::cli) inputs: Vec<String>,

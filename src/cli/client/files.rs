@@ -191,7 +191,7 @@ fn convert(bytes: &[u8], content_type: &Value, to: &Path) -> Result<Option<Vec<u
     Ok(Some(converted.into_inner()))
 }
 
-/// `picture.png` with a number, `picture-2.png`, if there are several.
+/// `image.png` with a number, `image-2.png`, if there are several.
 fn numbered(path: &Path, number: usize, count: usize) -> PathBuf {
     if count == 1 {
         return path.to_owned();

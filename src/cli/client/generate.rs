@@ -77,7 +77,7 @@ impl Request {
         })
     }
 
-    /// Adds the input pictures, and uploads those given as files.
+    /// Adds the input images, and uploads those given as files.
     async fn with_inputs(mut self, kind: &Kind, connection: &Connection) -> Result<Self, Failure> {
         let (given, role) = match kind {
             Kind::Image(image) => (&image.inputs, "source"),

@@ -1,4 +1,4 @@
-//! Input pictures. Files are uploaded before the request that uses them.
+//! Input images. Files are uploaded before the request that uses them.
 
 use std::path::Path;
 

@@ -72,7 +72,7 @@ pub fn fields(kind: &str, model: &Value, form: &Form) -> Markup {
     }
     html! {
         fieldset.stack #pictures data-pictures {
-            legend { "Pictures" }
+            legend { "Images" }
             @for field in form.all("input") {
                 label {
                     input type="checkbox" name="input" value=(field) checked;
@@ -90,7 +90,7 @@ pub fn fields(kind: &str, model: &Value, form: &Form) -> Markup {
                 }
             }
             button type="submit" name="action" value="preview" formnovalidate formenctype="multipart/form-data"
-                formaction={ "/playground/" (kind) "/pictures" } { "Add picture" }
+                formaction={ "/playground/" (kind) "/pictures" } { "Add image" }
         }
     }
 }

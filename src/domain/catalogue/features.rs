@@ -6,7 +6,7 @@ use crate::domain::named::named_enum;
 named_enum!(
     /// What a request may have besides a prompt.
     Feature {
-        /// Images of a dialogue, or input pictures.
+        /// Images of a dialogue, or input images.
         Images = "images",
         /// Documents of a dialogue.
         Documents = "documents",

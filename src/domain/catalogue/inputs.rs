@@ -1,4 +1,4 @@
-//! Input pictures that a model accepts.
+//! Input images that a model accepts.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ const MAX_ALL: usize = MAX_ALL_INPUT_BYTES as usize;
 const MAX_PIXELS: usize = MAX_INPUT_PIXELS as usize;
 const MAX_SECONDS: usize = MAX_DURATION as usize;
 
-/// Input pictures that a model accepts.
+/// Input images that a model accepts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(from = "RawInputs")]
 pub struct InputLimits {
@@ -185,7 +185,7 @@ impl Catalogue {
     }
 }
 
-/// Refuses sources of videos that are not results: pictures cannot be extended, and videos are not
+/// Refuses sources of videos that are not results: images cannot be extended, and videos are not
 /// uploaded.
 fn source_violations(inputs: &[InputRequest]) -> impl Iterator<Item = FieldError> {
     let sources = inputs.iter().enumerate();
@@ -195,7 +195,7 @@ fn source_violations(inputs: &[InputRequest]) -> impl Iterator<Item = FieldError
             InputFrom::Output { .. } => return None,
             InputFrom::Upload(_) | InputFrom::Data(_) => input.from.field(),
         };
-        let message = "must name a generated video by `generation`: a picture cannot be extended";
+        let message = "must name a generated video by `generation`: an image cannot be extended";
         let param = input.param(at, field);
         Some(FieldError::new(param, FieldCode::NotAllowed, message))
     })

@@ -51,7 +51,7 @@ pub struct ImageLimits {
     pub style: Support,
     /// How `negative_prompt` is supported.
     pub negative_prompt: Support,
-    /// Accepted input pictures; null: none.
+    /// Accepted input images; null: none.
     pub inputs: Option<InputLimits>,
 }
 
@@ -84,7 +84,7 @@ pub struct VideoLimits {
     pub default_duration: u32,
     /// Supported aspect ratios; null: any.
     pub ratios: Option<Vec<String>>,
-    /// Accepted input pictures; null: none.
+    /// Accepted input images; null: none.
     pub inputs: Option<InputLimits>,
 }
 

@@ -111,12 +111,12 @@ impl Object for EditsRequest {
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let images = List::new(
-            "The pictures to edit, in the form `image` or `image[]`.",
-            ("EditImage", "A picture to edit."),
+            "The images to edit, in the form `image` or `image[]`.",
+            ("EditImage", "An image to edit."),
         )
         .required();
         let images = images.read_up_to(Some(MAX_INPUTS), fields, "images", picture);
-        let about = "A PNG of the first picture's size, transparent where it is edited.";
+        let about = "A PNG of the first image's size, transparent where it is edited.";
         let mask = fields.object("mask", about, ("EditMask", "A mask."), picture);
         let mut request = ImagesRequest::read(fields)?;
         let roles = [InputRole::Source]

@@ -91,7 +91,7 @@ impl Bill {
                 let mut parts = vec![Part("Images", price, quantity("images")?, (1, "image"))];
                 if let Some(tokens) = quantity("input_image_tokens") {
                     let price = prices.input_image_per_million?;
-                    parts.push(Part("Tokens of input pictures", price, tokens, TOKENS));
+                    parts.push(Part("Tokens of input images", price, tokens, TOKENS));
                 } else if let Some(count) = quantity("input_images") {
                     parts.push(pictures(prices.per_input_image?, count));
                 }
@@ -148,7 +148,7 @@ struct Part(&'static str, Credits, u64, (u64, &'static str));
 const TOKENS: (u64, &str) = (PER_MILLION, "1,000,000 tokens");
 
 fn pictures(price: Credits, count: u64) -> Part {
-    Part("Input pictures", price, count, (1, "picture"))
+    Part("Input images", price, count, (1, "image"))
 }
 
 #[cfg(test)]

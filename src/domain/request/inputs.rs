@@ -22,9 +22,9 @@ pub const MAX_ALL_INPUT_BYTES: u64 = 40 << 20;
 const MAX_OUTPUTS: i64 = 4;
 
 named_enum!(
-    /// The role of an input picture.
+    /// The role of an input image.
     InputRole {
-        /// The picture to change, or the video to extend.
+        /// The image to change, or the video to extend.
         Source = "source",
         /// The part of the source to change: a PNG of its size, transparent there.
         Mask = "mask",
@@ -66,7 +66,7 @@ pub enum InputFrom {
 }
 
 impl InputFrom {
-    /// Returns the field that names the picture.
+    /// Returns the field that names the image.
     pub const fn field(&self) -> &'static str {
         match self {
             Self::Upload(_) => "upload",
@@ -102,24 +102,24 @@ const DATA: Parsed<Bytes> = parsed(
 /// Reads `inputs`; empty if absent.
 pub fn read_inputs(fields: &Fields<'_>) -> Vec<InputRequest> {
     let list = List::new(
-        "Input pictures, at most 16. `limits.inputs` of GET /v1/models lists the roles that \
+        "Input images, at most 16. `limits.inputs` of GET /v1/models lists the roles that \
                 a model accepts. URLs are not fetched.",
         (
             "Input",
-            "A picture and its role; has exactly one of `upload`, `generation` and `data`.",
+            "An image and its role; has exactly one of `upload`, `generation` and `data`.",
         ),
     );
     let inputs = list.read_any(fields, "inputs", read_input);
     let inputs = inputs.unwrap_or_default();
     if inputs.len() > MAX_INPUTS {
-        let message = format!("must be at most {MAX_INPUTS} pictures");
+        let message = format!("must be at most {MAX_INPUTS} images");
         fields.error("inputs", FieldCode::OutOfRange, message);
     }
     inputs
 }
 
 fn read_input(input: &Fields<'_>) -> Option<InputRequest> {
-    let role = input.required("role", "The role of the picture.", words());
+    let role = input.required("role", "The role of the image.", words());
     let upload = input.optional("upload", "An id of POST /v1/uploads.", UPLOAD);
     let about = "The uuid of a completed image of this account, or of a completed video for the \
                  source of a video.";

@@ -69,7 +69,7 @@ pub(in crate::media) fn read<R: Read + Seek>(file: &mut R) -> Result<Traits, Rea
     }
     let movie = movie.ok_or(InvalidMedia::Damaged("a video without its headers"))?;
     if !samples {
-        return Err(InvalidMedia::Damaged("a video without pictures").into());
+        return Err(InvalidMedia::Damaged("a video without images").into());
     }
     let length = movie
         .seconds

@@ -361,7 +361,7 @@ impl Service {
 }
 
 fn missing_upload(param: &str) -> ServiceError {
-    let message = "is not an upload of this account or has expired; upload the picture again";
+    let message = "is not an upload of this account or has expired; upload the image again";
     ServiceError::not_allowed(param, message)
 }
 

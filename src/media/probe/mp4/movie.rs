@@ -41,7 +41,7 @@ pub(super) fn read(content: &[u8]) -> Result<Movie, InvalidMedia> {
             });
         }
     }
-    Err(InvalidMedia::Damaged("no track with pictures"))
+    Err(InvalidMedia::Damaged("no track with images"))
 }
 
 /// Time scale and duration of an `mvhd` or `mdhd` box.
