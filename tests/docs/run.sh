@@ -61,7 +61,7 @@ script() {
 		-e "s|^KEY=svc_\.\.\.\$|KEY=$key|"
 }
 
-for page in README.md docs/*.md docs/operate/*.md; do
+for page in README.md docs/*.md docs/operate/*.md docs/sdks/*.md; do
 	script "$page" <"$page" >"$work/script"
 	if ! clean timeout 300 bash -euo pipefail script >"$work/output" 2>&1; then
 		cat "$work/output"

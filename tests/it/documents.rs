@@ -11,8 +11,8 @@ use toml::{Table, Value};
 
 /// All pages, each with its text.
 fn pages() -> Vec<(PathBuf, String)> {
-    let files =
-        [".", "docs", "docs/operate", "migrations"].map(|folder| fs::read_dir(folder).unwrap());
+    let folders = [".", "docs", "docs/operate", "docs/sdks", "migrations"];
+    let files = folders.map(|folder| fs::read_dir(folder).unwrap());
     let files = files.into_iter().flatten().map(|file| file.unwrap().path());
     files
         .filter(|path| path.extension().is_some_and(|e| e == "md"))

@@ -1,5 +1,5 @@
-//! Checks the table in docs/sdks.md of the features that each surface supports with each kind of
-//! upstream, by sending real requests. `UPDATE=1` writes the table.
+//! Checks the table in docs/sdks.md of the features that a surface does not fully support with a kind
+//! of upstream, by sending real requests. `UPDATE=1` writes the table.
 
 use std::fmt::Write as _;
 
@@ -15,18 +15,18 @@ use crate::common::{
 
 const TEXT: &str = "/v1/generate/text";
 const SURFACES: [(&str, &str); 4] = [
-    ("chat", CHAT),
+    ("Chat Completions", CHAT),
     ("Responses", RESPONSES),
     ("Messages", MESSAGES),
     ("`/v1`", TEXT),
 ];
 const UPSTREAMS: [(&str, &str); 6] = [
-    ("OpenAI by Responses", "openai/gpt-6-luna"),
-    ("OpenAI by chat", "openai/gpt-4.1"),
+    ("OpenAI through Responses", "openai/gpt-6-luna"),
+    ("OpenAI through Chat Completions", "openai/gpt-4.1"),
     ("Anthropic", "anthropic/claude-haiku-5-5"),
     ("Gemini", "gemini/gemini-3.5-flash-lite"),
-    ("compatible", "acme/acme-1"),
-    ("sandbox", "sandbox/sandbox-text-1"),
+    ("compatible servers", "acme/acme-1"),
+    ("the sandbox", "sandbox/sandbox-text-1"),
 ];
 const FEATURES: [&str; 7] = [
     "text",
@@ -40,6 +40,7 @@ const FEATURES: [&str; 7] = [
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/sdks.md");
 const DOCUMENT: &str = include_str!("../../../docs/sdks.md");
 const MARKS: [&str; 2] = ["<!-- surfaces and upstreams -->\n", "<!-- end -->\n"];
+const HEADER: &str = "| feature | from | to | result |\n|---|---|---|---|\n";
 const SIGNATURE: &str = "gAAAA.rs_1";
 
 fn schema() -> Value {
@@ -214,7 +215,7 @@ fn thoughtful(request: &Recorded) -> Value {
         "usage": {"prompt_tokens": 9, "completion_tokens": 3}})
 }
 
-/// The result of a request, as the table shows it.
+/// The result of a request, as the table shows it, or `yes`.
 fn cell(path: &str, answer: &Answer) -> String {
     if answer.status == 400 {
         error(path, answer, 400, "unsupported_parameter");
@@ -223,8 +224,37 @@ fn cell(path: &str, answer: &Answer) -> String {
     assert_eq!(answer.status, 200, "{}", answer.text);
     match answer.header("x-gensvc-left-out") {
         "" => "yes".to_owned(),
-        left_out => format!("without `{}`", left_out.replace(", ", "`, `")),
+        left_out => format!("`{}` left out", left_out.replace(", ", "`, `")),
     }
+}
+
+/// Feature, surfaces, upstreams and result.
+type Row = [Vec<String>; 4];
+
+/// Joins rows that differ only in one column.
+fn join_rows(rows: Vec<Row>, column: usize) -> Vec<Row> {
+    let mut joined: Vec<Row> = Vec::new();
+    for row in rows {
+        let is_like =
+            |other: &&mut Row| (0..row.len()).all(|at| at == column || other[at] == row[at]);
+        match joined.iter_mut().find(is_like) {
+            Some(other) => other[column].extend_from_slice(&row[column]),
+            None => joined.push(row),
+        }
+    }
+    joined
+}
+
+/// Writes the table of results other than `yes`, ordered by feature.
+fn write_table(rows: Vec<Row>) -> String {
+    let mut rows = [1, 2, 0].into_iter().fold(rows, join_rows);
+    rows.sort_by_key(|row| FEATURES.iter().position(|feature| *feature == row[0][0]));
+    let mut table = HEADER.to_owned();
+    for row in rows {
+        let cells = row.map(|cell| cell.join(", "));
+        writeln!(table, "| {} |", cells.join(" | ")).unwrap();
+    }
+    table
 }
 
 /// The assistant's message, or the output items, of an answer.
@@ -350,62 +380,63 @@ async fn the_page_shows_what_each_pair_loses(_: PgPoolOptions, options: PgConnec
     let app = TestApp::upstream_with(options, &upstream, &env).await;
     std::fs::remove_file(path).unwrap();
     let account = app.account("1000").await;
-    let mut table = format!("| from | to | {} |\n", FEATURES.join(" | "));
-    table += &"|---".repeat(FEATURES.len() + 2);
-    table += "|\n";
+    let mut rows = Vec::new();
     for (surface, path) in SURFACES {
         for (to, model) in UPSTREAMS {
-            let mut cells = Vec::new();
-            for feature in FEATURES {
-                if path == TEXT {
-                    let (provider, model) = model.split_once('/').unwrap();
-                    let body = json!({"provider": provider, "model": model, "prompt": "Tell it."});
-                    upstream.reply(Reply::Text("Hi.".to_owned(), 9, 3));
-                    for stream in [false, true].into_iter().filter(|_| feature == "text") {
-                        let body = with(body.clone(), &json!({ "stream": stream }));
-                        assert_eq!(app.text(&account.key, body).await.status, 200);
-                        if provider != "sandbox" {
-                            assert_sent(&upstream, feature);
-                        }
-                    }
-                    cells.push(if feature == "text" { "yes" } else { "" }.to_owned());
-                    continue;
-                }
-                if feature == FEATURES[6] {
-                    let mut cell = "";
-                    if !model.starts_with("sandbox") {
-                        let trip = |is_stream| {
-                            round_trip(&app, &account, &upstream, path, model, is_stream)
-                        };
-                        cell = trip(false).await;
-                        assert_eq!(trip(true).await, cell, "{path} {model}");
-                    }
-                    cells.push(cell.to_owned());
-                    continue;
-                }
-                upstream.play(|request| {
-                    let ends = ["/count_tokens", "/input_tokens", ":countTokens"];
-                    if ends.iter().any(|end| request.path.ends_with(end)) {
-                        return Reply::Status(200, json!({"input_tokens": 9, "totalTokens": 9}));
-                    }
-                    Reply::Text("{\"amount\":1}".to_owned(), 9, 3)
-                });
-                let body = request(path, model, feature);
-                let mut both = Vec::new();
+            if path == TEXT {
+                let (provider, model) = model.split_once('/').unwrap();
+                let body = json!({"provider": provider, "model": model, "prompt": "Tell it."});
+                upstream.reply(Reply::Text("Hi.".to_owned(), 9, 3));
                 for stream in [false, true] {
                     let body = with(body.clone(), &json!({ "stream": stream }));
-                    let answer = app.post(&account.key, path, &body).await;
-                    if answer.status == 200 && !model.starts_with("sandbox") {
-                        assert_sent(&upstream, feature);
+                    assert_eq!(app.text(&account.key, body).await.status, 200);
+                    if provider != "sandbox" {
+                        assert_sent(&upstream, "text");
                     }
-                    both.push(cell(path, &answer));
                 }
-                assert_eq!(both[0], both[1], "{path} {model} {feature}");
-                cells.push(both.remove(0));
+                continue;
             }
-            writeln!(table, "| {surface} | {to} | {} |", cells.join(" | ")).unwrap();
+            for feature in FEATURES {
+                let result = if feature == FEATURES[6] {
+                    if model.starts_with("sandbox") {
+                        continue;
+                    }
+                    let trip =
+                        |is_stream| round_trip(&app, &account, &upstream, path, model, is_stream);
+                    let result = trip(false).await;
+                    assert_eq!(trip(true).await, result, "{path} {model}");
+                    result.to_owned()
+                } else {
+                    upstream.play(|request| {
+                        let ends = ["/count_tokens", "/input_tokens", ":countTokens"];
+                        if ends.iter().any(|end| request.path.ends_with(end)) {
+                            return Reply::Status(
+                                200,
+                                json!({"input_tokens": 9, "totalTokens": 9}),
+                            );
+                        }
+                        Reply::Text("{\"amount\":1}".to_owned(), 9, 3)
+                    });
+                    let body = request(path, model, feature);
+                    let mut both = Vec::new();
+                    for stream in [false, true] {
+                        let body = with(body.clone(), &json!({ "stream": stream }));
+                        let answer = app.post(&account.key, path, &body).await;
+                        if answer.status == 200 && !model.starts_with("sandbox") {
+                            assert_sent(&upstream, feature);
+                        }
+                        both.push(cell(path, &answer));
+                    }
+                    assert_eq!(both[0], both[1], "{path} {model} {feature}");
+                    both.remove(0)
+                };
+                if result != "yes" {
+                    rows.push([feature, surface, to, &result].map(|cell| vec![cell.to_owned()]));
+                }
+            }
         }
     }
+    let table = write_table(rows);
     app.assert_settled().await;
     let shown = format!("{}{table}{}", MARKS[0], MARKS[1]);
     if std::env::var_os("UPDATE").is_some() {

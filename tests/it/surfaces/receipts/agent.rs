@@ -13,7 +13,7 @@ use crate::{
 };
 
 const DIALOGUE: &str = include_str!("../../../fixtures/agent/dialogue.json");
-const DOCUMENT: &str = include_str!("../../../../docs/sdks.md");
+const DOCUMENT: &str = include_str!("../../../../docs/sdks/holds.md");
 const LIMIT: u64 = 8_192;
 /// Turns that the document shows.
 const SHOWN: [usize; 11] = [1, 2, 3, 4, 5, 6, 10, 15, 20, 25, 30];
@@ -380,7 +380,7 @@ async fn its_holds_are_close(_: PgPoolOptions, options: PgConnectOptions) {
     row(&mut table, "all 30", [all[0].1, all[1].1]);
     assert!(
         DOCUMENT.contains(&table),
-        "docs/sdks.md is to show\n{table}"
+        "docs/sdks/holds.md is to show\n{table}"
     );
     app.assert_settled().await;
 }
