@@ -59,11 +59,42 @@ pub fn custom_arguments(input: &str) -> String {
     text_of(&json!({INPUT: input}))
 }
 
-/// The input of a custom tool. A model may have written other arguments.
+/// The input of a custom tool. The arguments may be cut off at the output limit, and a model may have
+/// written others.
 pub(super) fn custom_input(arguments: &str) -> String {
-    let members: Option<Map<String, Value>> = serde_json::from_str(arguments).ok();
-    let input = members.and_then(|members| Some(members.get(INPUT)?.as_str()?.to_owned()));
+    let input = match serde_json::from_str::<Map<String, Value>>(arguments) {
+        Ok(members) if members.is_empty() => Some(String::new()),
+        Ok(members) => members
+            .get(INPUT)
+            .and_then(Value::as_str)
+            .map(str::to_owned),
+        Err(_) => cut_input(arguments),
+    };
     input.unwrap_or_else(|| arguments.to_owned())
+}
+
+/// The beginning of an input whose arguments are cut off.
+fn cut_input(arguments: &str) -> Option<String> {
+    let mut rest = arguments;
+    for token in ["{", "\"input\"", ":", "\""] {
+        rest = rest.trim_start();
+        let Some(after) = rest.strip_prefix(token) else {
+            return token.starts_with(rest).then(String::new);
+        };
+        rest = after;
+    }
+    let mut is_escaped = false;
+    let is_end = |byte| {
+        let ends = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        ends
+    };
+    let end = rest.bytes().position(is_end).unwrap_or(rest.len());
+    // The longest beginning of an escape is that of a surrogate pair, 11 bytes.
+    (0..12).find_map(|missing| {
+        let whole = rest.get(..end.checked_sub(missing)?)?;
+        serde_json::from_str(&format!("\"{whole}\"")).ok()
+    })
 }
 
 /// Refuses members that only tools of another type have.
@@ -217,5 +248,37 @@ impl Kind for Choice {
         });
         let words = json!({"type": "string", "enum": ["none", "auto", "required"]});
         json!({"oneOf": [words, named]})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_of_a_cut_call_is_unescaped_up_to_the_cut() {
+        let input = "a\n\"b\" \\ {é😀}\t";
+        let arguments = custom_arguments(input);
+        assert_eq!(custom_input(&arguments), input);
+        let ascii = r#" { "input" : "a\n\"b\" \\ {\u00e9\ud83d\ude00}\t" , "more": ["#;
+        for arguments in [&arguments, ascii] {
+            for (end, _) in arguments.char_indices() {
+                let cut = custom_input(&arguments[..end]);
+                assert!(input.starts_with(&cut), "{end} {cut}");
+                let missing = arguments.len() - end;
+                assert!(cut.len() + missing >= input.len(), "{end} {cut}");
+            }
+        }
+        assert_eq!(custom_input(ascii), input);
+        for (arguments, input) in [
+            ("", ""),
+            ("{}", ""),
+            ("{\"a\":1}", "{\"a\":1}"),
+            ("{\"input\":1}", "{\"input\":1}"),
+            ("{\"inputs\":\"x", "{\"inputs\":\"x"),
+            ("text", "text"),
+        ] {
+            assert_eq!(custom_input(arguments), input);
+        }
     }
 }

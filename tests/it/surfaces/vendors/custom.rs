@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{
-    super::{CHAT, MODELS, ask, error, events, failures, record, with},
-    all, calling, sent,
+    super::{CHAT, MODELS, RESPONSES, ask, error, events, failures, record, with},
+    LOCAL, all, calling, sent,
 };
 use crate::common::{Recorded, Reply, Upstream};
 
@@ -188,6 +188,80 @@ async fn they_are_functions_for_other_vendors(_: PgPoolOptions, options: PgConne
     let arguments = call["function"]["arguments"].as_str().unwrap();
     let arguments: Value = serde_json::from_str(arguments).unwrap();
     assert_eq!(arguments, json!({ "input": PATCH }));
+    app.assert_settled().await;
+}
+
+/// A call of the first tool that the output limit cuts within an escape.
+fn cut(request: &Recorded) -> Reply {
+    const ARGUMENTS: [&str; 2] = ["{\"input\": \"a\\n\\", "\"b\\\" \\u00"];
+    let streamed = request.body["stream"] == true;
+    let event = |event: Value| {
+        let kind = event["type"].as_str().unwrap_or("message");
+        format!("event: {kind}\ndata: {event}\n\n")
+    };
+    if request.path.contains("/messages") {
+        let name = &request.body["tools"][0]["name"];
+        let call = json!({"type": "tool_use", "id": "t1", "name": name, "input": {}});
+        let usage = json!({"input_tokens": 9, "output_tokens": 3});
+        let piece = |piece: &str| {
+            json!({"type": "content_block_delta", "index": 0,
+                "delta": {"type": "input_json_delta", "partial_json": piece}})
+        };
+        let events = [
+            json!({"type": "message_start", "message": {"usage": usage}}),
+            json!({"type": "content_block_start", "index": 0, "content_block": call}),
+            piece(ARGUMENTS[0]),
+            piece(ARGUMENTS[1]),
+            json!({"type": "content_block_stop", "index": 0}),
+            json!({"type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": usage}),
+            json!({"type": "message_stop"}),
+        ];
+        return Reply::Raw(200, "text/event-stream", events.map(event).concat());
+    }
+    let name = &request.body["tools"][0]["function"]["name"];
+    let usage = json!({"prompt_tokens": 9, "completion_tokens": 3});
+    let choice = |member: &str, arguments: &str, reason: Value| {
+        let call = json!({"index": 0, "id": "c1", "type": "function",
+            "function": {"name": name, "arguments": arguments}});
+        json!({"choices": [{member: {"role": "assistant", "tool_calls": [call]},
+            "finish_reason": reason}], "usage": usage})
+    };
+    if !streamed {
+        let whole = choice("message", &ARGUMENTS.concat(), json!("length"));
+        return Reply::Status(200, whole);
+    }
+    let more = json!({"index": 0, "function": {"arguments": ARGUMENTS[1]}});
+    let more = json!({"choices": [{"delta": {"tool_calls": [more]}, "finish_reason": "length"}],
+        "usage": usage});
+    let events = [choice("delta", ARGUMENTS[0], Value::Null), more];
+    Reply::Raw(200, "text/event-stream", events.map(event).concat())
+}
+
+#[sqlx::test]
+async fn a_cut_input_is_unescaped_up_to_its_cut(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    upstream.play(cut);
+    for (model, stream) in [(LOCAL, false), (LOCAL, true), (MODELS[2], true)] {
+        let more = json!({"tools": tools(), "stream": stream});
+        let answer = app
+            .post(&account.key, CHAT, &with(ask(model, "x"), &more))
+            .await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let custom = json!({"name": "apply.patch", "input": "a\n\"b\" "});
+        assert_eq!(calls(&answer.text)[0]["custom"], custom, "{}", answer.text);
+        let body = json!({"model": model, "input": "x", "stream": stream,
+            "tools": [{"type": "custom", "name": "patch"}]});
+        let answer = app.post(&account.key, RESPONSES, &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let response = if stream {
+            events(RESPONSES, &answer.text).pop().unwrap()["response"].take()
+        } else {
+            answer.json()
+        };
+        assert_eq!(response["output"][0]["input"], "a\n\"b\" ", "{response}");
+    }
     app.assert_settled().await;
 }
 
