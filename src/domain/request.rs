@@ -22,7 +22,7 @@ pub use inputs::{
 };
 pub use media::{
     Background, ImageRequest, Outpaint, Quality, Ratio, SDK_SIZES, SIZES, SpeechFormat,
-    SpeechRequest, Style, VOICE, VideoRequest, size, size_names,
+    SpeechRequest, Style, VOICE, VideoRequest, VoiceIds, size, size_names,
 };
 pub use operator::{
     AccountRequest, AccountUpdate, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS,

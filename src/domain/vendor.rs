@@ -10,7 +10,7 @@ use super::{
     catalogue::{Dialogue, ModelKind},
     generation::Modality,
     pricing::CacheWrites,
-    request::{SPEED, SpeechFormat},
+    request::{SPEED, SpeechFormat, VoiceIds},
     settings::{ConfigError, read_table},
 };
 
@@ -73,8 +73,7 @@ pub struct SpeechRange {
     pub formats: &'static [SpeechFormat],
     /// Lowest and highest playback rate.
     pub speed: [f64; 2],
-    /// Characters allowed in a voice id besides letters and digits.
-    pub voice_signs: &'static str,
+    pub voice_ids: VoiceIds,
 }
 
 impl SpeechRange {
@@ -82,7 +81,7 @@ impl SpeechRange {
     pub const ALL: Self = Self {
         formats: SpeechFormat::ALL,
         speed: SPEED,
-        voice_signs: "_-",
+        voice_ids: VoiceIds::ALL,
     };
 }
 

@@ -20,17 +20,20 @@ use super::{
 };
 use crate::domain::{
     generation::Modality,
-    request::SpeechFormat,
+    request::{SpeechFormat, VoiceIds},
     settings::words,
     vendor::{ModelSettings, SpeechRange, Vendor, read_settings},
 };
 
-/// A voice is a path segment in this API.
+/// A voice is a path segment in this API. Its ids have 20 characters.
 pub const ADAPTERS: Adapters = Adapters {
     vendor: Vendor {
         speech: SpeechRange {
             speed: [0.7, 1.2],
-            voice_signs: "",
+            voice_ids: VoiceIds {
+                signs: "",
+                max_chars: 64,
+            },
             ..SpeechRange::ALL
         },
         ..Vendor::new("elevenlabs", &[Modality::Audio], |_, _, wire| {
@@ -42,9 +45,6 @@ pub const ADAPTERS: Adapters = Adapters {
         Ok(())
     },
 };
-
-/// Longest accepted voice id; real ones have 20 characters.
-const VOICE_CAP: usize = 64;
 
 /// Settings of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -101,17 +101,9 @@ fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
     Ok(client.with(ACCEPT, "*/*"))
 }
 
-/// A voice is a path segment: only letters and digits are allowed.
-fn is_voice(voice: &str) -> bool {
-    (1..=VOICE_CAP).contains(&voice.len()) && voice.bytes().all(|b| b.is_ascii_alphanumeric())
-}
-
 #[async_trait]
 impl SpeechProvider for ElevenLabs {
     async fn generate(&self, call: &SpeechCall) -> Result<SpeechAnswer, ProviderError> {
-        if !is_voice(&call.voice) {
-            return Err(ProviderError::rejected("no id of a voice"));
-        }
         let settings = self.settings(&call.model);
         let format = match call.format {
             SpeechFormat::Mp3 => &settings.mp3,

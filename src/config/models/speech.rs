@@ -13,9 +13,6 @@ use crate::domain::{
     vendor::{ModelSettings, Vendor},
 };
 
-/// Maximum characters of a voice.
-const MAX_VOICE_CHARS: usize = 100;
-
 pub(super) fn read(
     vendor: &Vendor,
     given_prices: Option<Value>,
@@ -35,34 +32,25 @@ pub(super) fn read(
         prices,
         has_pcm: settings.makes_pcm() && limits.formats.contains(&SpeechFormat::Wav),
         takes_instructions: settings.takes_instructions(),
+        voice_ids: vendor.speech.voice_ids,
         limits,
     })
 }
 
 fn check_voices(vendor: &Vendor, limits: &SpeechLimits) -> Result<(), ConfigError> {
-    let signs = vendor.speech.voice_signs;
-    let is_valid = |voice: &str| {
-        (1..=MAX_VOICE_CHARS).contains(&voice.len())
-            && voice
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || signs.as_bytes().contains(&b))
-    };
-    let must = if signs.is_empty() {
-        "must be a voice id of letters and digits"
-    } else {
-        "must be a voice id of letters, digits, - and _"
-    };
+    let ids = vendor.speech.voice_ids;
+    let must = format!("must be {ids}");
     if let Some(voices) = &limits.voices {
         let key = "limits.voices";
-        if let Some(bad) = voices.iter().find(|voice| !is_valid(voice)) {
+        if let Some(bad) = voices.iter().find(|voice| !ids.accept(voice)) {
             let problem = format!("holds {}: each {must}", quoted(bad));
             return Err(ConfigError::new(key, problem));
         }
         check_list(key, voices)?;
     }
     let default = &limits.default_voice;
-    let problem = if !is_valid(default) {
-        must
+    let problem = if !ids.accept(default) {
+        &must
     } else if limits
         .voices
         .as_ref()

@@ -12,7 +12,7 @@ use crate::domain::{
     pricing::{ImagePrices, SpeechPrices, VideoPrices},
     request::{
         ImageRequest, MAX_DURATION, Quality, Ratio, SDK_SIZES, SIZES, SPEECH_PROMPT_CHARS,
-        SpeechFormat, SpeechRequest, Style, VIDEO_PROMPT_CHARS, VideoRequest, size_names,
+        SpeechFormat, SpeechRequest, Style, VIDEO_PROMPT_CHARS, VideoRequest, VoiceIds, size_names,
     },
     settings::{
         range::{Bounded, bounded, span},
@@ -145,6 +145,8 @@ pub struct SpeechModel {
     /// Whether `pcm` is supported, for SDKs: the samples of a WAV of 24 kHz, mono.
     pub has_pcm: bool,
     pub takes_instructions: bool,
+    /// The form of a voice if the limits list none.
+    pub voice_ids: VoiceIds,
 }
 
 pub(super) fn not_supported(param: &str, allowed: &str) -> FieldError {
@@ -307,10 +309,12 @@ impl SpeechModel {
         let limits = &self.limits;
         let chars = request.prompt.chars().count();
         let mut errors = Vec::from_iter(prompt_too_long(chars, limits.max_prompt_chars));
-        if let (Some(voice), Some(voices)) = (&request.voice, &limits.voices)
-            && !voices.contains(voice)
-        {
-            errors.push(not_supported("parameters.voice", &one_of(voices)));
+        if let Some(voice) = &request.voice {
+            let allowed = match &limits.voices {
+                Some(voices) => (!voices.contains(voice)).then(|| one_of(voices)),
+                None => (!self.voice_ids.accept(voice)).then(|| self.voice_ids.to_string()),
+            };
+            errors.extend(allowed.map(|allowed| not_supported("parameters.voice", &allowed)));
         }
         match (request.speed, limits.speed) {
             (Some(speed), Some([low, high])) if !(low..=high).contains(&speed) => {

@@ -1,5 +1,7 @@
 //! POST /v1/generate/image, /video and /audio
 
+use std::fmt::{self, Display, Formatter};
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -108,8 +110,8 @@ impl Ratio {
     }
 }
 
-impl std::fmt::Display for Ratio {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Display for Ratio {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.width, self.height)
     }
 }
@@ -214,6 +216,36 @@ const RATIO: Parsed<Ratio> = parsed(
     },
 );
 
+/// The form of voice ids: ASCII letters, digits and `signs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VoiceIds {
+    pub signs: &'static str,
+    pub max_chars: usize,
+}
+
+impl VoiceIds {
+    /// Everything that the API accepts.
+    pub const ALL: Self = Self {
+        signs: "_-",
+        max_chars: VOICE_CHARS,
+    };
+
+    pub fn accept(&self, voice: &str) -> bool {
+        let is_accepted = |b: u8| b.is_ascii_alphanumeric() || self.signs.as_bytes().contains(&b);
+        (1..=self.max_chars).contains(&voice.len()) && voice.bytes().all(is_accepted)
+    }
+}
+
+impl Display for VoiceIds {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let max = self.max_chars;
+        match self.signs {
+            "" => write!(f, "a voice id of at most {max} letters and digits"),
+            _ => write!(f, "a voice id of at most {max} letters, digits, - and _"),
+        }
+    }
+}
+
 /// The name of a voice, which may become a segment of a path upstream.
 pub const VOICE: Parsed<String> = parsed(
     || json!({"type": "string", "pattern": format!("^[A-Za-z0-9_-]{{1,{VOICE_CHARS}}}$")}),
@@ -221,9 +253,8 @@ pub const VOICE: Parsed<String> = parsed(
         if text.chars().count() > VOICE_CHARS {
             return Err((FieldCode::TooLong, too_long(VOICE_CHARS).into()));
         }
-        let sound = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
-        if text.is_empty() || !text.bytes().all(sound) {
-            let message = "must be a voice id of letters, digits, - and _";
+        if !VoiceIds::ALL.accept(text) {
+            let message = format!("must be {}", VoiceIds::ALL);
             return Err((FieldCode::InvalidFormat, message.into()));
         }
         Ok(text.to_owned())
@@ -376,6 +407,30 @@ mod tests {
             "16", "0:9", "16:", "16:9:1", "10000:1", "-1:1", "1.5:1", "16x9", "+1:1",
         ] {
             assert_eq!(ratio(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_voice_id_has_no_other_characters() {
+        let plain = VoiceIds {
+            signs: "",
+            max_chars: 64,
+        };
+        for (voice, by_all, by_plain) in [
+            ("21m00Tcm4TlvDq8ikWAM", true, true),
+            ("a-b_c", true, false),
+            (&"a".repeat(65), true, false),
+            (&"a".repeat(101), false, false),
+            ("", false, false),
+            ("a/b", false, false),
+            ("../v1", false, false),
+            ("a?b=c", false, false),
+            ("a%2fb", false, false),
+            ("a b", false, false),
+            ("é", false, false),
+        ] {
+            let accepted = (VoiceIds::ALL.accept(voice), plain.accept(voice));
+            assert_eq!(accepted, (by_all, by_plain), "{voice}");
         }
     }
 

@@ -76,37 +76,6 @@ async fn wav_at_the_usual_speed() {
     );
 }
 
-#[tokio::test]
-async fn only_a_voice_gets_into_the_path() {
-    let upstream = Upstream::start(sound("ID3x")).await;
-    let long = "a".repeat(65);
-    for voice in [
-        "",
-        "a/b",
-        "../v1",
-        "a?b=c",
-        "a b",
-        "é",
-        "a-b",
-        long.as_str(),
-    ] {
-        let call = SpeechCall {
-            voice: voice.to_owned(),
-            ..call()
-        };
-        let error = adapter(&upstream.base, TIMEOUT)
-            .generate(&call)
-            .await
-            .unwrap_err();
-        assert_eq!(
-            (error.kind, error.not_started),
-            (ProviderErrorKind::Rejected, false),
-            "{voice}"
-        );
-    }
-    assert!(upstream.seen().is_empty());
-}
-
 async fn refused(status: u16, body: &Value) -> ProviderError {
     let upstream = Upstream::start(Reply::status(status, &[], &body.to_string())).await;
     adapter(&upstream.base, TIMEOUT)

@@ -131,11 +131,11 @@ fn of_speech() {
         ),
         (
             "limits.default_voice = \"a-b\"",
-            r#"default_voice is "a-b": must be a voice id of letters and digits"#,
+            r#"default_voice is "a-b": must be a voice id of at most 64 letters and digits"#,
         ),
         (
             "limits = { voices = [\"a/b\"], default_voice = \"b\" }",
-            r#"voices holds "a/b": each must be a voice id of letters and digits"#,
+            r#"voices holds "a/b": each must be a voice id of at most 64 letters and digits"#,
         ),
         (
             "limits = { voices = [], default_voice = \"b\" }",

@@ -307,7 +307,7 @@ async fn what_they_cannot_do_is_named_as_the_sdk_names_it(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let app = TestApp::new(options).await;
+    let app = TestApp::vendors(options, &Upstream::start().await, &[]).await;
     let account = app.account("100").await;
     for (param, code, more) in [
         ("size", "not_allowed", json!({"size": "1024x1536"})),
@@ -369,6 +369,16 @@ async fn what_they_cannot_do_is_named_as_the_sdk_names_it(
     }
     for (param, code, more) in [
         ("voice", "unsupported_parameter", json!({"voice": "robot"})),
+        (
+            "voice",
+            "unsupported_parameter",
+            json!({"model": "elevenlabs/eleven_v4", "voice": "my-voice"}),
+        ),
+        (
+            "voice",
+            "unsupported_parameter",
+            json!({"model": "openai/tts-1", "voice": "Kore"}),
+        ),
         ("voice", "invalid_type", json!({"voice": {"id": "x"}})),
         (
             "response_format",

@@ -256,18 +256,25 @@ async fn elevenlabs_is_asked_for_the_voice_and_the_format(
     );
     assert_eq!(request.headers["xi-api-key"], "test-elevenlabs");
     assert_eq!(request.body["voice_settings"], json!({"speed": 1.1}));
-    for voice in ["../../v1/user", "a/b", "a%2fb", "ä"] {
-        let body =
-            json!({"prompt": "Hello.", "provider": "elevenlabs", "parameters": {"voice": voice}});
+    let long = "a".repeat(65);
+    for (voice, code) in [
+        ("../../v1/user", "invalid_format"),
+        ("a/b", "invalid_format"),
+        ("a%2fb", "invalid_format"),
+        ("ä", "invalid_format"),
+        ("a-b", "not_supported"),
+        ("a_b", "not_supported"),
+        (&long, "not_supported"),
+    ] {
+        let mut body = json!({"prompt": "Hello.", "provider": "elevenlabs",
+            "parameters": {"voice": voice}});
         let answer = app.post(&account.key, "/v1/generate/audio", &body).await;
-        if answer.status == 202 {
-            let uuid = answer.json()["uuid"].as_str().unwrap().to_owned();
-            let record = app.until_finished(&account, &uuid).await;
-            assert_eq!(record["error"]["code"], "provider_rejected", "{voice}");
-        } else {
-            answer.fields();
-        }
+        assert_eq!(answer.fields()["parameters.voice"], code, "{voice}");
+        body["type"] = json!("audio");
+        let answer = app.post(&account.key, "/v1/credits/estimate", &body).await;
+        assert_eq!(answer.fields()["parameters.voice"], code, "{voice}");
     }
     assert_eq!(upstream.count(), 1);
+    assert_eq!(app.history(&account).await.len(), 1);
     app.assert_settled().await;
 }
