@@ -132,11 +132,26 @@ pub async fn history(
 pub async fn cancel(
     auth: Authorized<OfTheType>,
     PathId(id): PathId<GenerationId>,
-    _query: NoQuery,
-    _body: EmptyBody,
+    query: Result<NoQuery, ApiError>,
+    body: Result<EmptyBody, ApiError>,
 ) -> Result<Response, ApiError> {
+    check_input(&auth, id, query.and(body)).await?;
     let record = auth.service.cancel(&auth.caller, id).await?;
     Ok(current(&auth.state, record))
+}
+
+/// Fails for a wrong input, unless the generation does not exist or the caller lacks its ability,
+/// which is reported first.
+async fn check_input<T: Send>(
+    auth: &Authorized<OfTheType>,
+    id: GenerationId,
+    input: Result<T, ApiError>,
+) -> Result<(), ApiError> {
+    if let Err(error) = input {
+        auth.service.changeable_generation(&auth.caller, id).await?;
+        return Err(error);
+    }
+    Ok(())
 }
 
 /// The record as it is now, with `Retry-After` while it is unfinished.
@@ -161,8 +176,9 @@ fn current(state: &ApiState, record: Generation) -> Response {
 pub async fn delete(
     auth: Authorized<OfTheType>,
     PathId(id): PathId<GenerationId>,
-    _query: NoQuery,
+    query: Result<NoQuery, ApiError>,
 ) -> Result<StatusCode, ApiError> {
+    check_input(&auth, id, query).await?;
     auth.service.delete(&auth.caller, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

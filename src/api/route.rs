@@ -194,6 +194,7 @@ silent!(
     Extension<RequestPermit>,
     Extension<CallerSlot>,
     EmptyBody,
+    Result<EmptyBody, ApiError>,
     RawBody,
     Result<Path<(String, String)>, PathRejection>,
     Result<Path<String>, PathRejection>,

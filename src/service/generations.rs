@@ -218,12 +218,22 @@ impl Service {
         }
     }
 
+    /// A generation that the caller may cancel or delete.
+    pub async fn changeable_generation(
+        &self,
+        caller: &Caller,
+        id: GenerationId,
+    ) -> Result<Generation> {
+        let found = self.generation(caller, id).await?;
+        caller.require(Ability::to_generate(found.modality))?;
+        Ok(found)
+    }
+
     /// Ends an unfinished generation, without a charge unless some of its text was delivered. A text
     /// whose response is read to its end for the token counts, or that another server streams, may
     /// still be unfinished when this returns.
     pub async fn cancel(&self, caller: &Caller, id: GenerationId) -> Result<Generation> {
-        let found = self.generation(caller, id).await?;
-        caller.require(Ability::to_generate(found.modality))?;
+        let found = self.changeable_generation(caller, id).await?;
         if found.status.is_finished() {
             return Err(ServiceError::AlreadyFinished);
         }
@@ -236,8 +246,7 @@ impl Service {
 
     /// Removes the prompt and the result of a finished generation permanently.
     pub async fn delete(&self, caller: &Caller, id: GenerationId) -> Result<()> {
-        let found = self.generation(caller, id).await?;
-        caller.require(Ability::to_generate(found.modality))?;
+        self.changeable_generation(caller, id).await?;
         self.require_running()?;
         let (store, now) = (&self.0.store, self.0.clock.now());
         let deleting = store.delete_generation(caller.account_id, id, now);

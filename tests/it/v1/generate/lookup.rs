@@ -185,26 +185,44 @@ async fn a_lookup_needs_its_ability_also_for_what_the_key_made(
     assert_eq!(app.get(&session, &path).await.expect(200), made);
     let own = app.text(&session, json!({"prompt": "x"})).await.expect(200);
     assert_eq!(own["metadata"]["api_key_id"], Value::Null);
-    // Cancel and delete look it up first: 404, then 403 by its type, then 409.
+    // Cancel and delete look it up first: 404, then 403 by its type, then the input, then 409.
     let none = "/v1/generate/0197c0de-0000-7000-8000-000000000000";
     for token in [&reader, &drawer] {
         let cancel = |path: &str| format!("{path}/cancel");
         let nothing = json!({});
-        app.post(token, &cancel(none), &nothing)
-            .await
-            .error(404, "not_found");
-        app.delete(token, none).await.error(404, "not_found");
+        let wrong = json!({"x": 1});
+        let query = |path: &str| format!("{path}?x=1");
+        for answer in [
+            app.post(token, &cancel(none), &nothing).await,
+            app.post(token, &cancel(none), &wrong).await,
+            app.post(token, &query(&cancel(none)), &nothing).await,
+            app.delete(token, none).await,
+            app.delete(token, &query(none)).await,
+        ] {
+            answer.error(404, "not_found");
+        }
         for answer in [
             app.post(token, &cancel(&path), &nothing).await,
+            app.post(token, &cancel(&path), &wrong).await,
+            app.post(token, &query(&cancel(&path)), &nothing).await,
             app.delete(token, &path).await,
+            app.delete(token, &query(&path)).await,
         ] {
             let error = answer.error(403, "missing_ability");
             assert_eq!(error["required_ability"], "generate:text");
         }
     }
-    app.post(&writer, &format!("{path}/cancel"), &json!({}))
-        .await
-        .error(409, "already_finished");
+    let cancel = format!("{path}/cancel");
+    for answer in [
+        app.post(&writer, &cancel, &json!({"x": 1})).await,
+        app.post(&writer, &format!("{cancel}?x=1"), &json!({}))
+            .await,
+        app.delete(&writer, &format!("{path}?x=1")).await,
+    ] {
+        assert_eq!(answer.fields()["x"], "unknown_field");
+    }
+    let answer = app.post(&writer, &cancel, &json!({})).await;
+    answer.error(409, "already_finished");
     app.delete(&writer, &path).await.expect(204);
     for token in [&reader, &session] {
         app.get(token, &path).await.error(404, "not_found");
