@@ -11,8 +11,9 @@ use crate::domain::{
     generation::Surface,
     pricing::{ImagePrices, SpeechPrices, VideoPrices},
     request::{
-        ImageRequest, MAX_DURATION, Quality, Ratio, SDK_SIZES, SIZES, SPEECH_PROMPT_CHARS,
-        SpeechFormat, SpeechRequest, Style, VIDEO_PROMPT_CHARS, VideoRequest, VoiceIds, size_names,
+        IMAGE_PROMPT_CHARS, ImageRequest, MAX_DURATION, Quality, Ratio, SDK_SIZES, SIZES,
+        SPEECH_PROMPT_CHARS, SpeechFormat, SpeechRequest, Style, VIDEO_PROMPT_CHARS, VideoRequest,
+        VoiceIds, size_names,
     },
     settings::{
         range::{Bounded, bounded, span},
@@ -237,7 +238,29 @@ impl ImageModel {
         if request.negative_prompt.is_some() && limits.negative_prompt == Support::Unsupported {
             errors.push(not_supported("negative_prompt", "left out"));
         }
+        if !errors.iter().any(|error| error.param == "prompt") {
+            errors.extend(self.guide_violation(request));
+        }
         errors
+    }
+
+    /// The field that makes the prompt too long, which is not too long alone.
+    fn guide_violation(&self, request: &ImageRequest) -> Option<FieldError> {
+        let (style, negative) = (request.style, request.negative_prompt.as_deref());
+        let limits = &self.limits;
+        // The API's maximum is that of the caller's text: models that have it take more.
+        let chars = Some(limits.max_prompt_chars).filter(|max| *max < IMAGE_PROMPT_CHARS);
+        let violation = |prompt: &str| {
+            prompt_violation(prompt, chars.unwrap_or(usize::MAX), limits.max_prompt_utf16)
+        };
+        let error = violation(&self.guided_prompt(&request.prompt, negative, style))?;
+        let param = if violation(&self.guided_prompt(&request.prompt, None, style)).is_some() {
+            "parameters.style"
+        } else {
+            "negative_prompt"
+        };
+        let message = format!("is appended to the prompt, which {}", error.message);
+        Some(FieldError::new(param, FieldCode::TooLong, message))
     }
 
     /// The prompt, with fields that the model does not have appended as sentences.

@@ -20,6 +20,7 @@ use crate::{
             DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, InputRole, Outpaint, Quality,
             Ratio, SIZES, SpeechRequest, TextRequest, VideoRequest,
         },
+        template::PROMPT,
         validate::{FieldCode, FieldError},
     },
     jobs::{Call, ImageWork, TextWork},
@@ -125,9 +126,12 @@ impl Service {
         let (rendered, model) = match (rendered, resolved) {
             (Ok(rendered), Ok(model)) => (rendered, model),
             (rendered, resolved) => {
-                let mut errors = rendered.err().unwrap_or_default();
-                errors.extend(resolved.err().unwrap_or_default());
-                return Err(ServiceError::Invalid(errors));
+                let mut unsupported = resolved.err().unwrap_or_default();
+                if matches!(&rendered, Ok(rendered) if rendered.template.is_some()) {
+                    unsupported.iter_mut().for_each(mark_rendered);
+                }
+                let errors = rendered.err().unwrap_or_default();
+                return Err(ServiceError::Invalid([errors, unsupported].concat()));
             }
         };
         let inputs = request.take_inputs();
@@ -161,6 +165,13 @@ impl Service {
                 request.modality()
             ))),
         }
+    }
+}
+
+/// Says of a prompt that is too long that its template made it so.
+fn mark_rendered(error: &mut FieldError) {
+    if error.param == PROMPT && error.code == FieldCode::TooLong {
+        error.message = format!("{}, as the template renders it", error.message);
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::TEMPLATES;
-use crate::common::{TestApp, Upstream};
+use crate::common::{CONFIG_FILE, TestApp, Upstream};
 
 const ESTIMATE: &str = "/v1/credits/estimate";
 
@@ -249,6 +249,50 @@ async fn what_does_not_fit_is_named_before_any_hold(_: PgPoolOptions, options: P
         .await
         .unwrap();
     assert_eq!(holds, 3, "of those three that fit");
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn a_template_that_exceeds_the_models_maximum_is_named(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let file = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let file = file.join(uuid::Uuid::now_v7().to_string());
+    let small = "[[providers.sandbox.models]]\nid = \"small\"\ntype = \"text\"\n\
+        limits.max_prompt_chars = 20\n\
+        prices = { input_per_million = \"1\", output_per_million = \"1\" }\n";
+    std::fs::write(&file, small).unwrap();
+    let config = [(CONFIG_FILE, file.to_str().unwrap())];
+    let app = TestApp::with(options, &config).await;
+    std::fs::remove_file(&file).unwrap();
+    let account = app.account("10").await;
+    let template = app.template(&account, "Say it: {{ prompt }}", None).await;
+    for (length, template, status, message) in [
+        (20, None, 200, ""),
+        (
+            21,
+            None,
+            422,
+            "must be at most 20 characters for this model",
+        ),
+        (12, Some(template), 200, ""),
+        (
+            13,
+            Some(template),
+            422,
+            "must be at most 20 characters for this model, as the template renders it",
+        ),
+    ] {
+        let body = json!({"prompt": "x".repeat(length), "template_id": template,
+            "provider": "sandbox", "model": "small"});
+        let answer = app.text(&account.key, body).await;
+        let body = answer.expect(status);
+        if status == 422 {
+            assert_eq!(body["error"]["errors"][0]["param"], "prompt");
+            assert_eq!(body["error"]["errors"][0]["message"], message);
+        }
+    }
     app.assert_settled().await;
 }
 

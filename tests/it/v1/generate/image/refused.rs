@@ -6,7 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::ask;
 use crate::common::{
-    Reply, TestApp, Upstream,
+    CONFIG_FILE, Reply, TestApp, Upstream,
     vendors::{openai_images, png, stability_image},
 };
 
@@ -170,6 +170,80 @@ async fn what_a_model_does_not_make_is_refused_before_the_hold(
         (&json!("2.9"), &json!({"n": 1}))
     );
     assert_eq!(upstream.count(), 0);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn what_is_appended_to_the_prompt_counts_towards_its_maximum(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    upstream.reply(openai_images(&[png(1024, 1024)]));
+    let model = |id: &str, limits: &str| {
+        format!(
+            "[[providers.openai.models]]\nid = \"{id}\"\ntype = \"image\"\n{limits}\n\
+             limits.native_sizes = [\"1024x1024\"]\n\
+             prices.per_image.\"1024x1024\" = {{ standard = \"1\" }}\n"
+        )
+    };
+    let text = [
+        model("gpt-image-small", "limits.max_prompt_chars = 1000"),
+        model("gpt-image-units", "limits.max_prompt_utf16 = 1000"),
+        model("gpt-image-any", ""),
+    ];
+    let file = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let file = file.join(uuid::Uuid::now_v7().to_string());
+    std::fs::write(&file, text.concat()).unwrap();
+    let config = [(CONFIG_FILE, file.to_str().unwrap())];
+    let app = TestApp::vendors(options, &upstream, &config).await;
+    std::fs::remove_file(&file).unwrap();
+    let account = app.account("100").await;
+    let long = "y".repeat(900);
+    let body = |model: &str, prompt: usize, negative: &str, style: bool| {
+        let mut body = json!({"prompt": "x".repeat(prompt), "provider": "openai", "model": model});
+        if !negative.is_empty() {
+            body["negative_prompt"] = json!(negative);
+        }
+        if style {
+            body["parameters"] = json!({"style": "vivid"});
+        }
+        body
+    };
+    for (prompt, negative, style, param) in [
+        (1001, "", false, "prompt"),
+        (1001, "y", true, "prompt"),
+        (100, &*long, false, "negative_prompt"),
+        (950, "y", true, "negative_prompt"),
+        (980, "", true, "parameters.style"),
+        (980, "y", true, "parameters.style"),
+    ] {
+        for model in ["gpt-image-small", "gpt-image-units"] {
+            let answer = ask(&app, &account.key, &body(model, prompt, negative, style)).await;
+            let fields = answer.fields();
+            assert_eq!(
+                fields.keys().collect::<Vec<_>>(),
+                [param],
+                "{}",
+                answer.text
+            );
+            assert_eq!(fields[param], "too_long");
+            let units = match model {
+                "gpt-image-small" => "1,000 characters",
+                _ => "1000 UTF-16 code units",
+            };
+            assert!(answer.text.contains(units), "{}", answer.text);
+        }
+    }
+    assert_eq!(upstream.count(), 0);
+    for (model, prompt, negative) in [
+        ("gpt-image-small", 80, &*long),
+        ("gpt-image-units", 80, &long),
+        ("gpt-image-any", 5000, &long),
+    ] {
+        let answer = ask(&app, &account.key, &body(model, prompt, negative, false)).await;
+        answer.expect(200);
+    }
     app.assert_settled().await;
 }
 
