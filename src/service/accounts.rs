@@ -144,7 +144,8 @@ impl Service {
                 .catalogue()
                 .resolve(*modality, target, &Target::default());
             errors.extend(found.err());
-            errors.extend(self.unknown_fallbacks(*modality, target));
+            let unknown = self.unknown_fallbacks(*modality, target).into_iter();
+            errors.extend(unknown.map(|(_, error)| error));
             // A default follows its replacement.
             errors.retain(|error| error.replacement.is_none());
             for error in &mut errors {

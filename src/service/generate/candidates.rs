@@ -52,31 +52,36 @@ pub(super) struct PlannedRoute<'a> {
 }
 
 impl Service {
-    /// The candidates of a request that has several, each with provider and model; of its own target,
-    /// as it was asked for.
+    /// The known candidates of a request that has several, each with provider and model; of its own
+    /// target, as it was asked for. With the errors in their names.
     pub(super) fn wanted(
         &self,
         caller: &Caller,
         request: &GenerationRequest,
-    ) -> Result<Option<Wanted>, Vec<FieldError>> {
+    ) -> (Option<Wanted>, Vec<FieldError>) {
         let modality = request.modality();
         let catalogue = self.catalogue();
         let own = request.target();
         if let Some(name) = request.route() {
+            let mut errors = Vec::new();
             if own.is_some_and(|own| !own.fallbacks.is_empty()) {
                 let message = "must be left out: the route has its own";
                 let error = FieldError::new("fallbacks", FieldCode::NotSupported, message);
-                return Err(vec![error]);
+                errors.push(error);
             }
             let route = catalogue.route_for(modality, name, request.surface());
-            let route = route.map_err(|error| vec![error])?;
-            return Ok(Some(Wanted {
-                name: Some(route.name.clone()),
-                order: route.order,
-                targets: route.candidates.clone(),
-            }));
+            let route = route.map_err(|error| errors.push(error)).ok();
+            let wanted = Wanted {
+                name: route.map(|route| route.name.clone()),
+                order: route.map_or(Order::Given, |route| route.order),
+                targets: route.map_or_else(Vec::new, |route| route.candidates.clone()),
+            };
+            return (Some(wanted), errors);
         }
-        let Some(own) = own else { return Ok(None) };
+        let Some(own) = own else {
+            return (None, Vec::new());
+        };
+        let mut errors = Vec::new();
         let fallbacks = if own.is_default() {
             // Models named by the account may have been removed or replaced.
             let account = caller.account_default(modality).fallbacks;
@@ -88,39 +93,42 @@ impl Service {
                 .map(Model::target)
                 .collect()
         } else {
-            let mut errors = self.unknown_fallbacks(modality, own);
-            // Retired fallbacks are dropped.
-            errors.retain(|error| error.code != FieldCode::ModelRetired);
-            if !errors.is_empty() {
-                return Err(errors);
+            let mut known = own.fallbacks.clone();
+            for (at, error) in self.unknown_fallbacks(modality, own).into_iter().rev() {
+                // Retired fallbacks are dropped later.
+                if error.code != FieldCode::ModelRetired {
+                    known.remove(at);
+                    errors.insert(0, error);
+                }
             }
-            own.fallbacks.clone()
+            known
         };
         if fallbacks.is_empty() {
-            return Ok(None);
+            return (None, errors);
         }
         let first = Target {
             fallbacks: Vec::new(),
             ..own.clone()
         };
-        Ok(Some(Wanted {
+        let wanted = Wanted {
             name: None,
             order: Order::Given,
             targets: [vec![first], fallbacks].concat(),
-        }))
+        };
+        (Some(wanted), errors)
     }
 
-    /// The fallbacks that this server does not have.
+    /// The fallbacks that this server does not have, by their index.
     pub(in crate::service) fn unknown_fallbacks(
         &self,
         modality: Modality,
         target: &Target,
-    ) -> Vec<FieldError> {
+    ) -> Vec<(usize, FieldError)> {
         let none = Target::default();
         let unknown = |(at, fallback): (usize, &Target)| {
             let mut error = self.catalogue().resolve(modality, fallback, &none).err()?;
             error.param = format!("fallbacks[{at}].{}", error.param);
-            Some(error)
+            Some((at, error))
         };
         let all = target.fallbacks.iter().enumerate();
         all.filter_map(unknown).collect()
@@ -153,8 +161,16 @@ impl Service {
         request: GenerationRequest,
         deltas: Option<DeltaSink>,
     ) -> Result<Planned<'_>> {
-        let wanted = self.wanted(caller, &request);
-        match wanted.map_err(ServiceError::Invalid)? {
+        let (wanted, errors) = self.wanted(caller, &request);
+        if !errors.is_empty() {
+            let rendered = self.rendered(caller, &request).await?;
+            let errors = [
+                rendered.err().unwrap_or_default(),
+                self.violations(caller, &request),
+            ];
+            return Err(ServiceError::Invalid(errors.concat()));
+        }
+        match wanted {
             None => {
                 let rendered = self.rendered(caller, &request).await?;
                 let first = self.plan(caller, request, rendered, deltas).await?;
@@ -184,11 +200,12 @@ impl Service {
                 Ok(model) => model,
                 Err(error) => {
                     let retired = error.code == FieldCode::ModelRetired;
-                    let error = ServiceError::invalid(error);
                     let meant = catalogue.meant(modality, target, &account);
                     let (Ok(model), true) = (meant, retired) else {
-                        return Err(error);
+                        let errors = rendered.err().unwrap_or_default();
+                        return Err(ServiceError::Invalid([errors, vec![error]].concat()));
                     };
+                    let error = ServiceError::invalid(error);
                     let (code, message) = explained(&error);
                     dropped.push(drop_of(model, &code, message));
                     refusal = refusal.or(Some(error));

@@ -81,12 +81,12 @@ impl Service {
     /// Templates are not applied.
     pub fn violations(&self, caller: &Caller, request: &GenerationRequest) -> Vec<FieldError> {
         let chars = request.prompt().chars().count();
-        match self.wanted(caller, request) {
-            Ok(None) => self.resolve(caller, request, chars).err(),
-            Ok(Some(wanted)) => self.violations_of_all(caller, request, &wanted, chars),
-            Err(errors) => Some(errors),
-        }
-        .unwrap_or_default()
+        let (wanted, errors) = self.wanted(caller, request);
+        let unsupported = match wanted {
+            None => self.resolve(caller, request, chars).err(),
+            Some(wanted) => self.violations_of_all(caller, request, &wanted, chars),
+        };
+        [errors, unsupported.unwrap_or_default()].concat()
     }
 
     /// The model of a request, unless it does not support it. `chars`: length of the prompt as
@@ -101,12 +101,12 @@ impl Service {
         let account = caller.account_default(modality);
         let model = self.catalogue().model_of(request, &account);
         let model = model.map_err(|error| vec![error])?;
-        match model.violations(request, chars) {
-            none if none.is_empty() => match self.catalogue().input_violations(model, request) {
-                none if none.is_empty() => Ok(model),
-                errors => Err(errors),
-            },
-            errors => Err(errors),
+        let mut errors = model.violations(request, chars);
+        errors.extend(self.catalogue().input_violations(model, request));
+        if errors.is_empty() {
+            Ok(model)
+        } else {
+            Err(errors)
         }
     }
 

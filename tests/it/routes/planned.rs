@@ -217,6 +217,45 @@ async fn bad_candidates_are_refused_by_name(_: PgPoolOptions, options: PgConnect
             "{change}: {fields:?}"
         );
     }
+    // Every other failing field is reported too.
+    let unknown = json!([{"provider": "none", "model": "m"},
+        {"provider": "gemini", "model": "gemini-3.5-flash-lite"}, {"provider": "gemini", "model": "none"}]);
+    for (more, others) in [
+        (json!({}), vec![]),
+        (
+            json!({"provider": "openai", "model": "gpt-4.1-mini", "template_id": 9,
+                   "parameters": {"max_tokens": 1, "temperature": 1.9}}),
+            vec!["template_id"],
+        ),
+        (
+            json!({"provider": "openai", "model": "none", "template_id": 9}),
+            vec!["model", "template_id"],
+        ),
+        (
+            json!({"parameters": {"max_tokens": 5000}}),
+            vec!["parameters.max_tokens"],
+        ),
+    ] {
+        let mut body = json!({"prompt": "x", "fallbacks": unknown});
+        for (name, value) in more.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        let fields = app.text(&account.key, body).await.fields();
+        let found: Vec<&str> = fields.keys().map(String::as_str).collect();
+        let unknown = vec!["fallbacks[0].provider", "fallbacks[2].model"];
+        assert_eq!(found, [unknown, others].concat(), "{more}");
+    }
+    let alone = json!([{"provider": "none", "model": "m"}]);
+    let body = json!({"prompt": "x", "fallbacks": alone, "provider": "anthropic",
+        "model": "claude-haiku-4-5", "parameters": {"temperature": 1.9}});
+    let fields = app.text(&account.key, body).await.fields();
+    let found: Vec<&String> = fields.keys().collect();
+    assert_eq!(found, ["fallbacks[0].provider", "parameters.temperature"]);
+    let known = json!([{"provider": "gemini", "model": "gemini-3.5-flash-lite"}]);
+    let body = json!({"prompt": "x", "fallbacks": known, "provider": "openai", "model": "none",
+        "template_id": 9});
+    let fields = app.text(&account.key, body).await.fields();
+    assert_eq!(fields.keys().collect::<Vec<_>>(), ["model", "template_id"]);
     // A route of text is none for an image.
     let body = json!({"prompt": "x", "model": "route/fast"});
     let answer = app.post(&account.key, "/v1/generate/image", &body).await;
