@@ -272,6 +272,7 @@ mod tests {
                 prices: Arc::new(prices),
                 input_tokens: input,
                 max_tokens: u32::try_from(output).unwrap(),
+                min_tokens: 1,
                 choices: 1,
                 searches: 0,
                 search_tokens: 0,

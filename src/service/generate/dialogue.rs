@@ -301,10 +301,15 @@ fn bound_searches(text: &TextModel, request: &mut DialogueRequest) -> u32 {
 
 /// Returns the ceiling of a dialogue for the maximum output and no search.
 fn base_ceiling(text: &TextModel, request: &DialogueRequest, input_tokens: u64) -> TextCeiling {
+    let thinking = thinking_budget(text, request.sampling.reasoning).unwrap_or_default();
     TextCeiling {
         prices: Arc::clone(&text.prices),
         input_tokens,
         max_tokens: text.limits.max_output_tokens,
+        min_tokens: text
+            .dialogue
+            .min_output_tokens
+            .max(thinking.saturating_add(1)),
         choices: request.choices,
         searches: 0,
         search_tokens: text.limits.search_tokens,
@@ -361,13 +366,18 @@ fn dialogue_call(
     }
 }
 
-/// A budget of thinking is a part of the output, and Anthropic refuses it without room for more.
 fn least_output(text: &TextModel, reasoning: Reasoning) -> u32 {
+    let thinking = thinking_budget(text, reasoning).unwrap_or_default();
+    thinking.saturating_add(LEAST_OUTPUT)
+}
+
+/// A budget of thinking is a part of the output, and Anthropic refuses it without room for more.
+fn thinking_budget(text: &TextModel, reasoning: Reasoning) -> Option<u32> {
     match reasoning.thinking {
         Some(Thinking::Budget(budget)) if text.dialogue.own == Some(Surface::AnthropicMessages) => {
-            budget.saturating_add(LEAST_OUTPUT)
+            Some(budget)
         }
-        _ => LEAST_OUTPUT,
+        _ => None,
     }
 }
 

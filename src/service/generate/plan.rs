@@ -210,6 +210,7 @@ fn plan_text<'a>(
         prices: Arc::clone(&text.prices),
         input_tokens,
         max_tokens,
+        min_tokens: text.dialogue.min_output_tokens,
         choices: 1,
         searches: 0,
         search_tokens: 0,

@@ -650,6 +650,43 @@ async fn a_low_limit_is_raised_and_said(_: PgPoolOptions, options: PgConnectOpti
 }
 
 #[sqlx::test]
+async fn no_limit_below_the_minimum_is_affordable(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    let limited = |path: &str, limit: u32| {
+        let limits = match path {
+            RESPONSES => json!({"max_output_tokens": limit}),
+            TEXT => json!({"parameters": {"max_tokens": limit}}),
+            _ => json!({"max_tokens": limit}),
+        };
+        with(prompt(path, "x"), &limits)
+    };
+    for path in [CHAT, RESPONSES, MESSAGES, TEXT] {
+        let answer = app.post(&account.key, path, &limited(path, 16)).await;
+        let record = match path {
+            TEXT => answer.expect(200),
+            _ => record(&app, &account, &answer).await,
+        };
+        let least: Credits = record["credits"]["estimated"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        for (missing, affordable) in [(0, json!({"max_tokens": 16})), (1, Value::Null)] {
+            let credits = Credits::from_micros(least.micros() - missing).to_string();
+            let poor = app.account(&credits).await;
+            let answer = app.post(&poor.key, path, &limited(path, 1_000)).await;
+            let short = match path {
+                TEXT => answer.error(402, "insufficient_credits"),
+                _ => error(path, &answer, 402, "insufficient_credits"),
+            };
+            assert_eq!(short["affordable"], affordable, "{path}");
+        }
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn own_tools_and_stops_are_answered(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let (app, account) = start(options, &upstream).await;

@@ -210,6 +210,17 @@ async fn a_limit_of_ours_has_room_for_the_thinking(_: PgPoolOptions, options: Pg
             }
         }
     }
+    // What is affordable has room for it too.
+    let limited = with(body.clone(), &json!({"max_tokens": 10_000}));
+    for (credits, affordable) in [
+        ("0.10078", json!({"max_tokens": 2_001})),
+        ("0.100779", Value::Null),
+    ] {
+        let account = app.account(credits).await;
+        let answer = app.post(&account.key, MESSAGES, &limited).await;
+        let short = error(MESSAGES, &answer, 402, "insufficient_credits");
+        assert_eq!(short["affordable"], affordable);
+    }
     // Elsewhere it is an effort.
     let account = app.account("0.02").await;
     let body = with(body, &json!({"model": MODELS[1]}));

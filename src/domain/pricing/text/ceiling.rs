@@ -25,6 +25,8 @@ pub struct TextCeiling {
     pub input_tokens: u64,
     /// Upper bound of output tokens of each choice: `max_tokens`.
     pub max_tokens: u32,
+    /// The least `max_tokens` that the model accepts.
+    pub min_tokens: u32,
     /// Choices that are asked for (`n` of a chat), at least 1.
     pub choices: u32,
     /// Maximum web searches at the provider, and input tokens held for the results of each.
@@ -41,11 +43,12 @@ impl TextCeiling {
     }
 
     /// The largest `max_tokens`, at most the requested one, whose hold fits into `available`;
-    /// `None` when not even 1 fits.
+    /// `None` when not even the least that the model accepts fits.
     pub fn affordable(&self, available: Credits) -> Option<u64> {
-        largest(self.max_tokens.into(), |tokens| {
+        let most = largest(self.max_tokens.into(), |tokens| {
             self.hold_of(tokens).is_some_and(|hold| hold <= available)
-        })
+        });
+        most.filter(|&most| most >= self.min_tokens.into())
     }
 
     /// The most that any input costs. A tier may be cheaper than the one below it, so this is the

@@ -120,17 +120,19 @@ fn ceilings() -> impl Strategy<Value = TextCeiling> {
     let ceiling = (
         prices(60_000),
         1..60_000_u64,
-        1..=4096_u32,
+        (1..=4096_u32, 1..=16_u32),
         1..=8_u32,
         searches,
         writes(),
     );
     ceiling.prop_map(
-        |(prices, input_tokens, max_tokens, choices, (searches, search_tokens), cache_writes)| {
+        |(prices, input_tokens, tokens, choices, (searches, search_tokens), cache_writes)| {
+            let (max_tokens, min_tokens) = tokens;
             TextCeiling {
                 prices: Arc::new(prices),
                 input_tokens,
-                max_tokens,
+                max_tokens: max_tokens.max(min_tokens),
+                min_tokens,
                 choices,
                 searches,
                 search_tokens,
@@ -175,6 +177,7 @@ fn a_known_bill() {
         prices: Arc::new(plain(10_000_000, 50_000_000)),
         input_tokens: 100,
         max_tokens: 1024,
+        min_tokens: 1,
         choices: 1,
         searches: 0,
         search_tokens: 0,
@@ -244,6 +247,7 @@ fn a_tier_may_be_cheaper_than_the_one_below() {
         }),
         input_tokens: 2_000,
         max_tokens: 1,
+        min_tokens: 1,
         choices: 1,
         searches: 0,
         search_tokens: 0,
@@ -293,7 +297,7 @@ proptest! {
         prices in prices(6), input in 1..6_u64, max in 1..=3_u32, writes in writes()
     ) {
         let ceiling = TextCeiling {
-            prices: Arc::new(prices), input_tokens: input, max_tokens: max, choices: 1, searches: 0, search_tokens: 0,
+            prices: Arc::new(prices), input_tokens: input, max_tokens: max, min_tokens: 1, choices: 1, searches: 0, search_tokens: 0,
                 cache_writes: writes
         };
         let mut dearest = Credits::ZERO;
@@ -338,10 +342,11 @@ proptest! {
         };
         match ceiling.affordable(available) {
             Some(m) => {
+                prop_assert!(m >= ceiling.min_tokens.into());
                 prop_assert!(m <= max && hold(m) <= available);
                 prop_assert!(m == max || hold(m + 1) > available);
             }
-            None => prop_assert!(hold(1) > available),
+            None => prop_assert!(hold(ceiling.min_tokens.into()) > available),
         }
     }
 }

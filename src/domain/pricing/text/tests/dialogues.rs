@@ -98,7 +98,7 @@ proptest! {
             let input = counted + turn.template;
             prop_assert!(input <= input_tokens && input_tokens <= bound);
             let ceiling = TextCeiling {
-                prices: Arc::clone(&prices), input_tokens, max_tokens, choices: 1, searches: 0, search_tokens: 0,
+                prices: Arc::clone(&prices), input_tokens, max_tokens, min_tokens: 1, choices: 1, searches: 0, search_tokens: 0,
                 cache_writes
             };
             let hold = ceiling.hold().unwrap();
