@@ -117,6 +117,9 @@ pub struct UnitCeiling {
     pub parameter: &'static str,
     /// The requested images, seconds, or characters (Unicode scalar values).
     pub units: u64,
+    /// Those of `units` that the parameter does not determine, such as the characters of
+    /// instructions.
+    pub other_units: u64,
     /// The numbers of units that the model supports, ascending; `None`: any.
     pub supported: Option<Vec<u64>>,
     /// Credits of `per` units.
@@ -137,14 +140,18 @@ impl UnitCeiling {
         Credits::pro_rata(&[(self.unit_price, units)], self.per)
     }
 
-    /// The largest number of units that fits, at most the requested one.
+    /// The largest value of the parameter that fits, at most the requested one.
     pub fn affordable(&self, available: Credits) -> Option<u64> {
-        let fits = |units| self.price(units).is_some_and(|price| price <= available);
+        let requested = self.units.saturating_sub(self.other_units);
+        let fits = |value: u64| {
+            let price = self.price(value.saturating_add(self.other_units));
+            price.is_some_and(|price| price <= available)
+        };
         let Some(supported) = &self.supported else {
-            return largest(self.units, fits);
+            return largest(requested, fits);
         };
         let mut supported = supported.iter().rev().copied();
-        supported.find(|&units| units <= self.units && fits(units))
+        supported.find(|&value| value <= requested && fits(value))
     }
 }
 
@@ -160,6 +167,7 @@ mod tests {
         UnitCeiling {
             parameter: "n",
             units,
+            other_units: 0,
             supported: None,
             unit_price: credits(unit_price),
             per: 1,
@@ -181,6 +189,14 @@ mod tests {
         assert_eq!(odd.price(1), Some(credits("0.000002")));
         assert_eq!(speech(2000).affordable(credits("3.8")), Some(950));
         assert_eq!(speech(2000).affordable(credits("0.003999")), None);
+        let instructed = UnitCeiling {
+            other_units: 900,
+            ..speech(2000)
+        };
+        assert_eq!(instructed.affordable(credits("3.8")), Some(50));
+        assert_eq!(instructed.affordable(credits("3.603999")), None);
+        assert_eq!(instructed.affordable(credits("3.604")), Some(1));
+        assert_eq!(instructed.affordable(credits("100")), Some(1100));
     }
 
     #[test]

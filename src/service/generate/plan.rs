@@ -307,6 +307,7 @@ fn plan_image<'a>(
     let price = UnitCeiling {
         parameter: "n",
         units: n.into(),
+        other_units: 0,
         supported: None,
         unit_price: per_image,
         per: 1,
@@ -424,6 +425,7 @@ fn plan_video<'a>(
     let ceiling = Ceiling::Units(UnitCeiling {
         parameter: "duration",
         units: duration.into(),
+        other_units: 0,
         supported: Some(durations.map(u64::from).collect()),
         unit_price: video.prices.per_second,
         per: 1,
@@ -470,14 +472,16 @@ fn plan_speech<'a>(model: &'a Model, speech: &SpeechModel, request: SpeechReques
     let format = request.format.unwrap_or_else(|| speech.default_format());
     let speed = request.speed.unwrap_or(1.0);
     let mut parameters = json!({"voice": voice, "speed": speed, "format": format});
-    let mut characters = request.prompt.chars().count();
+    let mut other_characters = 0;
     if let Some(instructions) = request.instructions {
-        characters += instructions.chars().count();
+        other_characters = instructions.chars().count();
         parameters["instructions"] = json!(instructions);
     }
+    let characters = request.prompt.chars().count() + other_characters;
     let ceiling = Ceiling::Units(UnitCeiling {
         parameter: "characters",
         units: characters as u64,
+        other_units: other_characters as u64,
         supported: None,
         unit_price: speech.prices.per_1000_characters,
         per: PER_THOUSAND,

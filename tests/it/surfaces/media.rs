@@ -251,6 +251,20 @@ async fn instructions_are_sent_and_charged(_: PgPoolOptions, options: PgConnectO
         assert_eq!(record["parameters"]["instructions"].as_str(), wanted);
         assert_eq!(record["credits"]["charged"], charged);
     }
+    // What is affordable is of the text: the instructions are held for too.
+    for (credits, affordable) in [
+        ("0.0221", json!({"characters": 5})),
+        ("0.0153", json!({"characters": 1})),
+        ("0.0152", Value::Null),
+        ("0.0001", Value::Null),
+    ] {
+        let poor = app.account(credits).await;
+        let more = json!({"model": "openai/gpt-4o-mini-tts", "voice": "alloy",
+            "instructions": "Whisper."});
+        let answer = app.post(&poor.key, SPEECH, &speech(&more)).await;
+        let short = error(SPEECH, &answer, 402, "insufficient_credits");
+        assert_eq!(short["affordable"], affordable, "{credits}");
+    }
     let long = json!({"model": "openai/gpt-4o-mini-tts", "voice": "alloy",
         "instructions": "x".repeat(4_097)});
     let answer = app.post(&account.key, SPEECH, &speech(&long)).await;
