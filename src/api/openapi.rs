@@ -71,7 +71,7 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     }
     document["components"]["schemas"] = schemas;
     detail::add(&mut document);
-    let recorded: Value = serde_json::from_str(examples::RECORDED)?;
+    let recorded = examples::recorded()?;
     document["components"]["examples"] = examples::errors(&recorded)?;
     examples::add(&mut document["paths"], &recorded);
     // Equal values must have their members in the same order to be found; so must versions of the

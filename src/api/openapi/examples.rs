@@ -9,12 +9,23 @@ use super::{
 };
 use crate::domain::generation::FailureCode;
 
-/// By operation and status.
-pub(super) const RECORDED: &str = include_str!("answers.json");
 pub(super) const REQUEST_ID: &str = "01995c8e-7a40-7c3f-9d52-6b1f0e8a4d27";
 
 /// The recorded answer of a synchronous generation that failed.
 const FAILED: &str = "failed";
+
+/// The recorded answers by operation and status, with the version of this program.
+pub(super) fn recorded() -> Result<Value, serde_json::Error> {
+    let mut recorded: Value = serde_json::from_str(include_str!("answers.json"))?;
+    for (_, answer) in recorded["health_health"]
+        .as_object_mut()
+        .into_iter()
+        .flatten()
+    {
+        answer["version"] = json!(env!("CARGO_PKG_VERSION"));
+    }
+    Ok(recorded)
+}
 
 /// Adds the recorded answers to the operations.
 pub(super) fn add(paths: &mut Value, recorded: &Value) {
