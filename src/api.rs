@@ -34,9 +34,17 @@ mod templates;
 mod uploads;
 mod webhooks;
 
-use std::{collections::HashSet, ops::Deref, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    ops::Deref,
+    sync::Arc,
+    time::Duration,
+};
 
-use axum::{Extension, Router, body::Bytes, middleware::from_fn_with_state, routing::get};
+use axum::{
+    Extension, Router, body::Bytes, extract::MatchedPath, middleware::from_fn_with_state,
+    routing::get,
+};
 use http::{HeaderName, HeaderValue, Method, Uri};
 use tower::util::option_layer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
@@ -309,6 +317,12 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
     let unknown = move |sdk: Option<Extension<Sdk>>, uri: Uri| async move {
         not_found(&uri, sdk.is_some(), &sdk_paths)
     };
+    let methods = Arc::new(methods(&table)?);
+    let wrong_method = move |path: MatchedPath| async move {
+        // Only routes of the table take other methods.
+        let allowed = methods.get(path.as_str());
+        ApiError::method_not_allowed(&allowed.map_or(GET.to_owned(), |all| all.join(", ")))
+    };
     let router = table
         .into_iter()
         .fold(OpenApiRouter::new(), |router, route| {
@@ -341,6 +355,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         .route("/metrics", get(metrics::local_metrics))
         .with_state(state.clone())
         .fallback(unknown.clone())
+        .method_not_allowed_fallback(wrong_method.clone())
         .layer(from_fn_with_state(metrics.clone(), metrics::measure));
     let router = router
         .route("/", get(pages::front))
@@ -352,6 +367,7 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
         .route("/docs/{file}", get(pages::asset))
         .with_state(state)
         .fallback(unknown)
+        .method_not_allowed_fallback(wrong_method)
         // In one call, the outermost first: each call boxes every route, and each box is cloned
         // for every request.
         .layer((
@@ -375,6 +391,23 @@ impl Observer {
     pub fn around<S: Clone + Send + Sync + 'static>(self, router: Router<S>) -> Router<S> {
         router.route_layer(from_fn_with_state(self.0, metrics::measure))
     }
+}
+
+/// The methods of a GET route.
+const GET: &str = "GET, HEAD";
+
+/// The methods of each path.
+fn methods(table: &[Route]) -> Result<BTreeMap<String, Vec<String>>, serde_json::Error> {
+    let mut methods: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for route in table {
+        let (path, method) = route.operation()?;
+        let method = match method.as_str() {
+            "get" => GET.to_owned(),
+            _ => method.to_ascii_uppercase(),
+        };
+        methods.entry(path).or_default().push(method);
+    }
+    Ok(methods)
 }
 
 /// The answer for a path that no route has. Below the root of an SDK it names what that has.

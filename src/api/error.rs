@@ -144,6 +144,12 @@ impl ApiError {
         }
     }
 
+    /// `allowed`: the methods of the path.
+    pub fn method_not_allowed(allowed: &str) -> Self {
+        let message = format!("this path does not take this method; it takes {allowed}");
+        Self::new(Code::MethodNotAllowed, message)
+    }
+
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(Code::NotFound, message)
     }
@@ -179,10 +185,6 @@ impl ApiError {
     pub fn from_status(status: StatusCode) -> Self {
         let mut error = match status {
             StatusCode::NOT_FOUND => Self::new(Code::NotFound, "not found"),
-            StatusCode::METHOD_NOT_ALLOWED => Self::new(
-                Code::MethodNotAllowed,
-                "this path does not take this method",
-            ),
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Self::new(
                 Code::HeadersTooLarge,
                 "the request's first line or headers are too large",

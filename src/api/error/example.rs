@@ -46,8 +46,8 @@ impl ApiError {
             Code::LoopbackOnly => return Self::loopback_only(),
             Code::InvalidSignature => return Self::link(LinkError::InvalidSignature),
             Code::ExpiredSignature => return Self::link(LinkError::Expired),
-            Code::MethodNotAllowed
-            | Code::RequestTimeout
+            Code::MethodNotAllowed => return Self::method_not_allowed("POST"),
+            Code::RequestTimeout
             | Code::PayloadTooLarge
             | Code::UnsupportedMediaType
             | Code::HeadersTooLarge => return Self::from_status(code.status()),

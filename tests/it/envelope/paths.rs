@@ -53,6 +53,8 @@ async fn unknown_routes_and_wrong_methods_are_told_in_the_envelope(
         ("POST", "/", "GET,HEAD"),
         ("BREW", "/v1/models", "GET,HEAD"),
     ];
+    let set =
+        |text: &str| -> BTreeSet<String> { text.split(',').map(|m| m.trim().to_owned()).collect() };
     for (method, path, allowed) in cases {
         for token in ["", "wrong", &account.key] {
             let method: Method = method.parse().unwrap();
@@ -66,10 +68,10 @@ async fn unknown_routes_and_wrong_methods_are_told_in_the_envelope(
             if method != Method::HEAD {
                 let error = answer.error(405, "method_not_allowed");
                 assert_eq!(error["type"], "invalid_request");
+                let message = error["message"].as_str().unwrap();
+                let named = message.strip_prefix("this path does not take this method; it takes ");
+                assert_eq!(set(named.unwrap()), set(allowed), "{method} {path}");
             }
-            let set = |text: &str| -> BTreeSet<String> {
-                text.split(',').map(|m| m.trim().to_owned()).collect()
-            };
             let found = set(answer.header("allow"));
             assert_eq!(found, set(allowed), "{method} {path}");
         }

@@ -90,7 +90,10 @@ async fn what_is_wrong_with_a_request_is_told_in_its_dialect(
             assert_eq!(answer.header("x-should-retry"), "false");
         }
         let method = app.call(Method::PUT, &account.key, path, &[], None).await;
-        error(path, &method, 405, "method_not_allowed");
+        let refused = error(path, &method, 405, "method_not_allowed");
+        assert_eq!(method.header("allow"), "POST");
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.ends_with("it takes POST"), "{message}");
         let keyed = [("idempotency-key", "a b")];
         let keyed = app
             .post_with(&account.key, path, &keyed, &ask(MODELS[0], "x"))
