@@ -109,7 +109,7 @@ impl SdkRequest {
     ) -> Result<Response, ApiError> {
         let (sink, deltas) = dialogue
             .stream
-            .then(|| DeltaSink::channel(dialogue.visibility))
+            .then(|| DeltaSink::channel(dialogue.visibility()))
             .unzip();
         let (streamed, model) = (dialogue.stream, dialogue.model.clone());
         let service = self.state.service.clone();

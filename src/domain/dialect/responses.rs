@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{MAX_LIMIT, REFUSED, STRING, json as text_of};
 use crate::domain::{
-    conversation::{Conversation, Effort, Message, Part, Reasoning, Role, Sampling, Visibility},
+    conversation::{Conversation, Effort, Message, Part, Reasoning, Role, Sampling},
     generation::Surface,
     named::named_enum,
     request::{DialogueRequest, MODEL_NAME},
@@ -185,10 +185,6 @@ impl Object for ResponsesRequest {
         left_out.extend(included.others.then_some("include"));
         let (dialogue, mut echo) = read?;
         echo.shown.encrypted = included.encrypted;
-        let visibility = Visibility {
-            encrypted: echo.shown.encrypted,
-            ..dialogue.visibility
-        };
         left_out.extend(&dialogue.left_out);
         Some(Self {
             dialogue: DialogueRequest {
@@ -199,7 +195,7 @@ impl Object for ResponsesRequest {
                     ..dialogue.sampling
                 },
                 stream: stream.unwrap_or(false),
-                visibility,
+                includes_encrypted: included.encrypted,
                 left_out,
                 others,
                 ..dialogue

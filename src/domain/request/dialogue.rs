@@ -38,8 +38,8 @@ pub struct DialogueRequest {
     pub stream: bool,
     /// Whether a chat has custom tools, or calls of them, which not every chat server accepts.
     pub has_custom_tools: bool,
-    /// The pieces of an answer that the caller is sent.
-    pub visibility: Visibility,
+    /// Whether a caller of Responses asked for encrypted thinking.
+    pub includes_encrypted: bool,
     /// Fields that change no answer and that the provider is not sent.
     pub left_out: Vec<&'static str>,
     /// Fields that only the vendors of the dialect know.
@@ -65,11 +65,21 @@ impl DialogueRequest {
             search: None,
             stream: false,
             has_custom_tools: false,
-            visibility: Visibility::of(surface),
+            includes_encrypted: false,
             left_out: Vec::new(),
             others: Others::default(),
             original: None,
             prefixes: None,
+        }
+    }
+
+    /// The pieces of the answer that the caller is sent.
+    pub fn visibility(&self) -> Visibility {
+        let own = Visibility::of(self.surface);
+        let is_requested = self.includes_encrypted && self.surface == Surface::OpenAiResponses;
+        Visibility {
+            encrypted: own.encrypted || is_requested,
+            ..own
         }
     }
 

@@ -398,20 +398,29 @@ async fn thinking_that_is_shown_counts_as_delivered(_: PgPoolOptions, options: P
     let model = "anthropic/claude-haiku-4-5";
     let thought = "hm, ".repeat(100);
     let encrypted = json!({"include": ["reasoning.encrypted_content"]});
+    // A body of Responses, also where it is answered as a chat.
+    let mixed = json!({"input": "x"});
     for (path, more, piece, shown) in [
         (MESSAGES, json!({}), thinking(&thought), Some(400)),
         (RESPONSES, json!({}), thinking(&thought), Some(400)),
         (CHAT, json!({}), thinking(&thought), None),
         (GENERATE, json!({}), thinking(&thought), None),
         (MESSAGES, json!({}), signature("c2lnbmVk"), Some(8)),
-        (RESPONSES, encrypted, signature("c2lnbmVk"), Some(8)),
+        (RESPONSES, encrypted.clone(), signature("c2lnbmVk"), Some(8)),
         (RESPONSES, json!({}), signature("c2lnbmVk"), None),
+        (CHAT, mixed.clone(), thinking(&thought), None),
+        (CHAT, with(mixed, &encrypted), signature("c2lnbmVk"), None),
     ] {
         upstream.reply(Reply::Steps(vec![
             start(model) + &piece,
             end(model, "end_turn", 500),
         ]));
-        let body = streamed(path, model, &more);
+        let format = if more.get("input").is_some() {
+            RESPONSES
+        } else {
+            path
+        };
+        let body = streamed(format, model, &more);
         // What is not shown is life, at least; but a plain text is silent.
         let marker = match path {
             _ if shown.is_none() => "data",

@@ -180,7 +180,7 @@ fn what_keeps_state_or_is_no_function_is_named() {
     body["include"] = json!(["web_search_call.action.sources"]);
     let request = read(body).unwrap();
     assert_eq!(request.dialogue.left_out, ["include"]);
-    assert!(!request.dialogue.visibility.encrypted);
+    assert!(!request.dialogue.visibility().encrypted);
     // What passes to OpenAI and is refused for others.
     let mut body = asked();
     body["text"] = json!({"verbosity": "low"});
