@@ -104,7 +104,9 @@ pub async fn text(
         links: state.links().clone(),
     };
     let end = async move {
-        let ended = state.service.wait_for_end(&caller, submitted, true, || ());
+        let ended = state
+            .service
+            .wait_for_end(&caller, submitted, || true, || ());
         ended.await
     };
     let events = stream::events(events, None, deltas, end, KEEP_ALIVE);
@@ -297,7 +299,7 @@ async fn answer_sync<P: Permission>(
         let waiting = || auth.permit.release();
         let ended = state
             .service
-            .wait_for_end(caller, submitted, false, waiting);
+            .wait_for_end(caller, submitted, || false, waiting);
         match ended.await {
             Err(ServiceError::StoppedWaiting(record)) if is_replay => accepted(state, *record),
             ended => finished(state, ended?),

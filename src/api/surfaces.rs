@@ -10,6 +10,11 @@ pub mod responses;
 pub mod speech;
 mod stream;
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use axum::{
     extract::{Path, rejection::PathRejection},
     response::{IntoResponse, Response},
@@ -137,12 +142,16 @@ impl SdkRequest {
                 };
                 let id = record.id;
                 let (sdk, request) = (self.sdk, self.request_id.clone());
-                // A generation that this process runs always ends.
-                let persistent = matches!(submitted, Submitted::New(..));
+                // A generation that this process runs always ends. The wait for another one may still
+                // fail with a status of its own until the headers are sent.
+                let is_new = matches!(submitted, Submitted::New(..));
+                let is_persistent = Arc::new(AtomicBool::new(is_new));
+                let is_sent = Arc::clone(&is_persistent);
                 let deltas = if is_replay { Deltas::at_end() } else { deltas };
                 // The request is answered before the stream ends.
                 let end = async move {
-                    let ended = self.wait(submitted, persistent).await;
+                    let is_persistent = move || is_persistent.load(Ordering::Acquire);
+                    let ended = self.wait(submitted, is_persistent).await;
                     let ended = ended.and_then(|record| answer_of(&record, self.state.links()));
                     log.end(Some(id), ended)
                 };
@@ -150,6 +159,7 @@ impl SdkRequest {
                 let silence = stream::KEEP_ALIVE;
                 let live = stream::live(sdk, request, end, deltas, writer, silence);
                 let (events, has_begun) = live.await?;
+                is_sent.store(true, Ordering::Release);
                 // With the first piece it is decided who serves.
                 let is_decided = has_begun && handle.is_some() || record.route.is_none();
                 if let Some(handle) = handle {
@@ -163,7 +173,7 @@ impl SdkRequest {
             }
             record
         } else {
-            log.failure(self.wait(submitted, false).await)?
+            log.failure(self.wait(submitted, || false).await)?
         };
         let headers = headers(&service, &record, preview.left_out(&record), true);
         let answer = log.end(Some(record.id), answer_of(&record, self.state.links()))?;
@@ -198,9 +208,13 @@ impl SdkRequest {
         submitting.await.map_err(|error| renamed(error, self.names))
     }
 
-    async fn wait(&self, submitted: Submitted, persistent: bool) -> Result<Generation, ApiError> {
+    async fn wait(
+        &self,
+        submitted: Submitted,
+        is_persistent: impl Fn() -> bool + Send + Sync,
+    ) -> Result<Generation, ApiError> {
         let (service, on_wait) = (&self.state.service, || self.permit.release());
-        let ended = service.wait_for_end(&self.caller, submitted, persistent, on_wait);
+        let ended = service.wait_for_end(&self.caller, submitted, is_persistent, on_wait);
         Ok(ended.await?)
     }
 
@@ -212,7 +226,7 @@ impl SdkRequest {
         };
         let submitted = log.failure(self.submit(request, None).await)?;
         let is_replay = submitted.is_replay();
-        let record = log.failure(self.wait(submitted, false).await)?;
+        let record = log.failure(self.wait(submitted, || false).await)?;
         let id = record.id;
         let made = if record.status == Status::Failed {
             Err(ApiError::failed_generation(record, self.state.links()))

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{self, Instant, sleep};
 use uuid::Uuid;
 
 use super::{Result, Service, ServiceError, WaitPlace, auth::Caller, generate::Submitted, reserve};
@@ -64,7 +64,8 @@ impl Service {
         timeout: Duration,
         on_wait: impl Fn() + Send,
     ) -> Result<(Generation, bool)> {
-        self.wait(caller, id, timeout, None, false, on_wait).await
+        self.wait(caller, id, timeout, None, || false, on_wait)
+            .await
     }
 
     /// Returns the record of a request's generation as it is now.
@@ -81,14 +82,14 @@ impl Service {
     }
 
     /// Waits until the generation of a request has ended. If it does not, because the server stops
-    /// or too many requests wait, the error names the generation. `persistent`: the status of the
-    /// response is sent, so that only the end, or a stop of the server, ends the wait. `on_wait` is
-    /// called before it waits.
+    /// or too many requests wait, the error names the generation. `is_persistent`: whether the status
+    /// of the response has been sent, after which only the end, or a stop of the server, ends the
+    /// wait. `on_wait` is called before it waits.
     pub async fn wait_for_end(
         &self,
         caller: &Caller,
         submitted: Submitted,
-        persistent: bool,
+        is_persistent: impl Fn() -> bool + Send + Sync,
         on_wait: impl Fn() + Send,
     ) -> Result<Generation> {
         let is_replay = matches!(submitted, Submitted::Replay(_));
@@ -113,10 +114,9 @@ impl Service {
             Submitted::Replay(id) => (id, self.0.settings.idempotency_wait, None),
             Submitted::Joined(id) => (id, LONGEST, None),
         };
-        let timeout = if persistent { LONGEST } else { timeout };
-        let waiting = self.wait(caller, id, timeout, place, persistent, on_wait);
+        let waiting = self.wait(caller, id, timeout, place, &is_persistent, on_wait);
         let (generation, _) = match waiting.await {
-            Err(ServiceError::NotFound) if persistent || !is_replay => {
+            Err(ServiceError::NotFound) if is_persistent() || !is_replay => {
                 return self.remains(caller, id).await;
             }
             found => found?,
@@ -146,20 +146,19 @@ impl Service {
         }
     }
 
-    /// `place`: the permit to wait, if it was taken before. `persistent`: waits also without one, and
-    /// while the database is unavailable. Returns whether the wait lasted until the end or the
-    /// timeout.
+    /// `place`: the permit to wait, if it was taken before. As soon as `is_persistent`, it waits also
+    /// without one, beyond the timeout, and while the database is unavailable. Returns whether the
+    /// wait lasted until the end or the timeout.
     async fn wait(
         &self,
         caller: &Caller,
         id: GenerationId,
-        longest: Duration,
+        timeout: Duration,
         mut place: Option<WaitPlace>,
-        persistent: bool,
+        is_persistent: impl Fn() -> bool + Send,
         on_wait: impl Fn() + Send,
     ) -> Result<(Generation, bool)> {
         let begun = Instant::now();
-        let until = begun + longest;
         let (waiter, stopping) = (self.0.runner.waiter(id), self.0.runner.stopping());
         let mut has_waited = false;
         loop {
@@ -167,14 +166,16 @@ impl Service {
             let handle = self.0.runner.handle(id);
             let generation = match self.generation(caller, id).await {
                 Err(ServiceError::Store(_))
-                    if persistent && (handle.is_some() || !stopping.is_cancelled()) =>
+                    if is_persistent() && (handle.is_some() || !stopping.is_cancelled()) =>
                 {
                     sleep(DATABASE_RETRY).await;
                     continue;
                 }
                 found => found?,
             };
-            let rest = until.saturating_duration_since(Instant::now());
+            let persistent = is_persistent();
+            let longest = if persistent { LONGEST } else { timeout };
+            let rest = longest.saturating_sub(begun.elapsed());
             if generation.status.is_finished() || rest.is_zero() {
                 return Ok((generation, true));
             }
@@ -206,7 +207,7 @@ impl Service {
                 Modality::Text | Modality::Image => (begun.elapsed() / 8).clamp(MIN_POLL, MAX_POLL),
                 Modality::Video | Modality::Audio => MAX_POLL,
             };
-            let ended = timeout(rest.min(pause), ended);
+            let ended = time::timeout(rest.min(pause), ended);
             let ended = if is_local && persistent {
                 Some(ended.await)
             } else {

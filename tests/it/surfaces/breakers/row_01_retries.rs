@@ -3,14 +3,14 @@
 mod hanging;
 mod unconfirmed;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::sleep};
 
 use super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, events, parts, record, text_of, with};
 use crate::common::{Account, Answer, Reply, TestApp, Upstream};
@@ -332,5 +332,48 @@ async fn tries_side_by_side_are_retried_side_by_side(_: PgPoolOptions, options: 
         assert_eq!(again.header("idempotent-replayed"), "");
         app.advance(TimeDelta::seconds(1));
     }
+    app.assert_settled().await;
+}
+
+/// A replay that has sent its headers cannot end with a 409 any more.
+#[sqlx::test]
+async fn a_streamed_replay_waits_for_the_end(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    upstream.reply(Reply::Text("Hello there.".to_owned(), 10, 3));
+    // The headers are sent after 15 s of silence.
+    let wait = [("GENSVC__IDEMPOTENCY__WAIT_SECONDS", "16")];
+    let app = Arc::new(TestApp::upstream_with(options, &upstream, &wait).await);
+    let other = Arc::new(app.replica().await);
+    let hasty = [("GENSVC__IDEMPOTENCY__WAIT_SECONDS", "1")];
+    let hasty = Arc::new(app.replica_with(&hasty).await);
+    let key = [("idempotency-key", "k")];
+    upstream.hold();
+    let mut answers = Vec::new();
+    for (n, path) in ROUTES.into_iter().enumerate() {
+        let account = app.account("1").await;
+        let body = with(ask(MODELS[1], "x"), &json!({"stream": true}));
+        let post = |app: &Arc<TestApp>| app.spawn_post(&account.key, path, &key, body.clone());
+        let first = post(&app);
+        upstream.arrived(n + 1).await;
+        answers.extend([&app, &other].map(|app| (path, post(app))));
+        let early = post(&hasty).await.unwrap();
+        error(path, &early, 409, "idempotency_in_progress");
+        assert_eq!(early.header("x-should-retry"), "true");
+        drop(first);
+    }
+    sleep(Duration::from_secs(18)).await;
+    upstream.release(2);
+    for (path, answer) in answers {
+        let answer = answer.await.unwrap();
+        assert_eq!(
+            answer.header("idempotent-replayed"),
+            "true",
+            "{}",
+            answer.text
+        );
+        let text = text_of(path, &events(path, &answer.text));
+        assert_eq!(text, "Hello there.", "{}", answer.text);
+    }
+    app.idle().await;
     app.assert_settled().await;
 }
