@@ -32,7 +32,8 @@ use crate::{
 
 /// Seconds after which a request that found the database unavailable may be retried.
 const DATABASE_RETRY_SECONDS: u64 = 2;
-/// Seconds after which a request that holds, jobs or load were in the way of may be retried.
+/// Seconds after which a request may be retried that holds, jobs or load were in the way of, or that
+/// an SDK may retry for any other reason.
 const BUSY_RETRY_SECONDS: u64 = 1;
 /// The longest wait that is passed on from a provider.
 const MAX_RETRY_SECONDS: u64 = 600;

@@ -140,10 +140,15 @@ pub fn error(path: &str, answer: &Answer, status: u16, code: &str) -> Value {
     assert_eq!(answer.header("content-type"), "application/json");
     assert_ne!(answer.header("x-request-id"), "");
     assert_eq!(answer.header("request-id"), answer.header("x-request-id"));
-    assert!(
-        ["true", "false"].contains(&answer.header("x-should-retry")),
-        "{body}"
-    );
+    match answer.header("x-should-retry") {
+        "true" => {
+            let seconds: u64 = answer.header("retry-after").parse().unwrap();
+            let millis = (seconds * 1_000).to_string();
+            assert!(seconds > 0, "{body}");
+            assert_eq!(answer.header("retry-after-ms"), millis, "{body}");
+        }
+        other => assert_eq!(other, "false", "{body}"),
+    }
     error
 }
 

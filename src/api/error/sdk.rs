@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::{ApiError, Code, Content};
+use super::{ApiError, BUSY_RETRY_SECONDS, Code, Content};
 use crate::{api::context::Sdk, domain::validate::FieldCode, service::join_field_errors};
 
 /// What an SDK calls a parameter that is refused.
@@ -106,12 +106,13 @@ impl ApiError {
         headers.insert("x-should-retry", HeaderValue::from_static(retry));
         if !self.0.retryable {
             headers.remove(header::RETRY_AFTER);
+            return;
         }
         let seconds = headers.get(header::RETRY_AFTER);
         let seconds = seconds.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        if let Some(seconds) = seconds {
-            headers.insert("retry-after-ms", seconds.saturating_mul(1000).into());
-        }
+        let seconds = seconds.unwrap_or(BUSY_RETRY_SECONDS);
+        headers.insert(header::RETRY_AFTER, seconds.into());
+        headers.insert("retry-after-ms", seconds.saturating_mul(1000).into());
     }
 }
 
