@@ -39,6 +39,7 @@ pub const ADAPTERS: Adapters = Adapters {
             late_instructions: false,
             top_p_with_temperature: false,
             json_object: false,
+            thinking_budgets: true,
             free_arguments: false,
             blank_texts: false,
             alternating_roles: true,

@@ -112,7 +112,14 @@ fn thinking_budget<'de, D: Deserializer<'de>>(source: D) -> Result<Option<i64>, 
     bounded::<_, 0, 32_768, _>(source).map(Some)
 }
 
-impl ModelSettings for GeminiModel {}
+impl ModelSettings for GeminiModel {
+    fn dialogue(&self, vendor: Dialogue) -> Dialogue {
+        Dialogue {
+            thinking_budgets: self.thinking_budget.is_some(),
+            ..vendor
+        }
+    }
+}
 
 fn text(wire: Option<toml::Value>) -> Result<SharedSettings, ConfigError> {
     let model: GeminiModel = read_table(wire)?;

@@ -29,6 +29,8 @@ pub struct Dialogue {
     pub top_p_with_temperature: bool,
     /// Thoughts of earlier turns, brought back.
     pub thinking: bool,
+    /// A budget of thinking in tokens. Without it, the budget becomes an effort.
+    pub thinking_budgets: bool,
     /// Thinking that a chat server reported in a field of its own, brought back.
     pub reasoning_fields: bool,
     /// Reasoning that OpenAI encrypted, brought back.
@@ -91,6 +93,7 @@ impl Dialogue {
         null_members: true,
         top_p_with_temperature: true,
         thinking: true,
+        thinking_budgets: false,
         reasoning_fields: true,
         encrypted_reasoning: false,
         one_at_a_time: true,

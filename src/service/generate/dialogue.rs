@@ -9,7 +9,7 @@ use crate::{
         catalogue::{Model, ModelKind, TextModel},
         conversation::{Image, ImageSource, Reasoning, ReplacedNames, Sampling, Thinking},
         credits::Credits,
-        generation::{Generation, Modality, Surface},
+        generation::{Generation, Modality},
         json::Members,
         pricing::TextCeiling,
         receipt::Blank,
@@ -371,12 +371,11 @@ fn least_output(text: &TextModel, reasoning: Reasoning) -> u32 {
     thinking.saturating_add(LEAST_OUTPUT)
 }
 
-/// A budget of thinking is a part of the output, and Anthropic refuses it without room for more.
+/// A budget of thinking is a part of the output. Without room for more Anthropic refuses it, and
+/// Gemini returns no text.
 fn thinking_budget(text: &TextModel, reasoning: Reasoning) -> Option<u32> {
     match reasoning.thinking {
-        Some(Thinking::Budget(budget)) if text.dialogue.own == Some(Surface::AnthropicMessages) => {
-            Some(budget)
-        }
+        Some(Thinking::Budget(budget)) if text.dialogue.thinking_budgets => Some(budget),
         _ => None,
     }
 }

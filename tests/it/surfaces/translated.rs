@@ -182,7 +182,7 @@ async fn thinking_that_cannot_be_switched_off_is_refused_or_the_least(
     }
 }
 
-/// Anthropic refuses a limit that is not above the budget of thinking.
+/// Anthropic refuses a limit that is not above the budget of thinking, and Gemini uses it up.
 #[sqlx::test]
 async fn a_limit_of_ours_has_room_for_the_thinking(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
@@ -190,23 +190,34 @@ async fn a_limit_of_ours_has_room_for_the_thinking(_: PgPoolOptions, options: Pg
     let thinking = json!({"max_tokens": 128_000,
         "thinking": {"type": "enabled", "budget_tokens": 2_000}});
     let body = with(ask(MODELS[2], "x"), &thinking);
-    // 73 tokens of input at 10, then output at 50 micro-credits.
-    for (credits, limit) in [
-        ("0.11353", Some(2_256)),
-        ("0.113529", None),
-        ("1", Some(19_985)),
+    // 73 tokens of input at 10, then output at 50 and at 40 micro-credits.
+    let gemini = "gemini/gemini-2.5-flash-lite";
+    for (model, credits, limit) in [
+        (MODELS[2], "0.11353", Ok(2_256)),
+        (MODELS[2], "0.113529", Err("0.11353")),
+        (MODELS[2], "1", Ok(19_985)),
+        (gemini, "0.09097", Ok(2_256)),
+        (gemini, "0.090969", Err("0.09097")),
+        (gemini, "1", Ok(24_981)),
     ] {
         let account = app.account(credits).await;
+        let body = with(body.clone(), &json!({"model": model}));
         let answer = app.post(&account.key, MESSAGES, &body).await;
         match limit {
-            Some(limit) => {
+            Ok(limit) => {
                 answer.expect(200);
                 let sent = upstream.requests().pop().unwrap().body;
-                assert_eq!(sent["max_tokens"], limit);
+                if model == gemini {
+                    let config = &sent["generationConfig"];
+                    assert_eq!(config["maxOutputTokens"], limit);
+                    assert_eq!(config["thinkingConfig"]["thinkingBudget"], 2_000);
+                } else {
+                    assert_eq!(sent["max_tokens"], limit);
+                }
             }
-            None => {
+            Err(required) => {
                 let short = error(MESSAGES, &answer, 402, "insufficient_credits");
-                assert_eq!(short["required"], "0.11353");
+                assert_eq!(short["required"], required);
             }
         }
     }
