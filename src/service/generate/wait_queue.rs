@@ -5,7 +5,8 @@
 //! a settlement or a timer starts the next pass. A request that was refused does not keep smaller
 //! ones waiting, except for two things: those of its own key let it go first for [`PATIENCE`], and
 //! the one that has waited longest gets all credits that become free for [`RESERVATION`], so that
-//! large holds do not starve.
+//! large holds do not starve. These do not add up: one that has let others go first for [`PATIENCE`]
+//! may try once during a reservation.
 
 use std::{
     collections::VecDeque,
@@ -207,15 +208,16 @@ impl WaitQueue {
             let first = own().next()?.ticket;
             self.waiting.iter().position(|one| {
                 let is_its_turn = one.ticket == first || now >= one.since + PATIENCE;
-                one.key == *key && is_its_turn && self.may_try(one)
+                one.key == *key && is_its_turn && self.may_try(one, now)
             })
         })
     }
 
-    fn may_try(&self, one: &Waiting) -> bool {
+    fn may_try(&self, one: &Waiting, now: Instant) -> bool {
+        let has_only_waited = one.tried_in == 0 && now >= one.since + PATIENCE;
         let is_held_back = self
             .reservation
-            .is_some_and(|(ticket, _)| ticket != one.ticket);
+            .is_some_and(|(ticket, _)| ticket != one.ticket && !has_only_waited);
         let cannot_fit = (self.too_large.zip(one.required))
             .is_some_and(|(too_large, required)| required >= too_large);
         !is_held_back && !cannot_fit && one.tried_in < self.pass

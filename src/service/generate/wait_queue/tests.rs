@@ -164,3 +164,25 @@ fn a_key_at_its_own_limit_gets_no_reservation() {
     account.queue.advance(account.now);
     assert!(!account.queue.must_wait(OTHER, account.now));
 }
+
+#[test]
+fn a_request_that_fits_waits_two_seconds_at_most() {
+    for (key, other) in [(KEY, KEY), (OTHER, OTHER), (OTHER, None)] {
+        let mut account = Account::new(45);
+        account.enter(KEY, 49);
+        account.tries();
+        // Does not fit either, and is the first of its key.
+        account.enter(other, 48);
+        account.after(100);
+        let small = account.enter(key, 1);
+        account.after(1_999);
+        // The oldest has a reservation.
+        assert!(account.queue.must_wait(Some(ApiKeyId(3)), account.now));
+        account.after(1);
+        assert_eq!(account.placed, [small], "{key:?} {other:?}");
+        // Later ones are still held back.
+        account.enter(None, 1);
+        account.after(1_000);
+        assert_eq!(account.placed, [small]);
+    }
+}
