@@ -116,6 +116,7 @@ impl Object for ChatRequest {
             fields.neutral(name, vec![json!(0)]);
         }
         let mut left_out = fields.hints(HINTS);
+        left_out.extend(message::has_tool_names(fields).then_some("name"));
         fields.unsupported(REFUSED);
         fields.unsupported(UNSUPPORTED);
         let others = fields.others();

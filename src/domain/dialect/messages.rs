@@ -96,7 +96,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
     });
     let system = block::texts(fields, "system");
     let tools = tools::read(fields, &noted);
-    let reasoning = tools::reasoning(fields);
+    let reasoning = tools::reasoning(fields, &noted);
     note(&noted, fields.hints(HINTS));
     // Any other edit may be another call of the model, which the usage does not tell.
     let management = fields.value("context_management");

@@ -104,22 +104,27 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
         "ResponseReasoning",
         "How much is thought before the answer.",
     );
-    let (effort, has_context) = fields.object("reasoning", "Thinking.", schema, |reasoning| {
-        let about = "How much. Default: the provider's.";
-        let effort = reasoning.optional("effort", about, words::<Effort>());
-        // Summaries are part of the answer whether or not they are requested.
-        for name in ["summary", "generate_summary"] {
-            let about = "Accepted and ignored: the answer contains the model's summaries.";
-            reasoning.optional(name, about, words::<Summary>());
-        }
-        reasoning.unsupported(&["mode"]);
-        (effort, !reasoning.hints(&["context"]).is_empty())
-    });
+    let (effort, has_context, has_summary) =
+        fields.object("reasoning", "Thinking.", schema, |reasoning| {
+            let about = "How much. Default: the provider's.";
+            let effort = reasoning.optional("effort", about, words::<Effort>());
+            let names = ["summary", "generate_summary"];
+            for name in names {
+                let about = "Passed to OpenAI's models that are called by Responses, and left out \
+                             for others.";
+                reasoning.optional(name, about, words::<Summary>());
+            }
+            reasoning.unsupported(&["mode"]);
+            let has_context = !reasoning.hints(&["context"]).is_empty();
+            let has_summary = names.iter().any(|name| reasoning.has(name));
+            (effort, has_context, has_summary)
+        });
     fields.neutral("truncation", vec![json!("disabled")]);
     // The provider decides from which turns it keeps reasoning.
     let has_bound = most.is_some() && search.is_none();
     let left_out = [
         has_context.then_some("reasoning.context"),
+        has_summary.then_some("reasoning.summary"),
         has_bound.then_some("max_tool_calls"),
     ];
     let (system, messages) = item::dialogue(instructions.clone(), input?);

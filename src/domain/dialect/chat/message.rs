@@ -169,11 +169,19 @@ fn file(fields: &Fields<'_>) -> Option<Document> {
     })
 }
 
+fn messages<'a>(fields: &Fields<'a>) -> impl Iterator<Item = &'a Value> {
+    let messages = fields.value("messages").and_then(Value::as_array);
+    messages.into_iter().flatten()
+}
+
+/// Whether the result of a call names its tool.
+pub(super) fn has_tool_names(fields: &Fields<'_>) -> bool {
+    messages(fields).any(|message| message["role"] == "tool" && !message["name"].is_null())
+}
+
 /// Whether an earlier call is one of a custom tool.
 pub(super) fn has_custom_calls(fields: &Fields<'_>) -> bool {
-    let messages = fields.value("messages").and_then(Value::as_array);
-    let calls = messages.into_iter().flatten();
-    let mut calls = calls.filter_map(|message| message["tool_calls"].as_array());
+    let mut calls = messages(fields).filter_map(|message| message["tool_calls"].as_array());
     calls.any(|calls| calls.iter().any(|call| call["type"] == "custom"))
 }
 

@@ -187,15 +187,19 @@ fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Option<Function>> {
 }
 
 /// `thinking`, `output_config` and the older `output_format`.
-pub(super) fn reasoning(fields: &Fields<'_>) -> (Reasoning, Format) {
+pub(super) fn reasoning(fields: &Fields<'_>, noted: &Noted) -> (Reasoning, Format) {
     let about = "Whether the model thinks before the answer. Default: the provider's.";
     let schema = ("ThinkingConfig", "Whether the model thinks.");
     let thinking = fields.object("thinking", about, schema, |thinking| {
         let kind = thinking.required("type", "What it is.", words::<ThinkingType>());
         let about = "Of type `enabled`: at most so many tokens of it.";
         let budget = thinking.optional("budget_tokens", about, integer(1..=MAX_LIMIT));
-        let about = "Of no effect where a provider shows none.";
-        thinking.optional("display", about, words::<ThinkingDisplay>());
+        let about = "Passed to Anthropic, and left out for other providers.";
+        let display = thinking.optional("display", about, words::<ThinkingDisplay>());
+        note(
+            noted,
+            display.map(|_| "thinking.display").into_iter().collect(),
+        );
         Some(match kind? {
             ThinkingType::Disabled => Thinking::Off,
             ThinkingType::BetweenTools => Thinking::BetweenTools,

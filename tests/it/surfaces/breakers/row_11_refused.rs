@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, with};
+use super::{CHAT, MESSAGES, MODELS, RESPONSES, ROUTES, ask, error, prompt, with};
 use crate::common::{TestApp, Upstream};
 
 fn message(content: &Value) -> Value {
@@ -135,6 +135,11 @@ async fn what_changes_no_answer_is_left_out_and_told(_: PgPoolOptions, options: 
     let account = app.account("10").await;
     let ephemeral = json!({"type": "ephemeral"});
     let marked = json!([{"type": "text", "text": "x", "cache_control": ephemeral}]);
+    let call = json!({"id": "c", "type": "function",
+        "function": {"name": "f", "arguments": "{}"}});
+    let named = json!([{"role": "user", "content": "x"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "name": "f", "content": "1"}]);
     for (path, left_out, more) in [
         (CHAT, "user", json!({"user": "x"})),
         (
@@ -157,6 +162,7 @@ async fn what_changes_no_answer_is_left_out_and_told(_: PgPoolOptions, options: 
             "prompt_cache_retention",
             json!({"prompt_cache_retention": "24h"}),
         ),
+        (CHAT, "name", json!({ "messages": named })),
         (CHAT, "cache_control", message(&marked)),
         (
             CHAT,
@@ -165,6 +171,22 @@ async fn what_changes_no_answer_is_left_out_and_told(_: PgPoolOptions, options: 
         ),
         (CHAT, "", json!({})),
         (MESSAGES, "metadata", json!({"metadata": {"user_id": "x"}})),
+        (
+            MESSAGES,
+            "thinking.display",
+            json!({"thinking": {"type": "adaptive", "display": "omitted"}}),
+        ),
+        (
+            RESPONSES,
+            "reasoning.summary",
+            json!({"reasoning": {"summary": "auto"}}),
+        ),
+        (
+            RESPONSES,
+            "reasoning.summary",
+            json!({"reasoning": {"generate_summary": "concise"}}),
+        ),
+        (RESPONSES, "", json!({"reasoning": {"summary": null}})),
         (
             MESSAGES,
             "cache_control",
@@ -181,7 +203,7 @@ async fn what_changes_no_answer_is_left_out_and_told(_: PgPoolOptions, options: 
     ] {
         for stream in [false, true] {
             let body = with(
-                with(ask(MODELS[0], "x"), &more),
+                with(prompt(path, MODELS[0], "x"), &more),
                 &json!({ "stream": stream }),
             );
             let answer = app.post(&account.key, path, &body).await;
