@@ -42,7 +42,7 @@ use crate::{
         ids::GenerationId,
         request::{DialogueRequest, GenerationRequest},
         route::{PROVIDER, route_name},
-        validate::{Body, FieldCode},
+        validate::{Body, FieldCode, FieldError},
     },
     providers::{DeltaSink, Deltas},
     service::{
@@ -383,5 +383,10 @@ fn named<'a>(
 }
 
 fn no_model() -> ApiError {
-    ApiError::not_found("there is no such model on this server")
+    let message = "is not a model of this server";
+    ApiError::invalid(vec![FieldError::new(
+        "model",
+        FieldCode::UnknownModel,
+        message,
+    )])
 }

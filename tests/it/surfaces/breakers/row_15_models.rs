@@ -64,7 +64,7 @@ async fn every_text_model_is_listed_and_found(_: PgPoolOptions, options: PgConne
         let one = app.get(&key, &format!("/openai/v1/models/{name}")).await;
         assert_eq!(one.expect(200), *listed);
         let path = format!("/anthropic/v1/models/{name}");
-        error(&path, &app.get(&key, &path).await, 404, "not_found");
+        error(&path, &app.get(&key, &path).await, 404, "model_not_found");
     }
     assert!(!ids(&openai).contains(&"sandbox/sandbox-video-1".to_owned()));
     let one = app
@@ -92,7 +92,13 @@ async fn every_text_model_is_listed_and_found(_: PgPoolOptions, options: PgConne
         "/anthropic/v1/models/openai%2Fnope",
         "/openai/v1/models/%ff",
     ] {
-        error(path, &app.get(&key, path).await, 404, "not_found");
+        let missing = app.get(&key, path).await;
+        let missing = error(path, &missing, 404, "model_not_found");
+        if path.starts_with("/openai") {
+            assert_eq!(missing["param"], "model");
+        } else {
+            assert_eq!(missing["type"], "not_found_error");
+        }
         error(path, &app.get("", path).await, 401, "missing_token");
     }
 }
