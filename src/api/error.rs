@@ -23,6 +23,7 @@ use crate::{
     domain::{
         generation::{ACCOUNT_REFUSED, Failure, FailureCode, Generation},
         ids::GenerationId,
+        usage::TextUsage,
         validate::{FieldCode, FieldError},
     },
     media::LinkError,
@@ -384,6 +385,12 @@ impl ApiError {
 
     fn generation(&self) -> Option<GenerationId> {
         self.0.generation.as_ref().map(|record| record.summary.uuid)
+    }
+
+    /// The token counts of the generation that the error names, if they are known.
+    pub fn usage(&self) -> Option<TextUsage> {
+        let usage = self.0.generation.as_ref()?.summary.usage.clone()?;
+        serde_json::from_value(usage).ok()
     }
 
     /// Writes the envelope, with its members in their documented order.

@@ -149,8 +149,9 @@ pub trait Writer: Send + 'static {
     /// A keep-alive event that clients ignore.
     fn keep_alive(&mut self) -> String;
     fn end(&mut self, answer: &Answer) -> String;
-    /// `error`: the body that the failure would have had.
-    fn failed(&mut self, error: &str) -> String;
+    /// `error`: the body that the failure would have had. `usage`: that of a generation that was
+    /// cancelled and charged.
+    fn failed(&mut self, error: &str, usage: Option<&TextUsage>) -> String;
 }
 
 fn json(value: &impl Serialize) -> String {

@@ -102,7 +102,7 @@ impl<W: Writer> Events for WriterEvents<W> {
             }
             Err(error) => {
                 let (_, body) = error.for_sdk(self.sdk, &self.request.0);
-                self.writer.failed(&body)
+                self.writer.failed(&body, error.usage().as_ref())
             }
         })
     }

@@ -271,6 +271,11 @@ async fn a_cancelled_model_that_reasons_is_read_for_its_counts(
         } else {
             assert!(last.to_string().contains("error"), "{last}");
         }
+        if path == RESPONSES {
+            let response = &last["response"];
+            assert_eq!(response["output"][0]["content"][0]["text"], "Hello");
+            assert_eq!(response["usage"]["output_tokens"], 3_000, "{last}");
+        }
     }
     app.assert_settled().await;
 }

@@ -37,7 +37,7 @@ impl Writer for Letters {
         ")".to_owned()
     }
 
-    fn failed(&mut self, error: &str) -> String {
+    fn failed(&mut self, error: &str, _: Option<&TextUsage>) -> String {
         format!("!{error}")
     }
 }

@@ -171,7 +171,7 @@ fn a_stream_is_written_as_the_grammar_has_it() {
         let end = chunk("{}", "\"stop\"", null) + last + "data: [DONE]\n\n";
         let sequence = Stop::Sequence("x".to_owned());
         assert_eq!(writer.end(&answer(sequence)), end);
-        assert_eq!(writer.failed("{}"), "data: {}\n\n");
+        assert_eq!(writer.failed("{}", None), "data: {}\n\n");
     }
 }
 

@@ -279,7 +279,7 @@ impl Writer for ChatWriter {
         events + "data: [DONE]\n\n"
     }
 
-    fn failed(&mut self, error: &str) -> String {
+    fn failed(&mut self, error: &str, _: Option<&TextUsage>) -> String {
         format!("data: {error}\n\n")
     }
 }

@@ -209,7 +209,7 @@ fn a_stream_is_written_as_the_grammar_has_it() {
     ];
     let end: String = end.iter().map(|data| event(data)).collect();
     assert_eq!(writer.end(&answer("Hi you", Stop::Limit)), end);
-    assert_eq!(writer.failed("{}"), "event: error\ndata: {}\n\n");
+    assert_eq!(writer.failed("{}", None), "event: error\ndata: {}\n\n");
 }
 
 #[test]

@@ -348,7 +348,7 @@ impl Writer for MessagesWriter {
         closed + &event(&end) + &event(&json!({"type": "message_stop"}))
     }
 
-    fn failed(&mut self, error: &str) -> String {
+    fn failed(&mut self, error: &str, _: Option<&TextUsage>) -> String {
         format!("event: error\ndata: {error}\n\n")
     }
 }

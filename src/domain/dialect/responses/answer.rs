@@ -19,14 +19,21 @@ use crate::domain::{
 pub(super) enum Progress<'a> {
     Begun,
     Ended(&'a Answer),
-    Failed { code: &'a str, message: &'a str },
+    Failed {
+        code: &'a str,
+        message: &'a str,
+        /// The items so far.
+        output: &'a [Value],
+        usage: TextUsage,
+    },
 }
 
 /// The body of a response.
 pub(super) fn body<'a>(head: &'a Head, echo: &'a Echo, progress: Progress<'_>) -> WireObject<'a> {
-    let answer = match progress {
-        Progress::Ended(answer) => Some(answer),
-        Progress::Begun | Progress::Failed { .. } => None,
+    let (answer, usage) = match progress {
+        Progress::Begun => (None, None),
+        Progress::Ended(answer) => (Some(answer), Some(answer.usage)),
+        Progress::Failed { usage, .. } => (None, Some(usage)),
     };
     let reason = answer.and_then(|answer| incomplete(&answer.stop));
     let details = json!(reason.map(|reason| json!({"reason": reason})));
@@ -34,11 +41,19 @@ pub(super) fn body<'a>(head: &'a Head, echo: &'a Echo, progress: Progress<'_>) -
         Progress::Begun => ("in_progress", Value::Null),
         Progress::Ended(_) if reason.is_some() => ("incomplete", Value::Null),
         Progress::Ended(_) => ("completed", Value::Null),
-        Progress::Failed { code, message } => ("failed", json!({"code": code, "message": message})),
+        Progress::Failed { code, message, .. } => {
+            ("failed", json!({"code": code, "message": message}))
+        }
     };
-    let parts = answer.map(|answer| &answer.parts[..]).unwrap_or_default();
-    let output = items(&head.id, parts, &echo.shown).map(|(_, item)| item);
-    let searches = answer.and_then(|answer| answer.usage.searches);
+    let output = match progress {
+        Progress::Begun => json!([]),
+        Progress::Ended(answer) => {
+            let items = items(&head.id, &answer.parts, &echo.shown);
+            items.map(|(_, item)| item).collect()
+        }
+        Progress::Failed { output, .. } => json!(output),
+    };
+    let searches = usage.and_then(|usage| usage.searches);
     let tool_usage = searches.map(|made| json!({"web_search": {"num_requests": made}}));
     let body = WireObject::default()
         .with("id", json!(format!("resp_{}", head.id)))
@@ -49,8 +64,8 @@ pub(super) fn body<'a>(head: &'a Head, echo: &'a Echo, progress: Progress<'_>) -
         .with("error", error)
         .with("incomplete_details", details)
         .with("model", &head.model)
-        .with("output", output.collect::<Value>())
-        .with("usage", json!(answer.map(|answer| usage_of(&answer.usage))))
+        .with("output", output)
+        .with("usage", json!(usage.as_ref().map(usage_of)))
         .with_some("tool_usage", tool_usage)
         .with("previous_response_id", Value::Null)
         .with("store", json!(false));

@@ -339,12 +339,26 @@ fn a_limit_and_a_failure_are_told_at_the_end() {
     assert_eq!(reason, "max_output_tokens");
     let mut failing = writer(asked());
     failing.begin();
-    let failed = failing.failed(r#"{"error":{"code":"provider_error","message":"It failed."}}"#);
+    failing.piece(&Delta::Text("Hi".to_owned()));
+    failing.piece(&Delta::Thinking("Hm".to_owned()));
+    let error = r#"{"error":{"code":"provider_error","message":"It failed."}}"#;
+    let failed = failing.failed(error, None);
     let data: Value = serde_json::from_str(failed.split_once("data: ").unwrap().1).unwrap();
     assert_eq!(data["type"], "response.failed");
     assert_eq!(data["response"]["status"], "failed");
     let error = json!({"code": "provider_error", "message": "It failed."});
     assert_eq!(data["response"]["error"], error);
+    // What there is so far.
+    let output = &data["response"]["output"];
+    assert_eq!(output.as_array().unwrap().len(), 2, "{output}");
+    assert_eq!(output[0]["content"][0]["text"], "Hi");
+    assert_eq!(output[0]["status"], "completed");
+    assert_eq!(output[1]["summary"][0]["text"], "Hm");
+    assert_eq!(output[1]["status"], "incomplete");
+    let none = json!({"input_tokens": 0, "output_tokens": 0, "total_tokens": 0,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 0}});
+    assert_eq!(data["response"]["usage"], none);
     // Codex must not retry these: each attempt would be charged.
     for (kind, code, expected) in [
         ("invalid_request_error", "cancelled", "invalid_prompt"),
@@ -357,10 +371,12 @@ fn a_limit_and_a_failure_are_told_at_the_end() {
         ("server_error", "provider_error", "provider_error"),
     ] {
         let error = json!({"error": {"type": kind, "code": code, "message": "m"}});
-        let failed = failing.failed(&error.to_string());
+        let failed = failing.failed(&error.to_string(), Some(&end.usage));
         let data: Value = serde_json::from_str(failed.split_once("data: ").unwrap().1).unwrap();
         let expected = json!({"code": expected, "message": "m"});
         assert_eq!(data["response"]["error"], expected);
+        let total = &data["response"]["usage"]["total_tokens"];
+        assert_eq!(*total, end.usage.total_tokens);
     }
     // Without being asked for, no reasoning is answered as only its vendor reads it.
     let plain = json!({"model": "m", "input": "x"});

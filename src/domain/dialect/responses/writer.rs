@@ -1,6 +1,8 @@
 //! Writes answers, whole or as the events of a stream: each part of an answer is an item of the
 //! output.
 
+use std::mem;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -13,6 +15,7 @@ use super::{
 use crate::domain::{
     conversation::{Delta, Part, WireObject},
     dialect::{Answer, Head, Writer, functions::custom_input},
+    usage::{TextUsage, TokenCounts},
     validate::Fields,
 };
 
@@ -55,8 +58,8 @@ pub struct ResponsesWriter {
     sequence: u64,
     /// The part that may still grow, or none.
     parts: Vec<Part>,
-    /// Items that have ended.
-    ended: usize,
+    /// The items that have ended.
+    output: Vec<Value>,
     /// The phase of the open or the next message.
     phase: Option<String>,
 }
@@ -99,7 +102,7 @@ impl ResponsesWriter {
             echo,
             sequence: 0,
             parts: Vec::new(),
-            ended: 0,
+            output: Vec::new(),
             phase: None,
         }
     }
@@ -128,7 +131,7 @@ impl ResponsesWriter {
         let Some(part) = self.parts.last().cloned() else {
             return String::new();
         };
-        let at = self.ended;
+        let at = self.output.len();
         let Some(mut item) = begun(&self.head.id, at, &part, &self.echo.shown) else {
             return String::new();
         };
@@ -164,13 +167,13 @@ impl ResponsesWriter {
     }
 
     fn summary(&mut self, kind: &'static str, item_id: &str, index: usize, text: &str) -> String {
-        let part = json!({"item_id": item_id, "output_index": self.ended, "summary_index": index,
+        let part = json!({"item_id": item_id, "output_index": self.output.len(), "summary_index": index,
             "part": summary_text(text)});
         self.event(kind, part)
     }
 
     fn summary_delta(&mut self, item_id: &str, index: usize, delta: &str) -> String {
-        let output_index = self.ended;
+        let output_index = self.output.len();
         let added = Added {
             item_id,
             output_index,
@@ -183,7 +186,7 @@ impl ResponsesWriter {
     }
 
     fn summary_done(&mut self, item_id: &str, index: usize, text: &str) -> String {
-        let done = json!({"item_id": item_id, "output_index": self.ended, "summary_index": index,
+        let done = json!({"item_id": item_id, "output_index": self.output.len(), "summary_index": index,
             "text": text});
         let done = self.event("response.reasoning_summary_text.done", done);
         done + &self.summary("response.reasoning_summary_part.done", item_id, index, text)
@@ -194,7 +197,10 @@ impl ResponsesWriter {
         let Some(part) = self.parts.last().filter(|_| !delta.is_empty()) else {
             return String::new();
         };
-        let (output_index, item_id) = (self.ended, id(&self.head.id, self.ended, part));
+        let (output_index, item_id) = (
+            self.output.len(),
+            id(&self.head.id, self.output.len(), part),
+        );
         let (kind, content_index, logprobs) = match part {
             Part::Text { .. } => ("response.output_text.delta", Some(0), Some([])),
             Part::Thinking { .. } => return self.summary_delta(&item_id, 0, delta),
@@ -214,12 +220,23 @@ impl ResponsesWriter {
         self.event(kind, added)
     }
 
+    /// The item of the last part, which a failure cut off.
+    fn cut(&self, at: usize) -> Option<Value> {
+        let part = self.parts.last()?;
+        let mut item = item(&self.head.id, at, part, &self.echo.shown)?;
+        if !matches!(part, Part::Opaque { .. }) {
+            item["status"] = json!("incomplete");
+        }
+        set_phase(&mut item, self.phase.as_deref());
+        Some(item)
+    }
+
     /// The last part has ended.
     fn close(&mut self) -> String {
         let Some(part) = self.parts.pop() else {
             return String::new();
         };
-        let at = self.ended;
+        let at = self.output.len();
         let Some(mut item) = item(&self.head.id, at, &part, &self.echo.shown) else {
             return String::new();
         };
@@ -252,8 +269,8 @@ impl ResponsesWriter {
             }
             _ => {}
         }
-        self.ended += 1;
         let done = json!({"output_index": at, "item": item});
+        self.output.push(item);
         events + &self.event("response.output_item.done", done)
     }
 }
@@ -295,7 +312,7 @@ impl Writer for ResponsesWriter {
         match delta {
             Delta::Thinking(piece) | Delta::Reasoning(_, piece) => {
                 if let Some(part) = self.parts.last().filter(|_| is_first) {
-                    let item_id = id(&self.head.id, self.ended, part);
+                    let item_id = id(&self.head.id, self.output.len(), part);
                     let kind = "response.reasoning_summary_part.added";
                     events += &self.summary(kind, &item_id, 0, "");
                 }
@@ -320,7 +337,7 @@ impl Writer for ResponsesWriter {
         last + &self.response(kind, Progress::Ended(answer))
     }
 
-    fn failed(&mut self, error: &str) -> String {
+    fn failed(&mut self, error: &str, usage: Option<&TextUsage>) -> String {
         let error: Value = serde_json::from_str(error).unwrap_or_default();
         let text = |name| error["error"][name].as_str().unwrap_or_default();
         // Codex retries every code that it does not know.
@@ -329,6 +346,15 @@ impl Writer for ResponsesWriter {
             (_, code) => code,
         };
         let message = text("message");
-        self.response("response.failed", Progress::Failed { code, message })
+        let mut output = mem::take(&mut self.output);
+        output.extend(self.cut(output.len()));
+        let none = || TextUsage::from_counts(TokenCounts::default(), 0, 0);
+        let progress = Progress::Failed {
+            code,
+            message,
+            output: &output,
+            usage: usage.copied().unwrap_or_else(none),
+        };
+        self.response("response.failed", progress)
     }
 }

@@ -160,6 +160,12 @@ async fn the_grammar_of_events_holds_with_calls_and_faults(
     let last = events(RESPONSES, &failed.text).pop().unwrap();
     assert_eq!(last["type"], "response.failed");
     assert_eq!(last["response"]["error"]["code"], "provider_error");
+    let usage = &last["response"]["usage"];
+    assert_eq!(usage["input_tokens_details"]["cached_tokens"], 0, "{last}");
+    assert_eq!(usage["output_tokens_details"]["reasoning_tokens"], 0);
+    let output = &last["response"]["output"][0];
+    assert_eq!(output["status"], "incomplete", "{last}");
+    assert!(output["content"][0]["text"].is_string());
     let fault = with(
         asked(MODELS[0], json!("[[reject]]")),
         &json!({"stream": true}),
