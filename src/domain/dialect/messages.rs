@@ -48,7 +48,8 @@ pub fn without_billing_header(text: &str) -> Option<&str> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct MessagesRequest(pub DialogueRequest);
 
-/// The body of a request to count tokens.
+/// A dialogue whose tokens are to be counted: it takes and refuses what [`MessagesRequest`] does, but
+/// needs no limit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CountRequest(pub DialogueRequest);
 
@@ -80,7 +81,7 @@ fn note(noted: &Noted, found: Vec<&'static str>) {
     }
 }
 
-/// Reads the fields that both bodies have.
+/// Reads what decides the input.
 fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
     let noted = Noted::default();
     fields.keep_others();
@@ -183,6 +184,41 @@ fn with_others(fields: &Fields<'_>, dialogue: DialogueRequest) -> DialogueReques
     }
 }
 
+/// Reads both bodies. `needs_limit`: whether `max_tokens` is required.
+fn request(fields: &Fields<'_>, needs_limit: bool) -> Option<DialogueRequest> {
+    let dialogue = dialogue(fields);
+    let about = "Upper bound of output tokens, reasoning included. At or above the model's own \
+                 limit it counts as none: then it is what the account can pay for. 0 only fills \
+                 Anthropic's cache.";
+    let limit = integer(0..=MAX_LIMIT);
+    let max_tokens = if needs_limit {
+        fields.required("max_tokens", about, limit)
+    } else {
+        fields.optional("max_tokens", about, limit)
+    };
+    let about = "Default: the provider's. Not every model takes one.";
+    let temperature = fields.optional("temperature", about, number(0.0..=1.0));
+    let top_p = fields.optional("top_p", about, number(0.0..=1.0));
+    let about = "The text ends before one.";
+    let stop = fields.optional("stop_sequences", about, sequences(MAX_STOPS, false));
+    let tiers = only([json!("auto"), json!("standard_only")]);
+    fields.optional("service_tier", "Only the default is supported.", tiers);
+    let about = "Whether the answer is an event stream.";
+    let stream = fields.optional("stream", about, boolean());
+    let dialogue = with_others(fields, dialogue?);
+    Some(DialogueRequest {
+        max_tokens,
+        sampling: Sampling {
+            temperature,
+            top_p,
+            stop: stop.unwrap_or_default(),
+            reasoning: dialogue.sampling.reasoning,
+        },
+        stream: stream.unwrap_or(false),
+        ..dialogue
+    })
+}
+
 impl Object for MessagesRequest {
     const SCHEMA: SchemaName = (
         "MessagesRequest",
@@ -190,32 +226,7 @@ impl Object for MessagesRequest {
     );
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let dialogue = dialogue(fields);
-        let about = "Upper bound of output tokens, reasoning included. At or above the model's own \
-                     limit it counts as none: then it is what the account can pay for. 0 only fills \
-                     Anthropic's cache.";
-        let max_tokens = fields.required("max_tokens", about, integer(0..=MAX_LIMIT));
-        let about = "Default: the provider's. Not every model takes one.";
-        let temperature = fields.optional("temperature", about, number(0.0..=1.0));
-        let top_p = fields.optional("top_p", about, number(0.0..=1.0));
-        let about = "The text ends before one.";
-        let stop = fields.optional("stop_sequences", about, sequences(MAX_STOPS, false));
-        let tiers = only([json!("auto"), json!("standard_only")]);
-        fields.optional("service_tier", "Only the default is supported.", tiers);
-        let about = "Whether the answer is an event stream.";
-        let stream = fields.optional("stream", about, boolean());
-        let dialogue = with_others(fields, dialogue?);
-        Some(Self(DialogueRequest {
-            max_tokens,
-            sampling: Sampling {
-                temperature,
-                top_p,
-                stop: stop.unwrap_or_default(),
-                reasoning: dialogue.sampling.reasoning,
-            },
-            stream: stream.unwrap_or(false),
-            ..dialogue
-        }))
+        request(fields, true).map(Self)
     }
 
     fn example() -> Value {
@@ -231,8 +242,7 @@ impl Object for CountRequest {
     );
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let dialogue = dialogue(fields)?;
-        Some(Self(with_others(fields, dialogue)))
+        request(fields, false).map(Self)
     }
 
     fn example() -> Value {

@@ -56,7 +56,7 @@ pub struct ResponsesRequest {
     pub echo: Echo,
 }
 
-/// A dialogue whose tokens are to be counted.
+/// A dialogue whose tokens are to be counted: it takes and refuses what [`ResponsesRequest`] does.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputTokensRequest(pub DialogueRequest);
 
@@ -69,7 +69,7 @@ named_enum!(
     }
 );
 
-/// Reads the fields that both requests have.
+/// Reads what decides the input.
 fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
     fields.keep_others();
     let about = "`provider/model` of GET /openai/v1/models, or just `model`.";
@@ -222,11 +222,7 @@ impl Object for InputTokensRequest {
     );
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let read = dialogue(fields);
-        fields.unsupported(&["personality"]);
-        let others = fields.others();
-        let (dialogue, _) = read?;
-        Some(Self(DialogueRequest { others, ..dialogue }))
+        Some(Self(ResponsesRequest::read(fields)?.dialogue))
     }
 
     fn example() -> Value {

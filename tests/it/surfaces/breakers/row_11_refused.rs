@@ -213,6 +213,35 @@ async fn what_changes_no_answer_is_left_out_and_told(_: PgPoolOptions, options: 
     }
 }
 
+#[sqlx::test]
+async fn a_count_takes_and_refuses_what_a_generation_does(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let account = app.account("10").await;
+    for (path, count) in [(RESPONSES, "input_tokens"), (MESSAGES, "count_tokens")] {
+        for (more, status) in [
+            (json!({"service_tier": "auto", "temperature": 0.5}), 200),
+            (json!({"stream": true, "metadata": {}}), 200),
+            (json!({"service_tier": "priority"}), 400),
+            (json!({"temperature": 7}), 400),
+            (json!({"stream": 1}), 400),
+            (json!({"background": true}), 400),
+            (json!({"tomorrow": 1}), 400),
+        ] {
+            let body = with(prompt(path, MODELS[0], "x"), &more);
+            let made = app.post(&account.key, path, &body).await;
+            assert_eq!(made.status, status, "{path} {more} {}", made.text);
+            let counted = format!("{path}/{count}");
+            let counted = app.post(&account.key, &counted, &body).await.expect(status);
+            if status == 400 {
+                assert_eq!(counted["error"], made.json()["error"], "{path} {more}");
+            }
+        }
+    }
+}
+
 async fn nothing_was_made(app: &TestApp, key: &str) {
     let history = app.get(key, "/v1/generate/history").await.expect(200);
     assert_eq!(history["data"], json!([]));
