@@ -104,6 +104,7 @@ async fn send<'a, P: TextParser<'a>>(
         id: None,
         model_noted: false,
         early: None,
+        has_unread: false,
         has_one_call,
         call_ids: HashSet::new(),
     });
@@ -156,6 +157,8 @@ pub struct AnswerBuilder<'a> {
     model_noted: bool,
     /// Why the provider ended the answer early.
     early: Option<Stop>,
+    /// Whether the provider sent content that no caller gets, such as an image.
+    has_unread: bool,
     /// Whether the caller takes at most one tool call.
     has_one_call: bool,
     /// Those of the calls so far.
@@ -268,8 +271,15 @@ impl<'a> AnswerBuilder<'a> {
         } else if self.call.is_dialogue && self.stops.found().is_none() {
             Err(self.head.failed("answer has a part of an unknown kind"))
         } else {
+            self.note_unread();
             Ok(())
         }
+    }
+
+    /// Notes content that no caller gets, unless a stop sequence came before it. Without a text or a
+    /// call the answer then fails.
+    pub fn note_unread(&mut self) {
+        self.has_unread |= self.stops.found().is_none();
     }
 
     /// Whether the answer already has its only call, if the vendor cannot limit the number of calls.
@@ -317,15 +327,22 @@ impl<'a> AnswerBuilder<'a> {
     }
 
     /// The whole answer. An answer with calls ends for tools, whatever the vendor says. One without
-    /// a text or a call is a failure, unless thinking was delivered or the provider counted output.
+    /// a text or a call is a failure, unless thinking was delivered or the provider counted output,
+    /// and in any case if the provider sent content that no caller gets.
     pub fn finish(mut self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
         self.release_text()?;
         let found = self.stops.found().map(str::to_owned);
         let stop = found.map_or(stop, Stop::Sequence);
         let stop = self.early.clone().unwrap_or(stop);
         let stop = stop.corrected(self.calls().next().is_some());
-        if self.is_empty() && !self.parts.has_delivered() && !self.was_billed(&usage, &stop) {
-            return Err(self.head.failed("empty answer"));
+        if self.is_empty() {
+            if self.has_unread {
+                let detail = "answer has only content that cannot be returned";
+                return Err(self.head.failed(detail));
+            }
+            if !self.parts.has_delivered() && !self.was_billed(&usage, &stop) {
+                return Err(self.head.failed("empty answer"));
+            }
         }
         Ok(TextAnswer {
             parts: self.parts.end(),

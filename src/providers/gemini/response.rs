@@ -19,6 +19,17 @@ use crate::domain::{
     usage::TokenCounts,
 };
 
+/// The members of a part that are read, and those that are no content.
+const KNOWN: &[&str] = &[
+    "text",
+    "thought",
+    "thoughtSignature",
+    "functionCall",
+    "mediaResolution",
+    "partMetadata",
+    "videoMetadata",
+];
+
 #[derive(Debug)]
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
@@ -105,6 +116,12 @@ impl ResponseParser<'_> {
                 None | Some(Value::Null) => {}
                 Some(Value::String(text)) => self.answer.text(text)?,
                 Some(_) => return Err(self.answer.head.failed("text is no string")),
+            }
+            let members = part.as_object().into_iter().flatten();
+            let mut others = members.filter(|(name, _)| !KNOWN.contains(&name.as_str()));
+            // An image, or code that ran at the provider.
+            if others.any(|(_, value)| !value.is_null()) {
+                self.answer.note_unread();
             }
             if let Some(call) = part.get("functionCall")
                 && !self.answer.has_only_call()

@@ -244,16 +244,19 @@ impl ResponseParser<'_> {
         match body.get("content") {
             None | Some(Value::Null) => {}
             Some(Value::String(text)) => self.push(at, Delta::Text(text.clone()))?,
-            // Mistral's reasoning models answer in parts; those of type `text` are visible.
             Some(Value::Array(parts)) => {
                 for part in parts {
-                    if part["type"].as_str() == Some("text") {
-                        let text = part["text"].as_str().unwrap_or_default();
-                        self.push(at, Delta::Text(text.to_owned()))?;
-                    }
+                    self.part(at, part)?;
                 }
             }
             Some(_) => return Err(self.answer.head.failed("content is no text")),
+        }
+        // OpenRouter sends generated images next to the text, OpenAI speech.
+        let mut others = ["images", "audio"]
+            .iter()
+            .filter_map(|name| body.get(*name));
+        if others.any(is_given) {
+            self.answer.note_unread();
         }
         let calls = body.get("tool_calls");
         let calls = self.answer.items(calls, "tool calls are no array")?;
@@ -266,6 +269,23 @@ impl ResponseParser<'_> {
             Some(function) => {
                 let call = json!({"index": 0, "function": function});
                 self.call(at, &call, place)
+            }
+        }
+    }
+
+    /// Reads a part of the content. Mistral's reasoning models answer in parts.
+    fn part(&mut self, at: usize, part: &Value) -> Result<(), ProviderError> {
+        match part["type"].as_str() {
+            Some("text" | "output_text") => {
+                let text = part["text"].as_str().unwrap_or_default();
+                self.push(at, Delta::Text(text.to_owned()))
+            }
+            Some("thinking") => Ok(()),
+            Some("refusal") if is_given(&part["refusal"]) => self.refused(at, None),
+            Some("refusal") => Ok(()),
+            _ => {
+                self.answer.note_unread();
+                Ok(())
             }
         }
     }
@@ -306,5 +326,16 @@ impl ResponseParser<'_> {
                 self.answer.begin_call(call)
             }
         }
+    }
+}
+
+/// Whether a member is neither null nor empty.
+fn is_given(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        _ => true,
     }
 }

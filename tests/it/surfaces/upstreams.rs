@@ -1,6 +1,7 @@
 //! What upstream answers mean: counts, calls, thinking and forms of answers in which servers differ.
 
 mod calls;
+mod content;
 mod forms;
 mod reasoning;
 mod usage;

@@ -328,11 +328,11 @@ impl ResponseParser<'_> {
                 self.enter_phase(Some(item));
                 for part in item["content"].as_array().into_iter().flatten() {
                     match part["type"].as_str() {
-                        Some("output_text") => {
+                        Some("output_text" | "text") => {
                             self.text(part["text"].as_str().unwrap_or_default())?;
                         }
                         Some("refusal") => self.refused(None)?,
-                        _ => {}
+                        _ => self.answer.note_unread(),
                     }
                 }
                 Ok(())

@@ -1,0 +1,137 @@
+//! Content of other kinds than text: images, code, thinking in parts, members that only some servers
+//! have.
+
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{
+    ACME, CHAT, MODELS, PATHS, acme, answered, both, chat, counted, error, events, is_streamed,
+    request, sse, with,
+};
+use crate::common::{Answer, Recorded, Reply, Upstream};
+
+/// A message of a chat server, whole or as one delta.
+fn message(message: &Value) -> impl Fn(&Recorded) -> Reply + use<> {
+    let message = with(json!({"role": "assistant"}), message);
+    chat(vec![message.clone()], message, "stop", counted())
+}
+
+/// Parts of an answer of Gemini.
+fn gemini(parts: &Value) -> impl Fn(&Recorded) -> Reply + use<> {
+    let content = json!({"role": "model", "parts": parts});
+    let usage = json!({"promptTokenCount": 9, "candidatesTokenCount": 5});
+    let answer = json!({"candidates": [{"content": content, "finishReason": "STOP"}],
+        "usageMetadata": usage});
+    move |request| {
+        if is_streamed(request) {
+            sse(std::slice::from_ref(&answer))
+        } else {
+            Reply::Status(200, answer.clone())
+        }
+    }
+}
+
+/// The message of a chat answer, its deltas joined.
+fn answer_of(answer: &Answer) -> Value {
+    if let Ok(body) = serde_json::from_str::<Value>(&answer.text) {
+        return body["choices"][0]["message"].clone();
+    }
+    let mut message = json!({});
+    for event in events(CHAT, &answer.text) {
+        let delta = event["choices"][0]["delta"].as_object().cloned();
+        for (name, value) in delta.into_iter().flatten() {
+            let before = message[&name].as_str().unwrap_or_default();
+            message[&name] = match value.as_str() {
+                Some(piece) => json!(format!("{before}{piece}")),
+                None => value,
+            };
+        }
+    }
+    message
+}
+
+/// Answers without a text or a call, and the models that give them.
+fn unreadable() -> Vec<(&'static str, Value)> {
+    let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+    let audio = json!({"id": "a", "data": "AAAA", "transcript": "Hi"});
+    let inline = json!({"inlineData": {"mimeType": "image/png", "data": "AAAA"}});
+    let code = json!({"executableCode": {"language": "PYTHON", "code": "1"}});
+    let output = json!({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}});
+    vec![
+        (ACME, json!({"content": null, "images": [image]})),
+        (ACME, json!({"content": "", "images": [image]})),
+        (ACME, json!({"content": null, "audio": audio})),
+        (ACME, json!({"content": [image]})),
+        (ACME, json!({"content": [{"type": "chart", "data": 1}]})),
+        (
+            ACME,
+            json!({"content": null, "reasoning": "hm", "images": [image]}),
+        ),
+        (MODELS[3], json!([inline])),
+        (MODELS[3], json!([{"text": "hm", "thought": true}, inline])),
+        (MODELS[3], json!([code, output])),
+    ]
+}
+
+#[sqlx::test]
+async fn an_answer_without_readable_content_fails_and_is_free(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let (app, account) = acme(options, &upstream).await;
+    for (model, content) in unreadable() {
+        if model == ACME {
+            upstream.play(message(&content));
+        } else {
+            upstream.play(gemini(&content));
+        }
+        for path in PATHS {
+            let answer = app
+                .post(&account.key, path, &request(path, model, "x"))
+                .await;
+            error(path, &answer, 502, "provider_error");
+            let streamed = with(request(path, model, "x"), &json!({"stream": true}));
+            let answer = app.post(&account.key, path, &streamed).await;
+            assert!(answer.text.contains("provider_error"), "{}", answer.text);
+        }
+        let (provider, model) = model.split_once('/').unwrap();
+        let body = json!({"prompt": "x", "provider": provider, "model": model});
+        let answer = app.post(&account.key, "/v1/generate/text", &body).await;
+        assert!(answer.text.contains("provider_error"), "{}", answer.text);
+        assert_eq!(app.balance(&account).await.0, "100");
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn text_is_read_beside_other_content(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = acme(options, &upstream).await;
+    let text = json!({"type": "output_text", "text": "Hi"});
+    for content in [
+        json!({"content": [text]}),
+        json!({"content": [{"type": "chart"}, text]}),
+        json!({"content": "Hi", "images": [{"type": "image_url"}]}),
+        json!({"content": "Hi", "images": [], "audio": null}),
+    ] {
+        upstream.play(message(&content));
+        for body in both(&request(CHAT, ACME, "x")) {
+            let (answer, _) = answered(&app, &account, CHAT, &body).await;
+            assert_eq!(answer_of(&answer)["content"], "Hi", "{}", answer.text);
+        }
+    }
+    // Metadata of a part is no content.
+    let parts = json!([{"executableCode": {"code": "1"}}, {"text": "Hi"},
+        {"text": "", "thoughtSignature": "s"}, {"thoughtSignature": "s"}]);
+    upstream.play(gemini(&parts));
+    for body in both(&request(CHAT, MODELS[3], "x")) {
+        let (answer, _) = answered(&app, &account, CHAT, &body).await;
+        assert_eq!(answer_of(&answer)["content"], "Hi", "{}", answer.text);
+    }
+    upstream.play(gemini(&json!([{"text": "", "thoughtSignature": "s"}])));
+    for body in both(&request(CHAT, MODELS[3], "x")) {
+        answered(&app, &account, CHAT, &body).await;
+    }
+    app.assert_settled().await;
+}
