@@ -250,7 +250,8 @@ impl<'a> AnswerBuilder<'a> {
         self.push(Delta::ToolCall(call))
     }
 
-    /// The items of an array, which may be absent. `problem`: says that it is something else.
+    /// The items of an array, which may be absent. Some servers write an empty one as `{}`.
+    /// `problem`: says that it is something else.
     pub fn items<'v>(
         &self,
         value: Option<&'v Value>,
@@ -259,6 +260,7 @@ impl<'a> AnswerBuilder<'a> {
         match value {
             None | Some(Value::Null) => Ok(&[]),
             Some(Value::Array(items)) => Ok(items),
+            Some(Value::Object(members)) if members.is_empty() => Ok(&[]),
             Some(_) => Err(self.head.failed(problem)),
         }
     }

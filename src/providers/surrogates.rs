@@ -24,8 +24,9 @@ pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
     lenient(text.as_bytes(), mark)
 }
 
-/// Parses a whole body. Lone surrogates become U+FFFD.
+/// Parses a whole body, with or without a byte order mark. Lone surrogates become U+FFFD.
 pub fn parse_whole(body: &[u8]) -> Result<Value, serde_json::Error> {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     lenient(body, |_| REPLACEMENT.to_string())
 }
 

@@ -88,15 +88,23 @@ impl<'a> Piece<'a> {
             signature: signature.and_then(Value::as_str),
         })
     }
+
+    /// Whether it has neither an id nor a name nor arguments. Some servers end a stream with one.
+    fn is_blank(&self) -> bool {
+        self.id.is_empty() && self.name.is_empty() && self.arguments.trim().is_empty()
+    }
 }
 
-/// The call of a message that was not streamed.
-pub fn whole(call: &Value) -> Result<ToolCall, &'static str> {
+/// The call of a message that was not streamed; `None` if nothing is said of one.
+pub fn whole(call: &Value) -> Result<Option<ToolCall>, &'static str> {
     let piece = Piece::read(call)?;
+    if piece.is_blank() {
+        return Ok(None);
+    }
     if piece.name.is_empty() {
         return Err("tool call without a name");
     }
-    Ok(ToolCall {
+    Ok(Some(ToolCall {
         id: piece.id.to_owned(),
         name: piece.name.to_owned(),
         arguments: if piece.is_custom {
@@ -105,7 +113,7 @@ pub fn whole(call: &Value) -> Result<ToolCall, &'static str> {
             piece.arguments
         },
         thought_signature: piece.signature.map(str::to_owned),
-    })
+    }))
 }
 
 impl Calls {
@@ -139,6 +147,7 @@ impl Calls {
         }
         let at = match self.find(&piece).map_err(failed)? {
             Some(at) => at,
+            None if piece.is_blank() => return Ok(()),
             None if self.known.len() == MAX_CALLS => return Err(failed("too many tool calls")),
             None => {
                 self.queue.push_back(Item::Call(self.known.len()));

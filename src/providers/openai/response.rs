@@ -75,6 +75,9 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
             return Ok(true);
         }
         let root = self.answer.json(event)?;
+        if root.is_null() {
+            return Ok(false);
+        }
         if event.name.as_deref() == Some("error") {
             return Err(self.answer.error(&root));
         }
@@ -323,7 +326,7 @@ impl ResponseParser<'_> {
             Place::Delta => self.choices[at].calls.read(call, &mut self.answer),
             Place::Message => {
                 let call = calls::whole(call).map_err(|detail| self.answer.head.failed(detail))?;
-                self.answer.begin_call(call)
+                call.map_or(Ok(()), |call| self.answer.begin_call(call))
             }
         }
     }

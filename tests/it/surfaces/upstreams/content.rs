@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{
-    ACME, CHAT, MODELS, PATHS, acme, answered, both, chat, counted, error, events, is_streamed,
-    request, sse, with,
+    ACME, CHAT, MODELS, PATHS, acme, answered, both, chat, chunk, counted, error, events,
+    is_streamed, request, sse, with,
 };
 use crate::common::{Answer, Recorded, Reply, Upstream};
 
@@ -133,5 +133,49 @@ async fn text_is_read_beside_other_content(_: PgPoolOptions, options: PgConnectO
     for body in both(&request(CHAT, MODELS[3], "x")) {
         answered(&app, &account, CHAT, &body).await;
     }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn chunks_that_say_nothing_are_skipped(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = acme(options, &upstream).await;
+    let call = |index: u64, id: &str, name: &str, arguments: &str| {
+        json!({"tool_calls": [{"index": index, "id": id, "type": "function",
+            "function": {"name": name, "arguments": arguments}}]})
+    };
+    let blank = call(1, "", "", "");
+    let last = json!({"id": "c", "choices": {}, "usage": counted()});
+    let stream = [
+        chunk(&call(0, "call_1", "f", "{}"), None),
+        Value::Null,
+        chunk(&blank, Some("tool_calls")),
+        last,
+    ];
+    let message = json!({"role": "assistant", "content": null, "tool_calls": [
+        call(0, "call_1", "f", "{}")["tool_calls"][0], blank["tool_calls"][0]]});
+    let whole = json!({"id": "c", "choices": [{"index": 0, "message": message,
+        "finish_reason": "tool_calls"}], "usage": counted()});
+    // With a byte order mark.
+    let whole = Reply::Raw(200, "application/json", format!("\u{feff}{whole}"));
+    let tools = json!({"tools": [{"type": "function", "function": {"name": "f"}}]});
+    for (reply, body) in [whole, sse(&stream)]
+        .into_iter()
+        .zip(both(&with(request(CHAT, ACME, "x"), &tools)))
+    {
+        upstream.reply(reply);
+        let (answer, record) = answered(&app, &account, CHAT, &body).await;
+        let calls = &answer_of(&answer)["tool_calls"];
+        assert_eq!(calls.as_array().map(Vec::len), Some(1), "{}", answer.text);
+        assert_eq!(calls[0]["function"]["name"], "f", "{}", answer.text);
+        assert_eq!(record["usage"]["output_tokens"], 5);
+    }
+    upstream.reply(sse(&[
+        chunk(&json!({"content": "Hi"}), Some("stop")),
+        json!({"choices": {"0": 1}}),
+    ]));
+    let body = with(request(CHAT, ACME, "x"), &json!({"stream": true}));
+    let answer = app.post(&account.key, CHAT, &body).await;
+    assert!(answer.text.contains("provider_error"), "{}", answer.text);
     app.assert_settled().await;
 }
