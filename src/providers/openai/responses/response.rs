@@ -338,12 +338,18 @@ impl ResponseParser<'_> {
                 Ok(())
             }
             Some("reasoning") if !self.answer.is_passed() => {
-                let parts = item["summary"].as_array().into_iter().flatten();
-                let texts = parts.filter_map(|part| part["text"].as_str());
-                let summary = texts.collect::<Vec<_>>().join("\n\n");
+                let text = |list: &str| {
+                    let parts = item[list].as_array().into_iter().flatten();
+                    let texts = parts.filter_map(|part| part["text"].as_str());
+                    let text = texts.collect::<Vec<_>>().join("\n\n");
+                    Some(text).filter(|text| !text.is_empty())
+                };
+                // vLLM has the reasoning itself instead of a summary.
+                let text = text("summary").or_else(|| text("content"));
                 // Begins another part where the one before is signed.
                 self.answer.push(Delta::Thinking(String::new()))?;
-                self.answer.push(Delta::Thinking(summary))?;
+                self.answer
+                    .push(Delta::Thinking(text.unwrap_or_default()))?;
                 self.sign(item)
             }
             Some("function_call") if is_call(item) => {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{
-    ACME, CHAT, MODELS, PATHS, acme, answered, both, chat, chunk, counted, error, events,
+    ACME, CHAT, MESSAGES, MODELS, PATHS, acme, answered, both, chat, chunk, counted, error, events,
     is_streamed, request, sse, with,
 };
 use crate::common::{Answer, Recorded, Reply, Upstream};
@@ -177,5 +177,31 @@ async fn chunks_that_say_nothing_are_skipped(_: PgPoolOptions, options: PgConnec
     let body = with(request(CHAT, ACME, "x"), &json!({"stream": true}));
     let answer = app.post(&account.key, CHAT, &body).await;
     assert!(answer.text.contains("provider_error"), "{}", answer.text);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn reasoning_without_a_summary_is_shown(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = acme(options, &upstream).await;
+    let reasoning = json!({"type": "reasoning", "id": "r", "summary": [],
+        "content": [{"type": "reasoning_text", "text": "Let me see."}]});
+    let text = json!({"type": "message", "role": "assistant",
+        "content": [{"type": "output_text", "text": "Hi"}]});
+    upstream.reply(Reply::Status(
+        200,
+        json!({"id": "x", "status": "completed", "output": [reasoning, text],
+            "usage": {"input_tokens": 9, "output_tokens": 5}}),
+    ));
+    let (answer, _) = answered(
+        &app,
+        &account,
+        MESSAGES,
+        &request(MESSAGES, "acme/acme-2", "x"),
+    )
+    .await;
+    let answer: Value = serde_json::from_str(&answer.text).unwrap();
+    assert_eq!(answer["content"][0]["thinking"], "Let me see.", "{answer}");
+    assert_eq!(answer["content"][1]["text"], "Hi", "{answer}");
     app.assert_settled().await;
 }
