@@ -283,7 +283,18 @@ impl ResponseParser<'_> {
                 let text = part["text"].as_str().unwrap_or_default();
                 self.push(at, Delta::Text(text.to_owned()))
             }
-            Some("thinking") => Ok(()),
+            // Mistral refuses `reasoning_content`, so callers of Chat Completions, who would send it
+            // back, do not get it.
+            Some("thinking") => {
+                let text = match &part["thinking"] {
+                    Value::String(text) => text.clone(),
+                    texts => {
+                        let texts = texts.as_array().into_iter().flatten();
+                        texts.filter_map(|text| text["text"].as_str()).collect()
+                    }
+                };
+                self.push(at, Delta::Thinking(text))
+            }
             Some("refusal") if is_given(&part["refusal"]) => self.refused(at, None),
             Some("refusal") => Ok(()),
             _ => {

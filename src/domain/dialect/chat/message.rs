@@ -31,6 +31,8 @@ named_enum!(
         ImageUrl = "image_url",
         Refusal = "refusal",
         File = "file",
+        /// Of Mistral's answers.
+        Thinking = "thinking",
     }
 );
 
@@ -69,6 +71,11 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
             let message = format!("is only for messages of role {}", of.as_str());
             fields.error(name, FieldCode::NotAllowed, message);
         }
+    }
+    let is_thinking = |part: &Part| matches!(part, Part::Thinking { .. });
+    if role != ChatRole::Assistant && parts.iter().flatten().any(is_thinking) {
+        let message = "has a part of type thinking, which is only for messages of role assistant";
+        fields.error("content", FieldCode::NotAllowed, message);
     }
     if matches!(
         role,
@@ -136,6 +143,14 @@ fn content(fields: &Fields<'_>) -> Option<Vec<Part>> {
         let schema = ("ChatFile", "A PDF or a plain text file.");
         let document = part.object("file", "The file.", schema, file);
         match kind? {
+            ChatPartType::Thinking => {
+                part.hints(&["thinking"]);
+                part.neutral("closed", vec![json!(true), json!(false)]);
+                // No other vendor accepts it back.
+                let thinking = part.value("thinking");
+                let thinking = thinking.map(|json| Part::thinking(json.to_string(), ""));
+                needed(part, "thinking", thinking)
+            }
             ChatPartType::File if part.has("file") => document.map(Part::Document),
             ChatPartType::File => needed(part, "file", None),
             ChatPartType::Text => needed(part, "text", said).map(Part::text),

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{
-    ACME, CHAT, MESSAGES, MODELS, PATHS, acme, answered, both, chat, chunk, counted, error, events,
-    is_streamed, request, sse, with,
+    ACME, CHAT, MESSAGES, MODELS, PATHS, RESPONSES, acme, answered, both, chat, chunk, counted,
+    error, events, is_streamed, request, sse, with,
 };
 use crate::common::{Answer, Recorded, Reply, Upstream};
 
@@ -133,6 +133,58 @@ async fn text_is_read_beside_other_content(_: PgPoolOptions, options: PgConnectO
     for body in both(&request(CHAT, MODELS[3], "x")) {
         answered(&app, &account, CHAT, &body).await;
     }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn thinking_in_parts_is_shown_where_it_is_not_sent_back(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let (app, account) = acme(options, &upstream).await;
+    let thinking = |text: &str| json!({"type": "thinking", "thinking": [{"type": "text", "text": text}], "closed": true});
+    let text = json!({"type": "text", "text": "Hi"});
+    let deltas = vec![
+        json!({"content": [thinking("Let ")]}),
+        json!({"content": [thinking("me")]}),
+        json!({"content": "Hi"}),
+    ];
+    let whole = json!({"role": "assistant", "content": [thinking("Let me"), text]});
+    upstream.play(chat(deltas, whole.clone(), "stop", counted()));
+    for path in [MESSAGES, RESPONSES] {
+        for body in both(&request(path, ACME, "x")) {
+            let (answer, _) = answered(&app, &account, path, &body).await;
+            let is_whole = body["stream"] == false;
+            let expected = if is_whole { "Let me" } else { "\"me\"" };
+            assert!(answer.text.contains(expected), "{path} {}", answer.text);
+        }
+    }
+    for body in both(&request(CHAT, ACME, "x")) {
+        let (answer, _) = answered(&app, &account, CHAT, &body).await;
+        let message = answer_of(&answer);
+        assert_eq!(message["content"], "Hi", "{message}");
+        assert_eq!(message.get("reasoning_content"), None, "{message}");
+    }
+    // An application that keeps Mistral's own form sends it back.
+    let mut body = request(CHAT, ACME, "x");
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(whole.clone());
+    messages.push(json!({"role": "user", "content": "y"}));
+    answered(&app, &account, CHAT, &body).await;
+    let sent = upstream.requests().pop().unwrap();
+    assert_eq!(sent.body["messages"][1], whole);
+    for model in &MODELS[2..] {
+        upstream.reply(Reply::Text("Hello there.".to_owned(), 9, 3));
+        let body = with(body.clone(), &json!({"model": model}));
+        let (answer, _) = answered(&app, &account, CHAT, &body).await;
+        assert_eq!(answer.header("x-gensvc-left-out"), "thinking", "{model}");
+        let sent = upstream.requests().pop().unwrap().text;
+        assert!(!sent.contains("Let me"), "{model} {sent}");
+    }
+    body["messages"][0]["content"] = json!([thinking("x")]);
+    let answer = app.post(&account.key, CHAT, &body).await;
+    error(CHAT, &answer, 400, "unsupported_parameter");
     app.assert_settled().await;
 }
 
