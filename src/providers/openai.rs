@@ -2,7 +2,7 @@
 //!
 //! One adapter, because compatible servers differ only in details, which are settings of a
 //! model, as is the API. Submodules: of Chat Completions [`request`] with [`message`], [`response`]
-//! with [`calls`] and [`usage`]; [`responses`]; [`errors`], and the other modalities, [`images`] and
+//! with [`calls`], [`own_members`] and [`usage`]; [`responses`]; [`errors`], and the other modalities, [`images`] and
 //! [`speech`]. Not here: which model takes which parameter; that is in the catalogue. Source: openai 3.51.0 (`PyPI`) `openai/types/chat/`, and recorded bodies of the
 //! compatible servers; checked against requests recorded from the package.
 
@@ -10,6 +10,7 @@ mod calls;
 pub mod errors;
 pub mod images;
 pub mod message;
+mod own_members;
 pub mod request;
 pub mod response;
 mod responses;

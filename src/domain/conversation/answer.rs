@@ -44,11 +44,12 @@ impl Visibility {
         Self { surface, encrypted }
     }
 
-    pub const fn shows(self, piece: &Delta) -> bool {
+    pub fn shows(self, piece: &Delta) -> bool {
         use Surface::{AnthropicMessages, OpenAiChat, OpenAiResponses};
 
         match piece {
             Delta::Text(_) => true,
+            Delta::Opaque(_) if piece.members().is_some() => self.surface == OpenAiChat,
             Delta::ToolCall(_) | Delta::Arguments(_) | Delta::Reasoning(..) => {
                 matches!(
                     self.surface,

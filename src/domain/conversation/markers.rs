@@ -1,16 +1,18 @@
-//! Markers: opaque parts that say something of the parts after them, so that answers with and without
+//! Markers: opaque parts that say something of the parts around them, so that answers with and without
 //! them are stored and passed on in the same way.
 //!
 //! The marker of a choice is before its parts, in an answer to a chat that asked for several (`n`).
 //! That of a phase (`commentary` or `final_answer`) is before the text of a message of the Responses
-//! API, to whose callers alone it is sent; the next turn sends it back.
+//! API, to whose callers alone it is sent; the next turn sends it back. That of members is after the
+//! parts of a message of Chat Completions, and has members that only this API has.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Delta, Part, Stop};
 
 const CHOICE: &str = "gensvc.choice";
 const PHASE: &str = "gensvc.phase";
+const MEMBERS: &str = "gensvc.members";
 
 /// The marker before the parts of a choice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,8 +71,13 @@ fn phase_of(block: &Value) -> Option<&str> {
     block["phase"].as_str().filter(|_| block["type"] == PHASE)
 }
 
+fn members_of(block: &Value) -> Option<&Map<String, Value>> {
+    let members = block["members"].as_object();
+    members.filter(|_| block["type"] == MEMBERS)
+}
+
 fn is_marker(block: &Value) -> bool {
-    block["type"] == CHOICE || phase_of(block).is_some()
+    block["type"] == CHOICE || phase_of(block).is_some() || members_of(block).is_some()
 }
 
 impl Delta {
@@ -96,7 +103,17 @@ impl Delta {
         self.block().and_then(phase_of)
     }
 
-    /// Whether this only marks a choice or a phase, and is no content.
+    /// Creates the marker of members of a message.
+    pub fn from_members(members: &Map<String, Value>) -> Self {
+        Self::Opaque(json!({"type": MEMBERS, "members": members}))
+    }
+
+    /// The members of the message before this piece, if this is a marker.
+    pub fn members(&self) -> Option<&Map<String, Value>> {
+        self.block().and_then(members_of)
+    }
+
+    /// Whether this only marks a choice, a phase or members, and is no content.
     pub fn is_marker(&self) -> bool {
         self.block().is_some_and(is_marker)
     }
@@ -119,6 +136,11 @@ impl Part {
     /// As [`Delta::phase`].
     pub fn phase(&self) -> Option<&str> {
         self.block().and_then(phase_of)
+    }
+
+    /// As [`Delta::members`].
+    pub fn members(&self) -> Option<&Map<String, Value>> {
+        self.block().and_then(members_of)
     }
 
     /// As [`Delta::is_marker`].

@@ -121,6 +121,7 @@ impl Object for ChatRequest {
         fields.unsupported(UNSUPPORTED);
         let others = fields.others();
         left_out.extend(others.marker());
+        left_out.extend(message::has_annotations(fields).then_some("annotations"));
         let (system, messages) = sorted(messages?, |_, _| false);
         let conversation = Conversation {
             system: instructions(system),

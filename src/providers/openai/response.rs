@@ -17,7 +17,9 @@ use super::{
         sse::Event,
     },
     calls::{self, Calls},
-    errors, usage,
+    errors,
+    own_members::OwnMembers,
+    usage,
 };
 use crate::domain::{
     conversation::{Delta, ReasoningField, Stop, ended},
@@ -50,6 +52,8 @@ struct Choice {
     is_begun: bool,
     /// The calls of a stream.
     calls: Calls,
+    /// For callers of the same API.
+    members: OwnMembers,
 }
 
 impl<'a> TextParser<'a> for ResponseParser<'a> {
@@ -102,6 +106,9 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         for (at, mut choice) in choices {
             self.enter(at);
             choice.calls.end(&mut self.answer)?;
+            if let Some(members) = choice.members.end() {
+                self.answer.push(Delta::from_members(&members))?;
+            }
             let stop = match choice.stop {
                 _ if choice.is_refused => Stop::ContentFilter,
                 // Some compatible servers omit the finish reason of a non-streamed answer.
@@ -234,6 +241,10 @@ impl ResponseParser<'_> {
         let refusal = body.get("refusal").and_then(Value::as_str);
         if refusal.is_some_and(|text| !text.is_empty()) {
             self.refused(at, None)?;
+        }
+        if self.answer.is_passed() {
+            let is_piece = place == Place::Delta;
+            self.choices[at].members.read(body, is_piece);
         }
         for &field in ReasoningField::ALL {
             // Some servers report the same in both.

@@ -48,8 +48,10 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     let calls = calls.read_any(fields, "tool_calls", call);
     let about = "Of a tool: the call that it answers.";
     let call_id = fields.optional("tool_call_id", about, STRING);
-    // A member of our answers, which the next turn sends back.
-    fields.neutral("annotations", vec![json!([])]);
+    // A member of answers, which the next turn sends back.
+    fields.hints(&["annotations"]);
+    let annotations = annotations(fields.value("annotations"));
+    fields.count_others(annotations.map_or(0, |given| given.to_string().len()));
     // The package's helpers add this to an answer and send it back.
     fields.hints(&["parsed"]);
     if fields.value("role") == Some(&json!("tool")) {
@@ -192,6 +194,15 @@ fn messages<'a>(fields: &Fields<'a>) -> impl Iterator<Item = &'a Value> {
 /// Whether the result of a call names its tool.
 pub(super) fn has_tool_names(fields: &Fields<'_>) -> bool {
     messages(fields).any(|message| message["role"] == "tool" && !message["name"].is_null())
+}
+
+fn annotations(given: Option<&Value>) -> Option<&Value> {
+    given.filter(|given| !given.is_null() && **given != json!([]))
+}
+
+/// Whether an earlier message has annotations.
+pub(super) fn has_annotations(fields: &Fields<'_>) -> bool {
+    messages(fields).any(|message| annotations(message.get("annotations")).is_some())
 }
 
 /// Whether an earlier call is one of a custom tool.

@@ -177,6 +177,9 @@ fn message(parts: &[Part], custom: &BTreeSet<String>) -> Value {
     if !calls.is_empty() {
         message["tool_calls"] = calls.into();
     }
+    for (name, value) in parts.iter().filter_map(Part::members).flatten() {
+        message[name.as_str()] = value.clone();
+    }
     message
 }
 
@@ -214,6 +217,9 @@ impl Writer for ChatWriter {
             } else {
                 self.begin()
             };
+        }
+        if let Some(members) = delta.members() {
+            return self.delta(members, None);
         }
         let calls = self.calls.entry(self.choice).or_default();
         let piece = match delta {

@@ -189,6 +189,91 @@ async fn thinking_in_parts_is_shown_where_it_is_not_sent_back(
 }
 
 #[sqlx::test]
+async fn members_of_chat_servers_pass_to_chat_and_back(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let (app, account) = acme(options, &upstream).await;
+    let detail = |text: &str| json!({"type": "reasoning.text", "text": text, "index": 0});
+    let signed = json!({"type": "reasoning.text", "signature": "sig", "index": 0});
+    let encrypted = json!({"type": "reasoning.encrypted", "data": "zz", "index": 1});
+    let cited = json!([{"type": "url_citation", "url_citation": {"url": "https://a.example"}}]);
+    let call = json!({"index": 0, "id": "call_1", "type": "function",
+        "function": {"name": "f", "arguments": "{\"a\""}});
+    let rest = json!({"index": 0, "function": {"arguments": ":1}"}});
+    let deltas = vec![
+        json!({"role": "assistant", "reasoning": "Let ", "reasoning_details": [detail("Let ")]}),
+        json!({"reasoning": "me", "reasoning_details": [detail("me")]}),
+        json!({"content": "Hi", "reasoning_details": [signed]}),
+        json!({"tool_calls": [call]}),
+        json!({"reasoning_details": [encrypted]}),
+        json!({"tool_calls": [rest]}),
+        json!({"annotations": cited}),
+    ];
+    let details = json!([
+        with(detail("Let me"), &json!({"signature": "sig"})),
+        encrypted
+    ]);
+    let mut whole_call = call;
+    whole_call["function"]["arguments"] = json!("{\"a\":1}");
+    let own = json!({"reasoning": "Let me", "reasoning_details": details, "annotations": cited});
+    let whole = json!({"role": "assistant", "content": "Hi", "tool_calls": [whole_call]});
+    let whole = with(whole, &own);
+    upstream.play(chat(deltas, whole.clone(), "tool_calls", counted()));
+    let tools = json!({"tools": [{"type": "function", "function": {"name": "f"}}]});
+    for body in both(&with(request(CHAT, ACME, "x"), &tools)) {
+        let key = [(
+            "idempotency-key",
+            if body["stream"] == true { "a" } else { "b" },
+        )];
+        // The second answer is the stored one.
+        for _ in 0..2 {
+            let answer = app.post_with(&account.key, CHAT, &key, &body).await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            let message = answer_of(&answer);
+            for (name, value) in own.as_object().unwrap() {
+                assert_eq!(&message[name], value, "{name} {message}");
+            }
+            assert_eq!(message["content"], "Hi");
+        }
+    }
+    let mut body = with(request(CHAT, ACME, "x"), &tools);
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(whole.clone());
+    messages.push(json!({"role": "tool", "tool_call_id": "call_1", "content": "ok"}));
+    answered(&app, &account, CHAT, &body).await;
+    let sent = upstream.requests().pop().unwrap();
+    assert_eq!(sent.body["messages"][1], whole);
+    for model in &MODELS[2..] {
+        upstream.reply(Reply::Text("Hello there.".to_owned(), 9, 3));
+        let body = with(body.clone(), &json!({"model": model}));
+        let (answer, _) = answered(&app, &account, CHAT, &body).await;
+        let left_out = answer.header("x-gensvc-left-out");
+        assert_eq!(left_out, "annotations, thinking", "{model}");
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn only_chat_shows_members_of_chat_servers(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = acme(options, &upstream).await;
+    upstream.play(message(&json!({"content": "Hi",
+        "reasoning_details": [{"type": "reasoning.encrypted", "data": "zz"}],
+        "annotations": [{"type": "url_citation"}]})));
+    for path in [RESPONSES, MESSAGES] {
+        for body in both(&request(path, ACME, "x")) {
+            let (answer, _) = answered(&app, &account, path, &body).await;
+            for hidden in ["gensvc.", "zz", "url_citation"] {
+                assert!(!answer.text.contains(hidden), "{}", answer.text);
+            }
+        }
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
 async fn chunks_that_say_nothing_are_skipped(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let (app, account) = acme(options, &upstream).await;
