@@ -51,6 +51,7 @@ const REFUSED: &[&str] = &[
     "mm_processor_kwargs",
     "models",
     "moderation",
+    "multi_agent",
     "plugins",
     "prediction",
     "previous_response_id",

@@ -319,6 +319,7 @@ async fn what_costs_or_keeps_more_is_refused_by_name(_: PgPoolOptions, options: 
         ("conversation", json!({"conversation": "conv_1"})),
         ("store", json!({"store": true})),
         ("prompt", json!({"prompt": {"id": "p"}})),
+        ("multi_agent", json!({"multi_agent": {"enabled": true}})),
         (
             "context_management",
             json!({"context_management": [{"type": "compaction"}]}),
