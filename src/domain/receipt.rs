@@ -64,14 +64,14 @@ pub fn is_unread(prefix: &str, name: &str, value: &Value) -> bool {
 }
 
 /// Whether a member is a cache marker, and has nothing that a model could be given to read.
-pub fn is_marker(name: &str, value: &Value) -> bool {
+fn is_marker(name: &str, value: &Value) -> bool {
     let is_short = |value: &Value| {
         value
             .as_str()
             .is_some_and(|text| text.len() <= MARKER_BYTES)
     };
     let known = |(name, value): (&String, &Value)| {
-        ["type", "ttl"].contains(&name.as_str()) && is_short(value)
+        ["scope", "ttl", "type"].contains(&name.as_str()) && is_short(value)
     };
     name == MARKER
         && match value {

@@ -110,6 +110,7 @@ fn a_mark_of_the_cache_says_nothing() {
     for (value, alike) in [
         (json!(null), true),
         (json!({"type": "ephemeral", "ttl": "1h"}), true),
+        (json!({"type": "ephemeral", "scope": "global"}), true),
         (json!({"type": "a text that a template may print"}), false),
         (json!({"text": "x"}), false),
         (json!("x"), false),

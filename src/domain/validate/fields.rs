@@ -14,7 +14,7 @@ use super::{
 };
 use crate::domain::{
     likeness::suggestion,
-    receipt::{MARKER, is_marker, is_unread},
+    receipt::{MARKER, is_unread},
 };
 
 /// Names that there is room for at first: as many as most objects know.
@@ -61,12 +61,12 @@ impl Others {
     }
 
     fn add(&mut self, prefix: &str, name: &str, value: &Value) {
-        if is_marker(name, value) {
-            self.has_markers |= !value.is_null();
-            return;
-        }
         if !is_unread(prefix, name, value) {
             self.bytes += name.len() + value.to_string().len();
+        }
+        if name == MARKER && (value.is_object() || value.is_null()) {
+            self.has_markers |= value.is_object();
+            return;
         }
         if self.names.len() < MAX_ERRORS {
             let shown: String = name.chars().take(100).collect();

@@ -14,9 +14,7 @@ fn message(content: &Value) -> Value {
 async fn what_a_chat_asks_beyond_text_is_named(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("10").await;
-    // Whatever else a marker has could be given to a model to read.
-    let odd =
-        json!([{"type": "text", "text": "x", "cache_control": {"type": "ephemeral", "new": 1}}]);
+    let odd = json!([{"type": "text", "text": "x", "cache_control": "ephemeral"}]);
     let called = json!({"messages": [{"role": "user", "content": "x"},
         {"role": "assistant", "content": "x", "tool_calls": null},
         {"role": "tool", "content": "1", "tool_call_id": "c"}]});
@@ -134,7 +132,11 @@ async fn what_changes_no_answer_is_left_out_and_told(_: PgPoolOptions, options: 
     let app = TestApp::new(options).await;
     let account = app.account("10").await;
     let ephemeral = json!({"type": "ephemeral"});
-    let marked = json!([{"type": "text", "text": "x", "cache_control": ephemeral}]);
+    let block = |marker: &Value| json!([{"type": "text", "text": "x", "cache_control": marker}]);
+    let marked = block(&ephemeral);
+    // Claude Code sends it.
+    let scoped = block(&json!({"type": "ephemeral", "scope": "global"}));
+    let unknown = block(&json!({"type": "ephemeral", "new": {"a": [1]}}));
     let call = json!({"id": "c", "type": "function",
         "function": {"name": "f", "arguments": "{}"}});
     let named = json!([{"role": "user", "content": "x"},
@@ -194,6 +196,9 @@ async fn what_changes_no_answer_is_left_out_and_told(_: PgPoolOptions, options: 
         ),
         (MESSAGES, "cache_control", message(&marked)),
         (MESSAGES, "cache_control", json!({ "system": marked })),
+        (MESSAGES, "cache_control", json!({ "system": scoped })),
+        (MESSAGES, "cache_control", message(&unknown)),
+        (CHAT, "cache_control", message(&unknown)),
         (
             MESSAGES,
             "context_management",
