@@ -80,14 +80,20 @@ named_enum!(
 
 pub(super) fn message(fields: &Fields<'_>, noted: &Noted) -> Option<Message> {
     let role = fields.required("role", "Who says it.", words::<MessageRole>());
-    let list = List::new("What is said.", ("MessageBlock", "A block of a message.")).required();
+    // Only Anthropic changes settings within a dialogue. A message that does needs no content.
+    fields.neutral("output_config", vec![json!({})]);
+    fields.neutral("clear_at", vec![json!("never")]);
+    let settings = fields.value("output_config").and_then(Value::as_object);
+    let configures = role == Some(MessageRole::System) && settings.is_some_and(|s| !s.is_empty());
+    let list = List::new("What is said.", ("MessageBlock", "A block of a message."));
+    let list = if configures { list } else { list.required() };
     let parts = text_or_parts(list, fields, "content", |fields| block(fields, noted));
     let role = match role? {
         MessageRole::System => Role::System,
         MessageRole::User => Role::User,
         MessageRole::Assistant => Role::Assistant,
     };
-    let parts = signed(parts?);
+    let parts = signed(parts.or_else(|| configures.then(Vec::new))?);
     if role != Role::User {
         without_images(fields, &parts);
     }

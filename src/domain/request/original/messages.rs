@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{
-    Value, json,
+    Map, Value, json,
     value::{RawValue, to_raw_value},
 };
 
@@ -25,6 +25,8 @@ struct Block<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     #[serde(borrow)]
+    output_config: Option<&'a RawValue>,
+    #[serde(borrow)]
     cache_control: Option<&'a RawValue>,
     #[serde(borrow)]
     input: Option<&'a RawValue>,
@@ -37,18 +39,22 @@ struct Edited<'a> {
     before: Option<&'a RawValue>,
     /// The blocks that it has instead.
     content: Option<Vec<Cow<'a, RawValue>>>,
+    /// Whether it changes the settings of later answers. Such a message needs no content.
+    /// Source: anthropic 2.14.0 (`PyPI`) `anthropic/types/beta/beta_system_message_param.py`.
+    configures: bool,
 }
 
 impl<'a> Edited<'a> {
     fn is_empty(&self) -> bool {
+        if self.configures {
+            return false;
+        }
         if let Some(blocks) = &self.content {
             return blocks.is_empty();
         }
         self.before.is_some_and(|content| {
-            let text = serde_json::from_str::<String>(content.get());
             let blocks = serde_json::from_str::<Vec<IgnoredAny>>(content.get());
-            text.is_ok_and(|text| text.trim().is_empty())
-                || blocks.is_ok_and(|blocks| blocks.is_empty())
+            is_blank_text(content) || blocks.is_ok_and(|blocks| blocks.is_empty())
         })
     }
 
@@ -70,6 +76,11 @@ impl<'a> Edited<'a> {
         ]));
         block.into_iter().map(Cow::Owned).collect()
     }
+}
+
+fn is_blank_text(content: &RawValue) -> bool {
+    let text = serde_json::from_str::<Cow<'_, str>>(content.get());
+    text.is_ok_and(|text| text.trim().is_empty())
 }
 
 /// The blocks of a content without blank texts; `None` if it has none of these. A block before one
@@ -142,13 +153,10 @@ impl Original {
     pub fn leave_out_blank_instructions(&mut self) {
         let system = self.members.get("system").cloned().unwrap_or_default();
         if let Ok(content) = serde_json::from_slice::<&RawValue>(&system) {
-            let text = serde_json::from_str::<Cow<'_, str>>(content.get());
             match without_blanks(content) {
                 Some(blocks) if blocks.is_empty() => self.members.remove("system"),
                 Some(blocks) => self.members.set("system", &blocks),
-                None if text.is_ok_and(|text| text.trim().is_empty()) => {
-                    self.members.remove("system");
-                }
+                None if is_blank_text(content) => self.members.remove("system"),
                 None => {}
             }
         }
@@ -166,12 +174,19 @@ impl Original {
         let mut is_joined = false;
         for raw in messages {
             let read: Block<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
+            let settings = read.output_config.map_or("null", RawValue::get);
+            let settings = serde_json::from_str::<Map<String, Value>>(settings);
             let mut message = Edited {
                 raw,
-                role: read.role,
                 content: read.content.and_then(without_blanks),
                 before: read.content,
+                configures: read.role.as_deref() == Some("system")
+                    && settings.is_ok_and(|settings| !settings.is_empty()),
+                role: read.role,
             };
+            if message.configures && read.content.is_some_and(is_blank_text) {
+                message.content = Some(Vec::new());
+            }
             if message.is_empty() {
                 is_joined = true;
                 continue;
@@ -248,6 +263,9 @@ mod tests {
             |role: &str, blocks: &[&str]| of(role, blocks).replace(", \"content", ",\"content");
         let (a, b, a_marked) = (text("a"), text("b"), marked("a"));
         let thinking = r#"{"type":"thinking","thinking":"x","signature":"s"}"#;
+        let effort = |content: &str| {
+            format!(r#"{{"role":"system"{content},"output_config":{{"effort":"max"}}}}"#)
+        };
         for (given, expected) in [
             // Nothing is written again.
             (vec![of("user", &[&a]), of("assistant", &[big])], None),
@@ -278,6 +296,26 @@ mod tests {
             (
                 vec![of("user", &[&result(&format!("{a},{blank}"))])],
                 Some(vec![without("user", &[&result(&a_marked)])]),
+            ),
+            // Settings of later answers, which need no content.
+            (
+                vec![
+                    of("user", &[&a]),
+                    of("assistant", &[&b]),
+                    effort(r#","content":[]"#),
+                    effort(""),
+                    of("user", &[&a, &blank]),
+                    effort(r#","content":" ""#),
+                    r#"{"role":"system","content":[],"output_config":{}}"#.to_owned(),
+                ],
+                Some(vec![
+                    of("user", &[&a]),
+                    of("assistant", &[&b]),
+                    effort(r#","content":[]"#),
+                    effort(""),
+                    without("user", &[&a_marked]),
+                    effort(r#","content":[]"#),
+                ]),
             ),
             // Joined.
             (

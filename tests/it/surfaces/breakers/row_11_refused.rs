@@ -86,6 +86,7 @@ async fn what_messages_ask_beyond_text_is_named(_: PgPoolOptions, options: PgCon
     let result = json!([{"type": "tool_result", "tool_use_id": "t", "content": "1"}]);
     let cited = json!([{"type": "text", "text": "x", "citations": [{"type": "page_location"}]}]);
     let document = json!([{"type": "document", "source": source}]);
+    let said = json!({"role": "user", "content": "x"});
     for (param, more) in [
         ("tool_choice", json!({"tool_choice": {"type": "any"}})),
         ("top_k", json!({"top_k": 5})),
@@ -101,6 +102,14 @@ async fn what_messages_ask_beyond_text_is_named(_: PgPoolOptions, options: PgCon
         ("inference_geo", json!({"inference_geo": "eu"})),
         ("user_profile_id", json!({"user_profile_id": "x"})),
         ("something_new", json!({"something_new": 1})),
+        (
+            "messages[1].output_config",
+            json!({"messages": [said, {"role": "system", "output_config": {"effort": "low"}}]}),
+        ),
+        (
+            "messages[1].clear_at",
+            json!({"messages": [said, {"role": "system", "content": "x", "clear_at": "next_user_message"}]}),
+        ),
         ("system[0].citations", json!({ "system": cited })),
         ("messages[0].content[0].citations", message(&cited)),
         ("messages[0].content[0].source.type", message(&document)),

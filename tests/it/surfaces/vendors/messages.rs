@@ -274,3 +274,33 @@ async fn instructions_alone_are_refused_by_name(_: PgPoolOptions, options: PgCon
     app.post(&account.key, RESPONSES, &body).await.expect(200);
     app.assert_settled().await;
 }
+
+/// anthropics/claude-code#94294
+#[sqlx::test]
+async fn settings_between_messages_pass_to_anthropic(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = failures::start(options, &upstream).await;
+    let account = app.account("10").await;
+    let effort = json!({"role": "system", "content": [], "output_config": {"effort": "max"}});
+    let without_content = json!({"role": "system", "output_config": {"effort": "low"}});
+    let said = |role: &str, text: &str| json!({"role": role, "content": text});
+    let messages = json!([
+        said("user", "a"),
+        said("assistant", "b"),
+        effort,
+        said("user", "c"),
+        without_content
+    ]);
+    let body = with(ask(MODELS[2], "x"), &json!({ "messages": messages }));
+    let passed = sent(&app, &upstream, &account, MESSAGES, &body).await;
+    assert_eq!(passed["messages"], messages);
+    // Other providers have one effort for the whole request.
+    for model in [MODELS[0], MODELS[1], MODELS[3], LOCAL] {
+        let body = with(body.clone(), &json!({ "model": model }));
+        let answer = app.post(&account.key, MESSAGES, &body).await;
+        let refused = error(MESSAGES, &answer, 400, "unsupported_parameter");
+        let names = json!(["messages[2].output_config", "messages[4].output_config"]);
+        assert_eq!(refused["details"]["unsupported"], names, "{model}");
+    }
+    app.assert_settled().await;
+}

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Checked, ensure, list, word};
 
@@ -156,6 +156,14 @@ pub(super) fn check(body: &Value) -> Checked {
     let (mut ids, mut open): (HashSet<&str>, Vec<&str>) = Default::default();
     for (at, message) in messages.iter().enumerate() {
         let role = message["role"].as_str().unwrap_or_default();
+        // platform.claude.com, "Per-message effort": accepted at any position, unlike instructions.
+        let configures = message["output_config"]
+            .as_object()
+            .is_some_and(|c| !c.is_empty());
+        let content = message.get("content");
+        if role == "system" && configures && content.is_none_or(|content| *content == json!([])) {
+            continue;
+        }
         ensure(
             ["user", "assistant", "system"].contains(&role) && role != before,
             || format!("messages: roles must alternate: {role} after {before}"),
