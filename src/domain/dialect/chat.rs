@@ -115,6 +115,7 @@ impl Object for ChatRequest {
         for name in ["frequency_penalty", "presence_penalty"] {
             fields.neutral(name, vec![json!(0)]);
         }
+        fields.neutral("logit_bias", vec![json!({})]);
         let mut left_out = fields.hints(HINTS);
         left_out.extend(message::has_tool_names(fields).then_some("name"));
         fields.unsupported(REFUSED);

@@ -342,6 +342,10 @@ fn what_is_wrong_with_blocks_is_named() {
             json!({"thinking": {"type": "enabled"}}),
         ),
         (
+            "thinking.budget_tokens",
+            json!({"thinking": {"type": "enabled", "budget_tokens": 0}}),
+        ),
+        (
             "output_config.format.type",
             json!({"output_config": {"format": {"type": "json_object"}}}),
         ),

@@ -193,7 +193,9 @@ pub(super) fn reasoning(fields: &Fields<'_>, noted: &Noted) -> (Reasoning, Forma
     let thinking = fields.object("thinking", about, schema, |thinking| {
         let kind = thinking.required("type", "What it is.", words::<ThinkingType>());
         let about = "Of type `enabled`: at most so many tokens of it.";
-        let budget = thinking.optional("budget_tokens", about, integer(1..=MAX_LIMIT));
+        // Some SDKs send 0 with the other types.
+        let least = i64::from(kind.is_none_or(|kind| kind == ThinkingType::Enabled));
+        let budget = thinking.optional("budget_tokens", about, integer(least..=MAX_LIMIT));
         let about = "Passed to Anthropic, and left out for other providers.";
         let display = thinking.optional("display", about, words::<ThinkingDisplay>());
         note(

@@ -180,7 +180,7 @@ async fn what_changes_no_answer_is_left_out_and_told(_: PgPoolOptions, options: 
             "cache_control",
             json!({"messages": [{"role": "user", "content": "x", "cache_control": ephemeral}]}),
         ),
-        (CHAT, "", json!({})),
+        (CHAT, "", json!({"logit_bias": {}})),
         (MESSAGES, "metadata", json!({"metadata": {"user_id": "x"}})),
         (
             MESSAGES,
@@ -214,6 +214,22 @@ async fn what_changes_no_answer_is_left_out_and_told(_: PgPoolOptions, options: 
             json!({"context_management": {}}),
         ),
         (MESSAGES, "diagnostics", json!({"diagnostics": {}})),
+        (
+            MESSAGES,
+            "",
+            json!({"thinking": {"type": "adaptive", "budget_tokens": 0}}),
+        ),
+        (
+            MESSAGES,
+            "",
+            json!({"thinking": {"type": "disabled", "budget_tokens": null}}),
+        ),
+        (
+            MESSAGES,
+            "",
+            json!({"messages": [{"role": "user", "content": "x"},
+                {"role": "system", "content": "x", "clear_at": "never", "output_config": {}}]}),
+        ),
     ] {
         for stream in [false, true] {
             let body = with(
