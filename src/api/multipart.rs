@@ -10,6 +10,7 @@ use multer::Multipart;
 use serde_json::{Map, Value, json};
 
 use super::error::ApiError;
+use crate::domain::validate::{FieldCode, FieldError};
 
 /// Fields of one form.
 const MAX_FIELDS: usize = 100;
@@ -46,6 +47,11 @@ pub async fn members(bytes: Bytes, content_type: &str) -> Result<Map<String, Val
                     continue;
                 }
                 insert(&mut members, "mask", picture)?;
+            }
+            "images" => {
+                let message = "is not a field of a form, in which it is called image or image[]";
+                let error = FieldError::new(base, FieldCode::UnknownField, message);
+                return Err(ApiError::invalid(vec![error]));
             }
             _ => {
                 let text = field.text().await.map_err(malformed)?;

@@ -173,6 +173,7 @@ async fn a_broken_form_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
     let cut: [(&str, &[u8]); 1] = [("image", &source[..60])];
     let second: [(&str, &[u8]); 2] = [("image[]", &source), ("image[]", &source[..60])];
     let opaque: [(&str, &[u8]); 2] = [("image", &source), ("mask", &source)];
+    let json_name: [(&str, &[u8]); 1] = [("images", &source)];
     for (texts, files, param, message) in [
         (
             vec![("prompt", "x"), ("n", "many")],
@@ -199,6 +200,12 @@ async fn a_broken_form_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
             "image is required",
         ),
         (vec![("prompt", "x")], &cut[..], json!("image"), "cut off"),
+        (
+            vec![("prompt", "x")],
+            &json_name[..],
+            json!("images"),
+            "is called image",
+        ),
         (
             vec![("prompt", "x")],
             &second[..],
