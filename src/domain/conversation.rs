@@ -35,7 +35,7 @@ pub use enforceable::make_enforceable;
 pub use json::{Json, WireObject, WireUrl, WireValue};
 pub use markers::{Choice, choices, ended};
 pub use picture::{Detail, Image, ImageSource, MAX_IMAGES};
-pub use schema::{Parameters, complete_schema};
+pub use schema::{Parameters, complete_schema, make_references_bare};
 pub use searches::searches;
 pub use spelling::{ReplacedNames, Spelling};
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};

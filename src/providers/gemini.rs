@@ -55,6 +55,8 @@ pub const ADAPTERS: Adapters = Adapters {
             reasoning_fields: false,
             free_arguments: false,
             alternating_roles: true,
+            // google-gemini/gemini-cli#4758
+            described_references: false,
             // google-genai 3.6.1 `FunctionDeclaration.name`; colons are newer than the rest.
             names: Spelling {
                 symbols: Some("_.-"),

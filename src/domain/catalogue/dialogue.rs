@@ -52,6 +52,8 @@ pub struct Dialogue {
     pub combined_schemas: bool,
     /// All keywords in schemas that answers and strict arguments must follow.
     pub all_keywords: bool,
+    /// Other members of a schema next to its `$ref`.
+    pub described_references: bool,
     pub names: Spelling,
     pub ids: Spelling,
     /// Maximum number of stop sequences.
@@ -104,6 +106,7 @@ impl Dialogue {
         instructions_only: false,
         combined_schemas: true,
         all_keywords: true,
+        described_references: true,
         names: Spelling::ANY,
         ids: Spelling::ANY,
         max_stops: usize::MAX,

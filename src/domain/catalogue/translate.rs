@@ -2,13 +2,13 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{TextModel, dialogue::asked};
 use crate::domain::{
     conversation::{
         Conversation, Format, Function, Json, Message, Parameters, Part, ReplacedNames, Role,
-        ToolCall, ToolChoice, Tools, make_enforceable,
+        ToolCall, ToolChoice, Tools, make_enforceable, make_references_bare,
     },
     generation::Surface,
     request::{DIAGNOSTICS, DialogueRequest},
@@ -50,7 +50,15 @@ impl TextModel {
         let conversation = Arc::make_mut(&mut request.conversation);
         // A caller of the vendor's dialect knows what the vendor enforces.
         if !self.dialogue.all_keywords && self.dialogue.own != Some(request.surface) {
-            make_schemas_enforceable(conversation);
+            let is_strict = |function: &Function| function.strict == Some(true);
+            edit_schemas(conversation, is_strict, make_enforceable);
+        }
+        if !self.dialogue.described_references {
+            let has_reference = |function: &Function| {
+                let parameters = function.parameters.as_ref();
+                parameters.is_some_and(|parameters| parameters.schema.as_str().contains("$ref"))
+            };
+            edit_schemas(conversation, has_reference, make_references_bare);
         }
         conversation.respell_ids(self.dialogue.ids);
         conversation.respell_names(self.dialogue.names)
@@ -223,20 +231,24 @@ impl TextModel {
     }
 }
 
-fn make_schemas_enforceable(conversation: &mut Conversation) {
-    for function in &mut conversation.tools.functions {
-        if function.strict == Some(true) {
-            let mut schema = match &function.parameters {
-                Some(parameters) => parameters.schema.value(),
-                None => json!({"type": "object", "properties": {}}),
-            };
-            make_enforceable(&mut schema);
-            function.parameters = schema.as_object().map(Parameters::of);
-        }
+/// Edits the schemas of the functions that `is_edited` selects, and of the answer.
+fn edit_schemas(
+    conversation: &mut Conversation,
+    is_edited: impl Fn(&Function) -> bool,
+    edit: impl Fn(&mut Value),
+) {
+    let functions = conversation.tools.functions.iter_mut();
+    for function in functions.filter(|function| is_edited(function)) {
+        let mut schema = match &function.parameters {
+            Some(parameters) => parameters.schema.value(),
+            None => json!({"type": "object", "properties": {}}),
+        };
+        edit(&mut schema);
+        function.parameters = schema.as_object().map(Parameters::of);
     }
     if let Format::Schema(format) = &mut conversation.format {
         let mut schema = format.schema.value();
-        make_enforceable(&mut schema);
+        edit(&mut schema);
         format.schema = Json::from(&schema);
     }
 }

@@ -9,6 +9,15 @@ use super::Json;
 /// Members of a schema whose values are data, not schemas.
 const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 
+/// Members of a schema whose values are schemas by a name of the caller's.
+const NAMED: [&str; 5] = [
+    "$defs",
+    "definitions",
+    "dependentSchemas",
+    "patternProperties",
+    "properties",
+];
+
 /// Members that combine schemas.
 const COMBINING: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
 
@@ -71,9 +80,13 @@ fn is_complete(schema: &Map<String, Value>) -> bool {
 }
 
 /// Adds the members that vendors require to a schema of arguments, and unless they accept `combined`
-/// schemas at its root, makes one of these. Returns whether it changed.
+/// schemas at its root, makes one of these. A reference at the root is always replaced, because next
+/// to it no vendor would read what is added. Returns whether it changed.
 pub fn complete_schema(schema: &mut Map<String, Value>, combined: bool) -> bool {
-    let mut changed = !combined && flatten(schema);
+    let mut changed = (!combined || schema.contains_key("$ref")) && flatten(schema);
+    if combined && schema.contains_key("$ref") {
+        return changed | edit_all(schema, &complete_array);
+    }
     // Arguments are an object in any case.
     let is_object = |kind: &Value| {
         let mut kinds = kind.as_array().into_iter().flatten();
@@ -87,7 +100,7 @@ pub fn complete_schema(schema: &mut Map<String, Value>, combined: bool) -> bool 
         schema.insert("properties".to_owned(), json!({}));
         changed = true;
     }
-    changed | complete_arrays(schema)
+    changed | edit_all(schema, &complete_array)
 }
 
 /// Replaces the schemas that the root combines by their properties. Of alternatives, those are
@@ -274,36 +287,63 @@ fn lacks_items(schema: &Map<String, Value>) -> bool {
 
 /// Whether no array in it lacks `items`.
 fn has_items(schema: &Map<String, Value>) -> bool {
-    let all = |(name, value): (&String, &Value)| match value {
-        _ if DATA.contains(&name.as_str()) => true,
-        Value::Object(schema) => has_items(schema),
-        Value::Array(items) => items.iter().filter_map(Value::as_object).all(has_items),
-        _ => true,
-    };
-    !lacks_items(schema) && schema.iter().all(all)
+    !lacks_items(schema) && within(schema).all(has_items)
 }
 
-/// Adds `items` to the arrays that lack it. Returns whether any did.
-fn complete_arrays(schema: &mut Map<String, Value>) -> bool {
-    let mut changed = lacks_items(schema);
-    if changed {
+/// The schemas that are members of one, or in a list or an object that is.
+fn within(schema: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value>> {
+    let members = schema.iter().flat_map(|(name, value)| match value {
+        _ if DATA.contains(&name.as_str()) => Vec::new(),
+        Value::Object(_) if !NAMED.contains(&name.as_str()) => vec![value],
+        Value::Object(schemas) => schemas.values().collect(),
+        Value::Array(schemas) => schemas.iter().collect(),
+        _ => Vec::new(),
+    });
+    members.filter_map(Value::as_object)
+}
+
+/// As [`within`].
+fn within_mut(schema: &mut Map<String, Value>) -> impl Iterator<Item = &mut Map<String, Value>> {
+    let members = schema.iter_mut().flat_map(|(name, value)| match value {
+        _ if DATA.contains(&name.as_str()) => Vec::new(),
+        Value::Object(_) if !NAMED.contains(&name.as_str()) => vec![value],
+        Value::Object(schemas) => schemas.values_mut().collect(),
+        Value::Array(schemas) => schemas.iter_mut().collect(),
+        _ => Vec::new(),
+    });
+    members.filter_map(Value::as_object_mut)
+}
+
+/// Edits a schema and all within it. Returns whether `edit` changed any.
+fn edit_all(
+    schema: &mut Map<String, Value>,
+    edit: &impl Fn(&mut Map<String, Value>) -> bool,
+) -> bool {
+    let changed = edit(schema);
+    within_mut(schema).fold(changed, |changed, schema| edit_all(schema, edit) | changed)
+}
+
+/// Adds `items` to an array that lacks it.
+fn complete_array(schema: &mut Map<String, Value>) -> bool {
+    let lacks = lacks_items(schema);
+    if lacks {
         schema.insert("items".to_owned(), json!({}));
     }
-    for (name, value) in schema.iter_mut() {
-        if DATA.contains(&name.as_str()) {
-            continue;
+    lacks
+}
+
+/// Removes what a vendor refuses next to a `$ref`: members whose names do not begin with `$`.
+pub fn make_references_bare(schema: &mut Value) {
+    let Value::Object(schema) = schema else {
+        return;
+    };
+    edit_all(schema, &|schema| {
+        let is_reference = schema.get("$ref").is_some_and(Value::is_string);
+        if is_reference {
+            schema.retain(|name, _| name.starts_with('$'));
         }
-        match value {
-            Value::Object(schema) => changed |= complete_arrays(schema),
-            Value::Array(items) => {
-                for item in items.iter_mut().filter_map(Value::as_object_mut) {
-                    changed |= complete_arrays(item);
-                }
-            }
-            _ => {}
-        }
-    }
-    changed
+        is_reference
+    });
 }
 
 #[cfg(test)]
@@ -344,6 +384,23 @@ mod tests {
                     {"type": ["array", "null"], "items": {}},
                     {"type": "array", "items": {"type": "string"}}]}}})),
             ),
+            // A property may have the name of a keyword.
+            (
+                json!({"type": "object", "properties": {"default": {"type": "array"},
+                    "properties": {"type": "array"}}}),
+                Some(json!({"type": "object", "properties": {
+                    "default": {"type": "array", "items": {}},
+                    "properties": {"type": "array", "items": {}}}})),
+            ),
+            // Next to a reference, nothing is read.
+            (
+                json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "object",
+                    "properties": {"b": {"$ref": "#/$defs/a"}}, "required": ["b"]}}}),
+                Some(json!({"type": "object", "$defs": {"a": {"type": "object",
+                    "properties": {"b": {"$ref": "#/$defs/a"}}, "required": ["b"]}},
+                    "properties": {"b": {"$ref": "#/$defs/a"}}, "required": ["b"]})),
+            ),
+            (json!({"$ref": "https://example.org/schema"}), None),
         ] {
             let parameters = Parameters::of(given.as_object().unwrap());
             let found = parameters.completed(true).map(|found| found.schema.value());
@@ -401,6 +458,39 @@ mod tests {
             let mut expected = expected;
             expected["type"] = json!("object");
             assert_eq!(Value::Object(schema), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn references_become_bare() {
+        for (given, expected) in [
+            (
+                json!({"type": "object", "properties": {
+                    "a": {"$ref": "#/$defs/b", "description": "d", "default": 1},
+                    "$ref": {"type": "string", "description": "d"},
+                    "default": {"items": {"$ref": "#/$defs/b", "title": "t"}}},
+                    "anyOf": [{"$ref": "#/$defs/b", "required": ["a"]}],
+                    "examples": [{"$ref": "x", "description": "d"}],
+                    "$defs": {"b": {"allOf": [{"$ref": "#/$defs/c", "$comment": "c", "type": "object"}]},
+                        "c": {"const": {"$ref": "x", "a": 1}}}}),
+                json!({"type": "object", "properties": {
+                    "a": {"$ref": "#/$defs/b"},
+                    "$ref": {"type": "string", "description": "d"},
+                    "default": {"items": {"$ref": "#/$defs/b"}}},
+                    "anyOf": [{"$ref": "#/$defs/b"}],
+                    "examples": [{"$ref": "x", "description": "d"}],
+                    "$defs": {"b": {"allOf": [{"$ref": "#/$defs/c", "$comment": "c"}]},
+                        "c": {"const": {"$ref": "x", "a": 1}}}}),
+            ),
+            (
+                json!({"$ref": "#/$defs/a", "title": "t", "$defs": {"a": {}}}),
+                json!({"$ref": "#/$defs/a", "$defs": {"a": {}}}),
+            ),
+            (json!(true), json!(true)),
+        ] {
+            let mut schema = given.clone();
+            make_references_bare(&mut schema);
+            assert_eq!(schema, expected, "{given}");
         }
     }
 

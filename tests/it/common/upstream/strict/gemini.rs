@@ -29,6 +29,32 @@ fn gemini_name(name: &Value) -> Checked {
     })
 }
 
+/// google-genai 3.6.1 `GenerateContentConfig.response_json_schema`, and google-gemini/gemini-cli#4758.
+fn references(schema: &Value, path: &str) -> Checked {
+    let is_bare = |(name, _): (&String, &Value)| name.starts_with('$');
+    let mut members = schema.as_object().into_iter().flatten();
+    ensure(!schema["$ref"].is_string() || members.all(is_bare), || {
+        format!(
+            "schema at {path} can only contain properties starting with '$' when $ref is present"
+        )
+    })?;
+    for name in ["$defs", "definitions", "properties"] {
+        for (of, schema) in schema[name].as_object().into_iter().flatten() {
+            references(schema, &format!("{path}.{name}.{of}"))?;
+        }
+    }
+    for name in ["allOf", "anyOf", "oneOf", "prefixItems"] {
+        let mut schemas = list(&schema[name]).iter();
+        schemas.try_for_each(|schema| references(schema, &format!("{path}.{name}")))?;
+    }
+    for name in ["additionalProperties", "items"] {
+        if let Some(schema) = schema.get(name) {
+            references(schema, &format!("{path}.{name}"))?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn check(body: &Value) -> Checked {
     let tools = list(&body["tools"]).iter();
     let functions: Vec<&Value> = tools
@@ -42,6 +68,7 @@ pub(super) fn check(body: &Value) -> Checked {
         })?;
         if let Some(parameters) = function.get("parametersJsonSchema") {
             schema(parameters, "parameters")?;
+            references(parameters, "parameters")?;
         }
     }
     let config = &body["toolConfig"]["functionCallingConfig"];
@@ -54,6 +81,7 @@ pub(super) fn check(body: &Value) -> Checked {
         })?;
     }
     let config = &body["generationConfig"];
+    references(&config["responseJsonSchema"], "response_json_schema")?;
     let int32 = |value: &Value| value.as_i64().is_some_and(|n| i32::try_from(n).is_ok());
     for (name, least) in [("seed", i64::MIN), ("topK", 1)] {
         let given = config.get(name);
