@@ -2,9 +2,10 @@
 //!
 //! Here: messages and their parts. Submodules: images ([`picture`]), documents ([`document`]), tools
 //! and the form of the answer ([`tools`]), schemas of arguments ([`schema`]), schemas for
-//! vendors that enforce few keywords ([`enforceable`]), names and ids that a vendor accepts
-//! ([`spelling`]), answers, whole and piece by piece ([`answer`]), and searches at the vendor
-//! ([`searches`]). Not here: the model and its output limit, which belong to the call.
+//! vendors that enforce few keywords ([`enforceable`]) or accept only some as strict ([`strict`]),
+//! names and ids that a vendor accepts ([`spelling`]), answers, whole and piece by piece
+//! ([`answer`]), and searches at the vendor ([`searches`]). Not here: the model and its output limit,
+//! which belong to the call.
 
 pub mod answer;
 mod base64;
@@ -17,6 +18,7 @@ mod picture;
 mod schema;
 mod searches;
 mod spelling;
+mod strict;
 mod tools;
 
 use std::collections::HashMap;
@@ -38,6 +40,7 @@ pub use picture::{Detail, Image, ImageSource, MAX_IMAGES};
 pub use schema::{Parameters, complete_schema, make_references_bare};
 pub use searches::searches;
 pub use spelling::{ReplacedNames, Spelling};
+pub use strict::is_strict;
 pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoice, Tools};
 
 /// Bytes of the longest token of any public tokenizer: 128 spaces.

@@ -5,8 +5,8 @@ use std::{borrow::Cow, collections::HashMap};
 use super::{TextModel, Vision, text::NOT_TAKEN};
 use crate::domain::{
     conversation::{
-        Conversation, Detail, Effort, Format, Image, ImageSource, ImageType, MAX_IMAGES, Message,
-        Part, Role, Sampling, Spelling, Thinking, ToolChoice, Tools,
+        Conversation, Detail, Effort, Format, Function, Image, ImageSource, ImageType, MAX_IMAGES,
+        Message, Part, Role, Sampling, Spelling, Thinking, ToolChoice, Tools, is_strict,
     },
     generation::Surface,
     pricing::CacheWrites,
@@ -208,6 +208,15 @@ impl TextModel {
     fn is_openai(&self) -> bool {
         let own = self.dialogue.own;
         matches!(own, Some(Surface::OpenAiChat | Surface::OpenAiResponses))
+    }
+
+    /// Whether `strict` of a function is not sent: that of Messages accepts more schemas than OpenAI's.
+    pub(super) fn loosens(&self, surface: Surface, function: &Function) -> bool {
+        let parameters = function.parameters.as_ref();
+        function.strict == Some(true)
+            && surface == Surface::AnthropicMessages
+            && self.is_openai()
+            && !parameters.is_some_and(|parameters| is_strict(&parameters.schema.value()))
     }
 
     /// Whether the vendor takes a part back that may be thinking.
@@ -488,7 +497,11 @@ impl TextModel {
         let is_loose = request.surface == Surface::AnthropicMessages
             && self.is_openai()
             && matches!(&request.conversation.format, Format::Schema(schema) if schema.strict.is_none());
-        if is_loose || !can.strict_tools && functions.iter().any(|f| f.strict == Some(true)) {
+        let is_loosened = |function: &Function| {
+            !can.strict_tools && function.strict == Some(true)
+                || self.loosens(request.surface, function)
+        };
+        if is_loose || functions.iter().any(is_loosened) {
             left_out.push("strict");
         }
         let detailed = |detail: Option<Detail>| detail.is_some_and(|d| d != Detail::Auto);

@@ -46,6 +46,11 @@ impl TextModel {
                 self.complete_arguments(call);
             }
         }
+        for function in &mut conversation.tools.functions {
+            if self.loosens(request.surface, function) {
+                function.strict = None;
+            }
+        }
         self.complete_tools(&mut request.conversation);
         let conversation = Arc::make_mut(&mut request.conversation);
         // A caller of the vendor's dialect knows what the vendor enforces.

@@ -21,15 +21,94 @@ async fn a_schema_is_strict_where_it_was(_: PgPoolOptions, options: PgConnectOpt
     let app = TestApp::upstream(options, &upstream).await;
     let account = app.account("10").await;
     let open = json!({"type": "object", "properties": {"a": {"type": "string"}}});
-    for (schema, strict, left_out) in [(schema(), json!(true), ""), (open, Value::Null, "strict")] {
+    let described = json!({"a": {"$ref": "#/$defs/a", "description": "d"}});
+    let described = with(
+        schema(),
+        &json!({"properties": described, "$defs": {"a": {"type": "string"}}}),
+    );
+    let default = json!({"properties": {"a": {"type": "string", "default": "x"}}});
+    for (schema, strict, left_out) in [
+        (schema(), json!(true), ""),
+        (open, Value::Null, "strict"),
+        (described, Value::Null, "strict"),
+        (with(schema(), &default), Value::Null, "strict"),
+        (
+            with(schema(), &json!({"allOf": [{"type": "object"}]})),
+            Value::Null,
+            "strict",
+        ),
+    ] {
         let format = json!({"format": {"type": "json_schema", "schema": schema}});
-        let body = with(ask(MODELS[1], "x"), &json!({"output_config": format}));
-        let answer = app.post(&account.key, MESSAGES, &body).await;
-        answer.expect(200);
-        let sent = upstream.requests().pop().unwrap().body;
-        assert_eq!(sent["response_format"]["json_schema"]["strict"], strict);
-        assert_eq!(answer.header("x-gensvc-left-out"), left_out);
+        let tools = json!([{"name": "f", "input_schema": schema, "strict": true}]);
+        for more in [json!({"output_config": format}), json!({ "tools": tools })] {
+            let body = with(ask(MODELS[1], "x"), &more);
+            let answer = app.post(&account.key, MESSAGES, &body).await;
+            answer.expect(200);
+            let sent = upstream.requests().pop().unwrap().body;
+            let places = ["/response_format/json_schema", "/tools/0/function"];
+            let found = places.iter().find_map(|place| sent.pointer(place)).unwrap();
+            assert_eq!(
+                found.get("strict").unwrap_or(&Value::Null),
+                &strict,
+                "{sent}"
+            );
+            assert_eq!(answer.header("x-gensvc-left-out"), left_out);
+        }
     }
+}
+
+/// Pydantic writes a described field of a model in this way.
+#[sqlx::test]
+async fn references_are_bare_for_gemini(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = TestApp::upstream(options, &upstream).await;
+    let account = app.account("10").await;
+    let draft = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+    let schema = |reference: Value| {
+        json!({"type": "object", "properties": {"draft": reference, "more": {"type": "array",
+            "items": reference}}, "$defs": {"Draft": draft}})
+    };
+    let given = schema(json!({"$ref": "#/$defs/Draft", "description": "The draft."}));
+    let bare = schema(json!({"$ref": "#/$defs/Draft"}));
+    let root = json!({"$ref": "#/$defs/Draft", "$defs": {"Draft": draft}});
+    for (path, given, expected) in [
+        (CHAT, &given, &bare),
+        (RESPONSES, &given, &bare),
+        (MESSAGES, &given, &bare),
+        (
+            MESSAGES,
+            &root,
+            &with(draft.clone(), &json!({"$defs": {"Draft": draft}})),
+        ),
+    ] {
+        let body = match path {
+            CHAT => with(
+                ask(MODELS[3], "x"),
+                &json!({"tools": [{"type": "function", "function": {"name": "f", "parameters": given}}],
+                    "response_format": {"type": "json_schema",
+                        "json_schema": {"name": "n", "schema": given}}}),
+            ),
+            RESPONSES => json!({"model": MODELS[3], "input": "x", "max_output_tokens": 64,
+                "tools": [{"type": "function", "name": "f", "parameters": given}],
+                "text": {"format": {"type": "json_schema", "name": "n", "schema": given}}}),
+            _ => with(
+                ask(MODELS[3], "x"),
+                &json!({"tools": [{"name": "f", "input_schema": given}],
+                    "output_config": {"format": {"type": "json_schema", "schema": given}}}),
+            ),
+        };
+        app.post(&account.key, path, &body).await.expect(200);
+        let sent = upstream.requests().pop().unwrap().body;
+        let function = &sent["tools"][0]["functionDeclarations"][0];
+        assert_eq!(function["parametersJsonSchema"], *expected, "{path}");
+        if given != &root {
+            assert_eq!(
+                sent["generationConfig"]["responseJsonSchema"], bare,
+                "{path}"
+            );
+        }
+    }
+    app.assert_settled().await;
 }
 
 #[sqlx::test]

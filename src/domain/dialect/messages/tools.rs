@@ -6,32 +6,12 @@ use super::{MAX_LIMIT, Noted, note};
 use crate::domain::{
     conversation::{
         Effort, Format, Function, Json, Parameters, Reasoning, Schema, Thinking, ToolChoice, Tools,
+        is_strict,
     },
     dialect::{MAX_TOOLS, NOT_EMPTY, STRING, needed},
     named::named_enum,
     validate::{FieldCode, Fields, List, any_object, boolean, integer, words},
 };
-
-/// Whether each object of a schema has exactly the properties that it requires.
-fn is_closed(schema: &Value) -> bool {
-    match schema {
-        Value::Object(members) => {
-            let properties = members.get("properties").and_then(Value::as_object);
-            let required = members.get("required").and_then(Value::as_array);
-            let is_required = |name: &String| {
-                required.is_some_and(|required| required.iter().any(|other| other == name))
-            };
-            let mut names = properties
-                .into_iter()
-                .flat_map(|properties| properties.keys());
-            let is_object = properties.is_some() || members.get("type") == Some(&json!("object"));
-            let only = members.get("additionalProperties") == Some(&json!(false));
-            (!is_object || only && names.all(is_required)) && members.values().all(is_closed)
-        }
-        Value::Array(items) => items.iter().all(is_closed),
-        _ => true,
-    }
-}
 
 named_enum!(
     /// The type of a tool.
@@ -229,7 +209,7 @@ fn format(fields: &Fields<'_>, name: &'static str) -> Option<Format> {
         let schema = format.required("schema", "A JSON schema.", any_object(Map::clone));
         let schema = Value::Object(schema?);
         // Here an answer always follows it. Where that is to be asked for, not every schema may be.
-        let strict = is_closed(&schema).then_some(true);
+        let strict = is_strict(&schema).then_some(true);
         Some(Format::Schema(Schema {
             name: None,
             description: None,

@@ -104,3 +104,70 @@ fn arrays(value: &Value, place: &str) -> Checked {
     let mut within = members.chain(list(value));
     within.try_for_each(|value| arrays(value, place))
 }
+
+/// A schema that OpenAI is to enforce (openai 3.57.0 `openai/lib/_pydantic.py`, and
+/// developers.openai.com, "Structured outputs").
+fn strict_schema(schema: &Value, place: &str) -> Checked {
+    ensure(
+        schema["type"] == "object" && schema.get("anyOf").is_none(),
+        || {
+            format!(
+                "Invalid schema for {place}: schema must be a JSON Schema of 'type: \"object\"'"
+            )
+        },
+    )?;
+    enforced(schema, place)
+}
+
+fn enforced(schema: &Value, place: &str) -> Checked {
+    const REFUSED: [&str; 13] = [
+        "allOf",
+        "contains",
+        "default",
+        "dependentRequired",
+        "dependentSchemas",
+        "else",
+        "if",
+        "not",
+        "oneOf",
+        "patternProperties",
+        "prefixItems",
+        "propertyNames",
+        "then",
+    ];
+    let wrong = |message: &str| format!("Invalid schema for {place}: {message}: {schema}");
+    let members = schema.as_object().ok_or_else(|| wrong("no object"))?;
+    if members.contains_key("$ref") {
+        return ensure(members.len() == 1, || wrong("$ref cannot have keywords"));
+    }
+    let refused = REFUSED.iter().find(|name| members.contains_key(**name));
+    ensure(refused.is_none(), || {
+        wrong(&format!("{refused:?} is not permitted"))
+    })?;
+    let has_type = members.contains_key("type") || members.contains_key("anyOf");
+    ensure(has_type, || wrong("schema must have a 'type' key"))?;
+    ensure(schema["format"] != "uri", || {
+        wrong("'uri' is not a valid format")
+    })?;
+    if schema["type"] == "object" || list(&schema["type"]).contains(&json!("object")) {
+        ensure(schema["additionalProperties"] == false, || {
+            wrong("'additionalProperties' is required to be supplied and to be false")
+        })?;
+        let mut names = schema["properties"].as_object().into_iter().flatten();
+        let required = list(&schema["required"]);
+        ensure(
+            names.all(|(name, _)| required.contains(&json!(name))),
+            || {
+                wrong(
+                    "'required' is required to be supplied and to be an array including every key",
+                )
+            },
+        )?;
+    }
+    for name in ["$defs", "definitions", "properties"] {
+        let mut schemas = schema[name].as_object().into_iter().flatten();
+        schemas.try_for_each(|(_, schema)| enforced(schema, place))?;
+    }
+    let mut within = list(&schema["anyOf"]).iter().chain(schema.get("items"));
+    within.try_for_each(|schema| enforced(schema, place))
+}

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Checked, ensure, list, schema, word};
+use super::{Checked, ensure, list, schema, strict_schema, word};
 
 #[expect(clippy::too_many_lines, reason = "a list of rules")]
 pub(super) fn check(body: &Value, is_openai: bool) -> Checked {
@@ -30,7 +30,14 @@ pub(super) fn check(body: &Value, is_openai: bool) -> Checked {
         word(&function["name"], "_-", 64)?;
         if let Some(parameters) = function.get("parameters") {
             schema(parameters, "parameters")?;
+            if is_openai && function["strict"] == true {
+                strict_schema(parameters, "function")?;
+            }
         }
+    }
+    let format = &body["response_format"]["json_schema"];
+    if is_openai && format["strict"] == true {
+        strict_schema(&format["schema"], "response_format")?;
     }
     // OpenAI also refuses tools if the effort is absent, but no test needs that.
     let effort = &body["reasoning_effort"];

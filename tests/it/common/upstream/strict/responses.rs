@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Checked, ensure, list, schema, word};
+use super::{Checked, ensure, list, schema, strict_schema, word};
 
 /// The parameters of the Responses API.
 const RESPONSES: &[&str] = &[
@@ -67,6 +67,10 @@ pub(super) fn check(body: &Value) -> Checked {
     ensure(streamed || body.get("stream_options").is_none(), || {
         "The 'stream_options' parameter is only allowed when 'stream' is enabled.".to_owned()
     })?;
+    let format = &body["text"]["format"];
+    if format["strict"] == true {
+        strict_schema(&format["schema"], "text.format")?;
+    }
     let names = response_tools(list(&body["tools"]))?;
     let choice = &body["tool_choice"];
     let needs = choice.is_object() || choice == "required";
@@ -147,6 +151,9 @@ fn response_tools(tools: &[Value]) -> Result<HashSet<&str>, String> {
                 }
                 if !tool["parameters"].is_null() {
                     schema(&tool["parameters"], "parameters")?;
+                }
+                if tool["strict"] == true {
+                    strict_schema(&tool["parameters"], "function")?;
                 }
             }
             "custom" | "namespace" => {}
