@@ -16,7 +16,7 @@ use serde_json::{Map, Value, map::Entry};
 
 pub use fingerprint::fingerprint;
 pub use members::Members;
-pub use nul::{may_have_nul, nul_paths, without_nul};
+pub use nul::{may_have_nul, nul_paths, without_escaped_nul, without_nul};
 pub use object::parse_object;
 
 /// Maximum nesting of arrays and objects in a body.

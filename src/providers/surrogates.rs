@@ -8,7 +8,10 @@ use std::mem::{discriminant, take};
 
 use serde_json::Value;
 
-use crate::domain::{conversation::Delta, json::parse_lenient};
+use crate::domain::{
+    conversation::Delta,
+    json::{may_have_nul, parse_lenient, without_escaped_nul},
+};
 
 /// First character of a mark: a noncharacter, which no text is meant to have.
 const MARK: char = '\u{fdd0}';
@@ -30,7 +33,14 @@ pub fn parse_whole(body: &[u8]) -> Result<Value, serde_json::Error> {
     lenient(body, |_| REPLACEMENT.to_string())
 }
 
+/// U+0000 becomes U+FFFD: Postgres cannot store it, and callers could not send it back.
 fn lenient(body: &[u8], replace: fn(u32) -> String) -> Result<Value, serde_json::Error> {
+    let text = may_have_nul(body).then(|| std::str::from_utf8(body));
+    let replaced = text.and_then(Result::ok).map(|text| {
+        let (text, rest) = without_escaped_nul(text);
+        text + rest
+    });
+    let body = replaced.as_deref().map_or(body, str::as_bytes);
     parse_lenient(body).or_else(|error| {
         let text = std::str::from_utf8(body).ok();
         match text.and_then(|text| without_lone(text, replace)) {
@@ -247,6 +257,14 @@ mod tests {
         let whole = "{\"e\":\"\u{1f600}\"}";
         let parts = joined(pieces);
         assert_eq!(parts[0], Part::ToolCall(call(whole)), "{parts:?}");
+    }
+
+    #[test]
+    fn nul_is_replaced_except_in_json_within_a_string() {
+        let json = r#"{"a\u0000":"\u0000","b":"{\"c\":\"\\u0000\"}"}"#;
+        let expected = json!({"a\u{fffd}": "\u{fffd}", "b": "{\"c\":\"\\u0000\"}"});
+        assert_eq!(parse(json).unwrap(), expected);
+        assert_eq!(parse_whole(json.as_bytes()).unwrap(), expected);
     }
 
     #[test]

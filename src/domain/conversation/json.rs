@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer, ser::Error as _};
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{DocumentData, ImageSource, Parameters};
+use crate::domain::json::without_escaped_nul;
 
 /// A JSON value as it was written, which a model sees, and answers, in the order of its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +29,15 @@ impl Json {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Replaces U+0000, which callers could not send back.
+    #[must_use]
+    pub fn without_nul(self) -> Self {
+        match without_escaped_nul(&self.0) {
+            (Cow::Owned(replaced), _) => Self(replaced),
+            (Cow::Borrowed(_), _) => self,
+        }
     }
 
     pub fn value(&self) -> Value {

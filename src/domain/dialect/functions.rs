@@ -70,7 +70,9 @@ pub(super) fn custom_input(arguments: &str) -> String {
             .map(str::to_owned),
         Err(_) => cut_input(arguments),
     };
-    input.unwrap_or_else(|| arguments.to_owned())
+    let input = input.unwrap_or_else(|| arguments.to_owned());
+    // Callers could not send U+0000 back.
+    input.replace('\0', "\u{fffd}")
 }
 
 /// The beginning of an input whose arguments are cut off.

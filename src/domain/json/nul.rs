@@ -1,5 +1,7 @@
 //! U+0000, which Postgres cannot store: where it is in a value, and its replacement.
 
+use std::borrow::Cow;
+
 use memchr::memmem;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -26,6 +28,39 @@ fn replace_nul(value: Value) -> Value {
         }
         other => other,
     }
+}
+
+/// The escape of U+0000 in JSON, and that of its replacement.
+const ESCAPED: &str = "\\u0000";
+const REPLACEMENT: &str = "\\ufffd";
+
+/// Replaces the escapes of U+0000 in JSON, which may be cut off. The second text is the end, if an
+/// escape may begin there.
+pub fn without_escaped_nul(json: &str) -> (Cow<'_, str>, &str) {
+    let mut replaced = String::new();
+    let (mut copied, mut at) = (0, 0);
+    let mut end = json.len();
+    while let Some(found) = json[at..].find('\\') {
+        at += found;
+        let rest = &json[at..];
+        if rest.starts_with(ESCAPED) {
+            replaced += &json[copied..at];
+            replaced += REPLACEMENT;
+            at += ESCAPED.len();
+            copied = at;
+        } else if ESCAPED.starts_with(rest) {
+            end = at;
+            break;
+        } else {
+            at += 1 + rest[1..].chars().next().map_or(0, char::len_utf8);
+        }
+    }
+    let text = if copied == 0 {
+        Cow::Borrowed(&json[..end])
+    } else {
+        Cow::Owned(replaced + &json[copied..end])
+    };
+    (text, &json[end..])
 }
 
 /// Limits on reported paths and on the characters of a name in them: an error must not be many
@@ -110,6 +145,19 @@ mod tests {
     fn nul_is_found_wherever_it_hides() {
         let found = nul_paths(&json!({"a": "x\0", "b": {"c": ["", "\0"]}, "d\0": 1}));
         assert_eq!(found, ["a", "b.c[1]", "d\u{fffd}"]);
+    }
+
+    #[test]
+    fn escapes_are_replaced_wherever_json_is_cut() {
+        let json = r#"{"a":"\u0000 \\u0000 \\\u0000\n\u00e9\"\u0000","\u0000":"\é"}"#;
+        let expected = r#"{"a":"\ufffd \\u0000 \\\ufffd\n\u00e9\"\ufffd","\ufffd":"\é"}"#;
+        assert_eq!(without_escaped_nul(json), (expected.into(), ""));
+        for (at, _) in json.char_indices() {
+            let (begin, rest) = without_escaped_nul(&json[..at]);
+            let more = format!("{rest}{}", &json[at..]);
+            let (end, rest) = without_escaped_nul(&more);
+            assert_eq!((format!("{begin}{end}"), rest), (expected.to_owned(), ""));
+        }
     }
 
     #[test]

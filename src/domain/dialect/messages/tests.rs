@@ -470,6 +470,45 @@ fn blocks_are_written_whole_and_in_pieces() {
     assert_eq!(events.collect::<Vec<_>>(), expected);
 }
 
+/// A request with U+0000 is refused, and the next turn sends the input back.
+#[test]
+fn inputs_have_no_nul() {
+    const JSON: &str = r#"{"cmd":"tr '\u0000' \\u0000"}"#;
+    const EXPECTED: &str = r#"{"cmd":"tr '\ufffd' \\u0000"}"#;
+    let answer = Answer {
+        parts: vec![Part::ToolCall(call("1", JSON, None))],
+        ..answer("", Stop::Tools)
+    };
+    let whole = writer().whole(&answer);
+    assert!(whole.contains(&format!("\"input\":{EXPECTED}")), "{whole}");
+    for at in 0..=JSON.len() {
+        let mut writer = writer();
+        let deltas = [
+            Delta::ToolCall(call("1", &JSON[..at], None)),
+            Delta::Arguments(JSON[at..].to_owned()),
+        ];
+        let stream: String = deltas.iter().map(|delta| writer.piece(delta)).collect();
+        assert_eq!(input(&(stream + &writer.end(&answer))), EXPECTED);
+    }
+    // The end of an input that was cut off is kept.
+    let mut writer = writer();
+    let stream = writer.piece(&Delta::ToolCall(call("1", r#"{"a":"\u00"#, None)));
+    assert_eq!(input(&(stream + &writer.end(&answer))), r#"{"a":"\u00"#);
+}
+
+/// The input that a client reads from the events of a stream.
+fn input(stream: &str) -> String {
+    let events = stream.trim_end().split("\n\n").map(|event| {
+        let (_, data) = event.split_once("\ndata: ").unwrap();
+        serde_json::from_str::<Value>(data).unwrap()
+    });
+    let pieces = events.filter_map(|event| {
+        let piece = event["delta"]["partial_json"].as_str();
+        piece.map(str::to_owned)
+    });
+    pieces.collect()
+}
+
 /// A tool that is loaded later is read where that is done, however often.
 #[test]
 fn a_tool_counts_each_time_that_it_is_loaded() {

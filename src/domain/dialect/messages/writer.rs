@@ -1,5 +1,7 @@
 //! Writes the answers of a dialogue.
 
+use std::mem::take;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -7,6 +9,7 @@ use super::text_of;
 use crate::domain::{
     conversation::{Delta, Json, Part, Stop, ToolCall, WireObject, WireValue},
     dialect::{Answer, GEMINI, Head, Writer},
+    json::{without_escaped_nul, without_nul},
     usage::{TextUsage, TokenCounts},
 };
 
@@ -25,6 +28,8 @@ pub struct MessagesWriter {
     signature: Option<&'static str>,
     /// Blocks that have begun.
     blocks: u32,
+    /// The end of the open tool's input, if an escape may begin there.
+    rest: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +70,7 @@ impl MessagesWriter {
             open: None,
             signature: None,
             blocks: 0,
+            rest: String::new(),
         }
     }
 
@@ -97,9 +103,12 @@ impl MessagesWriter {
         let index = self.blocks.saturating_sub(1);
         let signature = self.signature.take();
         let signed = signature.map(|signature| self.add(Piece::Signature { signature }));
+        let rest = take(&mut self.rest);
+        let partial_json = &rest;
+        let rest = (!rest.is_empty()).then(|| self.add(Piece::Json { partial_json }));
         let closed = self.open.take();
         let closed = closed.map(|_| event(&json!({"type": "content_block_stop", "index": index})));
-        signed.into_iter().chain(closed).collect()
+        [signed, rest, closed].into_iter().flatten().collect()
     }
 
     /// Closes the block before and begins another.
@@ -123,9 +132,19 @@ impl MessagesWriter {
         format!("event: {}\ndata: {}\n\n", r#type, text_of(&added))
     }
 
+    /// Writes a piece of a tool's input without U+0000, which clients could not send back.
+    fn input(&mut self, partial_json: &str) -> String {
+        let json = take(&mut self.rest) + partial_json;
+        let (partial_json, rest) = without_escaped_nul(&json);
+        rest.clone_into(&mut self.rest);
+        let partial_json = &partial_json;
+        self.add(Piece::Json { partial_json })
+    }
+
     /// Writes a block of another type. Clients read the input of a `server_tool_use` only from its
     /// deltas, so its first event has an empty input.
     fn opaque(&mut self, block: &Value) -> String {
+        let block = &without_nul(block.clone());
         let input = block
             .get("input")
             .filter(|_| block["type"] == "server_tool_use");
@@ -218,7 +237,8 @@ fn blocks(part: &Part) -> impl Iterator<Item = WireValue<'_>> {
         Part::ToolCall(call) => {
             // A model may write anything: an agent must see that, instead of no arguments.
             let unread = || Json::from(&json!({"INVALID_JSON": call.arguments}));
-            Some(tool_use(call, call.object().unwrap_or_else(unread)).into())
+            let input = call.object().map(Json::without_nul);
+            Some(tool_use(call, input.unwrap_or_else(unread)).into())
         }
         // No answer has one.
         Part::ToolResult(_) | Part::Image(_) | Part::Document(_) => None,
@@ -317,12 +337,11 @@ impl Writer for MessagesWriter {
                 let no_arguments = Json::from(&json!({}));
                 events += &self.start(Open::Tool, &tool_use(call, no_arguments));
                 if !call.arguments.is_empty() {
-                    let partial_json = &call.arguments;
-                    events += &self.add(Piece::Json { partial_json });
+                    events += &self.input(&call.arguments);
                 }
                 events
             }
-            Delta::Arguments(partial_json) => self.add(Piece::Json { partial_json }),
+            Delta::Arguments(partial_json) => self.input(partial_json),
             Delta::Opaque(block) => self.opaque(block),
         }
     }
