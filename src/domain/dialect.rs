@@ -10,7 +10,7 @@ pub mod messages;
 pub mod responses;
 pub mod speech;
 
-pub use functions::custom_arguments;
+pub use functions::{ALLOWED_TOOLS, allowed_tools, custom_arguments};
 use serde::Serialize;
 use serde_json::{Map, Value};
 

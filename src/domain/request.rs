@@ -28,7 +28,9 @@ pub use operator::{
     AccountRequest, AccountUpdate, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS,
     SuspensionRequest, password_violations,
 };
-pub use original::{DIAGNOSTICS, Original, SEED, SHARED, TOP_K, VERBOSITY, has_empty_members};
+pub use original::{
+    DIAGNOSTICS, Original, SEED, SHARED, TOOL_CHOICE, TOP_K, VERBOSITY, has_empty_members,
+};
 pub use text::TextRequest;
 pub use usage::{GROUPS, UsageRequest};
 

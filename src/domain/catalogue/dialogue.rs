@@ -2,15 +2,18 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
+use serde_json::Value;
+
 use super::{TextModel, Vision, text::NOT_TAKEN};
 use crate::domain::{
     conversation::{
         Conversation, Detail, Effort, Format, Function, Image, ImageSource, ImageType, MAX_IMAGES,
         Message, Part, Role, Sampling, Spelling, Thinking, ToolChoice, Tools, is_strict,
     },
+    dialect::allowed_tools,
     generation::Surface,
     pricing::CacheWrites,
-    request::{DIAGNOSTICS, DialogueRequest, SEED, SHARED, TOP_K, VERBOSITY},
+    request::{DIAGNOSTICS, DialogueRequest, SEED, SHARED, TOOL_CHOICE, TOP_K, VERBOSITY},
     validate::{FieldCode, FieldError},
 };
 
@@ -175,7 +178,7 @@ impl TextModel {
             return Vec::new();
         }
         if request.surface == Surface::OpenAiChat && own == Some(Surface::OpenAiResponses) {
-            return [&SHARED[..], &[VERBOSITY]].concat();
+            return [&SHARED[..], &[VERBOSITY, TOOL_CHOICE]].concat();
         }
         let sampling = if self.dialogue.seed_and_top_k {
             &[SEED, TOP_K][..]
@@ -185,7 +188,16 @@ impl TextModel {
         sampling.to_vec()
     }
 
-    /// Refuses a seed or a `top_k` that the vendor does not take.
+    /// Bytes of those of them that the model may read.
+    pub fn shared_bytes(&self, request: &DialogueRequest) -> usize {
+        let is_shared = request.others.names.iter().any(|name| name == TOOL_CHOICE)
+            && self.shared_members(request).contains(&TOOL_CHOICE);
+        let original = request.original.as_ref().filter(|_| is_shared);
+        let choice = original.and_then(|original| original.members.get(TOOL_CHOICE));
+        choice.map_or(0, bytes::Bytes::len)
+    }
+
+    /// Refuses a seed, a `top_k` or a choice of tools that the vendor does not take.
     fn wrong_in_shared(&self, request: &DialogueRequest, name: &str) -> Option<FieldError> {
         let original = request.original.as_ref()?;
         let value = original.members.get(name)?;
@@ -199,6 +211,17 @@ impl TextModel {
                 serde_json::from_slice::<i32>(value).is_ok(),
                 "must be an integer of 32 bits for this model",
             ),
+            TOOL_CHOICE => {
+                let choice: Value = serde_json::from_slice(value).unwrap_or_default();
+                let functions = &request.conversation.tools.functions;
+                let is_known = |name: &&str| functions.iter().any(|f| f.name == *name);
+                let allowed = allowed_tools(&choice);
+                (
+                    allowed
+                        .is_some_and(|(_, names)| !names.is_empty() && names.iter().all(is_known)),
+                    "must be of a type that this model knows, and name functions among tools",
+                )
+            }
             _ => return None,
         };
         (!fits).then(|| FieldError::new(name, FieldCode::NotSupported, message))

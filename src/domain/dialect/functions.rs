@@ -35,6 +35,9 @@ named_enum!(
     }
 );
 
+/// The type of a `tool_choice` that limits the tools.
+pub const ALLOWED_TOOLS: &str = "allowed_tools";
+
 /// The argument of a function that represents a custom tool.
 const INPUT: &str = "input";
 
@@ -147,7 +150,7 @@ pub(super) fn tools(
     // dialect.
     let given = fields.value("tool_choice").map(|choice| &choice["type"]);
     let is_passed = |kind: &str| {
-        ["allowed_tools", "apply_patch", "shell"].contains(&kind) || kind.starts_with("web_search")
+        [ALLOWED_TOOLS, "apply_patch", "shell"].contains(&kind) || kind.starts_with("web_search")
     };
     let choice = if given.and_then(Value::as_str).is_some_and(is_passed) {
         fields.neutral("tool_choice", Vec::new());
@@ -177,6 +180,17 @@ pub(super) fn tools(
         choice,
         one_at_a_time: parallel == Some(false),
     }
+}
+
+/// The mode and the names of tools in a `tool_choice` of a chat that limits them; `None` for others.
+/// Source: openai 3.57.0 (`PyPI`) `openai/types/chat/chat_completion_allowed_tools_param.py`.
+pub fn allowed_tools(choice: &Value) -> Option<(&str, Vec<&str>)> {
+    let allowed = &choice["allowed_tools"];
+    let mode = allowed["mode"].as_str()?;
+    let is_known = choice["type"] == ALLOWED_TOOLS && ["auto", "required"].contains(&mode);
+    let tools = allowed["tools"].as_array().filter(|_| is_known)?.iter();
+    let names = tools.map(|tool| tool[tool["type"].as_str()?]["name"].as_str());
+    Some((mode, names.collect::<Option<_>>()?))
 }
 
 /// The member of `tool_choice` that has the name of a function.

@@ -53,6 +53,8 @@ fn with_replaced<'a>(
 pub const SHARED: [&str; 4] = ["metadata", "prompt_cache_key", "safety_identifier", "user"];
 /// A member of a chat that Responses has in its `text`.
 pub const VERBOSITY: &str = "verbosity";
+/// A member of a chat that Responses has in another form, if it limits the tools.
+pub const TOOL_CHOICE: &str = "tool_choice";
 /// Members of a chat and of a Messages body that Gemini has, too.
 pub const SEED: &str = "seed";
 pub const TOP_K: &str = "top_k";

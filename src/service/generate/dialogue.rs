@@ -201,7 +201,11 @@ impl Service {
         request: &DialogueRequest,
     ) -> Result<(Option<u64>, Option<Blank>)> {
         let passes = text.passes(request);
-        let others = if passes { request.others.bytes } else { 0 };
+        let others = if passes {
+            request.others.bytes
+        } else {
+            text.shared_bytes(request)
+        };
         let bound = text.input_bound(&request.conversation, others);
         // What is behind a URL may change.
         let by_url = |image: &Image| matches!(image.source, ImageSource::Url(_));

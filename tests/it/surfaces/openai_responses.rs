@@ -300,6 +300,59 @@ async fn a_chat_keeps_what_responses_has_too(_: PgPoolOptions, options: PgConnec
 }
 
 #[sqlx::test]
+async fn a_choice_of_allowed_tools_is_translated(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let (app, account) = start(options, &upstream).await;
+    let function = |name: &str| json!({"type": "function", "function": {"name": name}});
+    let custom = json!({"type": "custom", "custom": {"name": "c"}});
+    let tools = json!([function("a"), function("b.b"), custom]);
+    let choice = |mode: &str, tools: Value| json!({"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}});
+    let body = |choice: &Value| {
+        with(
+            ask(LUNA, "x"),
+            &json!({"tools": tools, "tool_choice": choice}),
+        )
+    };
+    let answer = app.post(&account.key, CHAT, &body(&json!("auto"))).await;
+    answer.expect(200);
+    let plain = hold(&record(&app, &account, &answer).await);
+    let allowed = choice("required", json!([function("b.b"), custom]));
+    let answer = app.post(&account.key, CHAT, &body(&allowed)).await;
+    answer.expect(200);
+    assert_eq!(
+        answer.header("x-gensvc-left-out"),
+        "reasoning.encrypted_content"
+    );
+    let sent = upstream.requests().pop().unwrap().body;
+    let name = &sent["tools"][1]["name"];
+    assert_eq!(
+        sent["tool_choice"],
+        json!({"type": "allowed_tools", "mode": "required", "tools": [
+            {"type": "function", "name": name}, {"type": "function", "name": "c"}]})
+    );
+    assert!(hold(&record(&app, &account, &answer).await) > plain);
+    for choice in [
+        choice("auto", json!([function("d")])),
+        choice("none", json!([function("a")])),
+        json!({"type": "allowed_tools"}),
+        json!({"type": "shell"}),
+    ] {
+        let answer = app.post(&account.key, CHAT, &body(&choice)).await;
+        let refused = error(CHAT, &answer, 400, "unsupported_parameter");
+        assert_eq!(refused["param"], "tool_choice", "{choice}");
+    }
+    app.assert_settled().await;
+}
+
+fn hold(record: &Value) -> Credits {
+    record["credits"]["estimated"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+#[sqlx::test]
 async fn what_costs_or_keeps_more_is_refused_by_name(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     let (app, account) = start(options, &upstream).await;

@@ -14,7 +14,8 @@ use super::{
 };
 use crate::domain::{
     conversation::{Conversation, Format, Function, ToolChoice, WireObject},
-    request::{SHARED, VERBOSITY},
+    dialect::{ALLOWED_TOOLS, allowed_tools},
+    request::{SHARED, TOOL_CHOICE, VERBOSITY},
 };
 
 const ENCRYPTED: &str = "reasoning.encrypted_content";
@@ -71,7 +72,10 @@ fn prompt<'a>(
         .with("model", &call.model)
         .with("input", items)
         .with_list("tools", &tools.functions, tool)
-        .with_some("tool_choice", tool_choice(&tools.choice))
+        .with_some(
+            "tool_choice",
+            tool_choice(&tools.choice).or_else(|| allowed(call)),
+        )
         .with_some("parallel_tool_calls", serial.then_some(json!(false)))
         .with_some("text", text.non_empty())
         .with_some("reasoning", reasoning.non_empty())
@@ -125,6 +129,18 @@ fn tool_choice(choice: &ToolChoice) -> Option<Value> {
         ToolChoice::Required => Some(json!("required")),
         ToolChoice::Named(name) => Some(json!({"type": "function", "name": name})),
     }
+}
+
+/// The choice of a chat that limits the tools, of which custom ones are functions here.
+fn allowed(call: &TextCall) -> Option<Value> {
+    let choice = call.shared(TOOL_CHOICE)?.value();
+    let (mode, names) = allowed_tools(&choice)?;
+    let tools = names.into_iter().map(|name| {
+        let replacement = call.replaced_names.replacement(name);
+        json!({"type": "function", "name": replacement.unwrap_or(name)})
+    });
+    let tools: Vec<Value> = tools.collect();
+    Some(json!({"type": ALLOWED_TOOLS, "mode": mode, "tools": tools}))
 }
 
 /// `None`: the default.

@@ -84,6 +84,12 @@ pub(super) fn check(body: &Value) -> Checked {
             format!("Tool choice '{name}' not found in 'tools' parameter.")
         })?;
     }
+    for tool in list(&choice["tools"]) {
+        let name = tool["name"].as_str().unwrap_or_default();
+        ensure(names.contains(name), || {
+            format!("Tool choice '{name}' not found in 'tools' parameter.")
+        })?;
+    }
     if body["input"].is_string() {
         return Ok(());
     }
