@@ -70,7 +70,7 @@ const PLANNED_ONCE: &str = "set plan_cache_mode = force_generic_plan";
 /// Plans use indexes even if a table was empty when its statement was planned: a cached plan stays
 /// until the table is analysed, however many rows it gets before.
 const BY_INDEX: &str = "set enable_seqscan = off; set jit = off";
-/// For any number of rows in a group.
+/// Plans a statement well for any number of rows in a group.
 const NO_NESTED_LOOPS: &str = "set enable_nestloop = off";
 /// A shared statement waits for a lock only as long as another server's commit takes.
 const BRIEF_LOCKS: &str = "set lock_timeout = '5ms'";
@@ -90,7 +90,7 @@ pub struct Connections {
     pub keys: u32,
     /// Jobs and sweeps.
     pub jobs: u32,
-    /// Maximum wait for a connection.
+    /// Maximum wait for a free connection.
     pub acquire_timeout: Duration,
 }
 
@@ -197,7 +197,7 @@ impl StoreError {
         self.concerns_all() && !self.is_of_a_lock()
     }
 
-    /// Whether it timed out waiting for another transaction.
+    /// Whether the statement timed out waiting for another transaction.
     fn is_of_a_lock(&self) -> bool {
         self.is_locked() || self.is_deadlock()
     }
@@ -206,7 +206,7 @@ impl StoreError {
         self.has_code(DEADLOCK_DETECTED)
     }
 
-    /// Whether the database failed, and not one row's data.
+    /// Whether the whole database failed, not only one row's data.
     const fn concerns_all(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
@@ -229,7 +229,7 @@ impl StoreError {
 #[derive(Debug)]
 pub struct Obstacle {
     pub reached: bool,
-    /// Whether another URL may help.
+    /// Whether another URL may help: the host is wrong, or it refused the login.
     pub at_the_door: bool,
     pub cause: String,
 }
@@ -264,7 +264,8 @@ impl From<sqlx::Error> for StoreError {
                     return Self::Constraint(name.to_owned(), Arc::clone(&error));
                 }
                 match db.code().as_deref() {
-                    // data exceptions (a byte that the encoding lacks, a number out of range)
+                    // Data exceptions: a character that the encoding lacks, or a number out of
+                    // range.
                     Some(code) if code.starts_with("22") => Self::OutOfRange(Arc::clone(&error)),
                     Some(code) if TRANSIENT.iter().any(|c| code.starts_with(c)) => {
                         Self::Unavailable(Arc::clone(&error))
@@ -293,7 +294,7 @@ fn is_full(rows: u64, batch: i64) -> bool {
 }
 
 impl Store {
-    /// Connects on demand.
+    /// Creates the pools; connections are opened on demand.
     pub fn connect_lazy(hosts: impl Into<Hosts>, connections: Connections) -> Self {
         let hosts = hosts.into();
         let outages = Arc::new(Outages::default());

@@ -24,7 +24,8 @@ pub const USERS_EMAIL_KEY: &str = "users_email_key";
 pub struct AccountFilter {
     /// The email of one of its users, compared without case.
     pub email: Option<String>,
-    /// A generation of the account, also a deleted one; a finished one that was free is not found.
+    /// A generation of the account, also a deleted one. Finished generations that were free are not
+    /// found.
     pub generation: Option<GenerationId>,
     /// The hint of one of its API keys, also of a revoked one.
     pub key_hint: Option<String>,
@@ -65,35 +66,35 @@ pub struct AccountRecord {
     pub name: String,
     /// The first user's email, as entered; empty for a deleted account.
     pub email: String,
-    /// What is owned.
+    /// Credits that the account owns, including those on hold.
     pub balance: Credits,
-    /// What running work may cost at most.
+    /// Credits on hold: the maximum cost of running work.
     pub held: Credits,
     /// `balance - held`.
     pub available: Credits,
-    /// What it was charged in all, less what was refunded.
+    /// Total charged, less refunds.
     pub spent: Credits,
-    /// Since when it is suspended; null where it is not.
+    /// When it was suspended; null if it is not.
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
     pub suspended_at: Option<DateTime<Utc>>,
-    /// Why it is suspended, where a reason was given.
+    /// Why it is suspended; null if no reason was given.
     #[schema(required, nullable)]
     pub suspended_reason: Option<String>,
-    /// When it was deleted; null if it was not.
+    /// When it was deleted; null if it is not.
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
     pub deleted_at: Option<DateTime<Utc>>,
-    /// When the last prompt and file of a deleted account were removed; null until then.
+    /// When the last prompt and file of a deleted account were removed; null before that.
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
     pub erased_at: Option<DateTime<Utc>>,
-    /// When it was made.
+    /// When it was created.
     #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 
-/// Email and account of a token, for display.
+/// Email and account that a token belongs to, for display.
 #[derive(Debug)]
 pub struct Identity {
     /// The session's user; `None` for keys.
@@ -112,8 +113,8 @@ pub struct AccountSettings {
 }
 
 impl Store {
-    /// Creates an account, its user and its first grant in one statement. `None`: the email is
-    /// taken. A concurrent request for the same email fails with [`USERS_EMAIL_KEY`].
+    /// Creates an account, its user and its first grant in one statement. Returns `None` if the
+    /// email is taken. A concurrent request for the same email fails with [`USERS_EMAIL_KEY`].
     pub async fn create_account(
         &self,
         new: &NewAccount<'_>,
@@ -145,7 +146,7 @@ impl Store {
         Ok(row.map(|row| (row.account, row.user)))
     }
 
-    /// The user of an email, compared without case.
+    /// Finds a user by email, compared without case.
     pub async fn user_by_email(&self, email: &str) -> Result<Option<UserRow>> {
         let reading = sqlx::query_as!(
             UserRow,
@@ -200,7 +201,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// The accounts that match all filters, newest first.
+    /// Returns the accounts that match all filters, newest first.
     pub async fn accounts(
         &self,
         filter: &AccountFilter,
@@ -248,8 +249,8 @@ impl Store {
         Ok(page.numbered(ACCOUNTS_CURSOR, accounts, |row| row.id.0))
     }
 
-    /// Suspends or resumes an account. Repeating it changes nothing; a deleted account stays
-    /// suspended. `None`: there is no such account.
+    /// Suspends or resumes an account. Idempotent; a deleted account stays suspended. Returns
+    /// `None` if there is no such account.
     pub async fn set_suspended(
         &self,
         account: AccountId,
@@ -276,8 +277,9 @@ impl Store {
         self.account(account).await
     }
 
-    /// Changes the name of an account and the email of its first user, both or neither. `false`:
-    /// there is no such account, it is deleted, or it has no user whose email could change.
+    /// Changes the name of an account and the email of its first user, both or neither. Returns
+    /// `false` if there is no such account, it is deleted, or it has no user whose email could
+    /// change.
     pub async fn update_account(
         &self,
         account: AccountId,
@@ -326,8 +328,8 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Merges defaults by modality; null clears one. One statement, so that concurrent changes of
-    /// different modalities do not overwrite each other.
+    /// Merges defaults by modality; null clears a modality. Runs as one statement, so that
+    /// concurrent changes of different modalities do not overwrite each other.
     pub async fn merge_defaults(&self, id: AccountId, changes: &Value) -> Result<AccountSettings> {
         let reading = sqlx::query_as!(
             AccountSettings,

@@ -1,7 +1,7 @@
-//! The self-audit of a running server, and what GET /metrics reads.
+//! The self-audit of a running server, and the counts for GET /metrics.
 //!
-//! The checks stay cheap with millions of generations, because they read unfinished ones and a part
-//! of the accounts. [`super::verify`] audits everything.
+//! The checks read only unfinished generations and a part of the accounts, so they stay cheap with
+//! millions of generations. [`super::verify`] audits everything.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 
 /// Maximum differences listed per check.
 const NAMED: i64 = 1_000;
-/// The last settled generations whose accounts are checked each time.
+/// How many of the last settled generations have their accounts checked in each self-audit.
 const RECENT_GENERATIONS: i64 = 5_000;
 /// Time limit of a self-audit.
 const AUDIT_LIMIT: Duration = Duration::from_mins(1);
@@ -24,15 +24,16 @@ const SCRAPE_TIME: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub struct AuditScope<'a> {
-    /// Accounts with higher ids, up to `window` of them, are compared with the ledger...
+    /// The comparison with the ledger begins after this account id.
     pub after: i64,
-    /// ... with those that moved lately, those with holds ...
+    /// Maximum accounts of this run's window. Accounts that moved recently or have holds are
+    /// compared too.
     pub window: i64,
-    /// ... and those that differed before.
+    /// Accounts that differed in the last run; compared too.
     pub suspects: &'a [i64],
     /// Jobs with an earlier deadline are overdue.
     pub deadline_before: DateTime<Utc>,
-    /// Other work that was created earlier is overdue.
+    /// Generations without a deadline that were created earlier are overdue.
     pub created_before: DateTime<Utc>,
     /// Heartbeats older than this mean a dead process.
     pub silence: Duration,
@@ -41,24 +42,24 @@ pub struct AuditScope<'a> {
 /// The result of a self-audit.
 #[derive(Debug, Default)]
 pub struct LiveAudit {
-    /// Accounts whose balance or holds are not those of their last ledger entry.
+    /// Accounts whose balance or holds differ from their last ledger entry.
     pub balance: Vec<i64>,
-    /// Accounts whose holds are not those of their unfinished generations.
+    /// Accounts whose holds differ from the sum of their unfinished generations.
     pub holds: Vec<i64>,
-    /// Accounts that count their unfinished jobs wrongly.
+    /// Accounts whose count of unfinished jobs is wrong.
     pub jobs: Vec<i64>,
-    /// Unfinished generations past their time.
+    /// Unfinished generations past their deadline.
     pub overdue: Vec<GenerationId>,
-    /// Unfinished generations that no living process works on and no worker will take.
+    /// Unfinished generations that have no living process and that no worker will claim.
     pub ownerless: Vec<GenerationId>,
     /// All balances, in micro-credits.
     pub total_balance: f64,
-    /// Where the next window of accounts begins.
+    /// Start of the next window of accounts.
     pub next_after: i64,
 }
 
 impl Store {
-    /// One self-audit, in one snapshot, so that it is exact under load too.
+    /// Runs one self-audit in one snapshot, so that it is exact under load.
     pub async fn live_audit(&self, scope: &AuditScope<'_>) -> Result<LiveAudit> {
         let call = self.requests.named("audit a part of the ledger");
         let mut tx = call.within(AUDIT_LIMIT).begin().await?;
@@ -74,7 +75,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Unfinished generations by type and status.
+    /// Counts unfinished generations by type and status.
     pub async fn unfinished_now(&self, now: DateTime<Utc>) -> Result<Vec<Unfinished>> {
         let reading = sqlx::query_as!(
             Unfinished,
@@ -200,8 +201,7 @@ async fn overdue(tx: &mut Transaction, scope: &AuditScope<'_>) -> Result<Vec<Gen
 }
 
 async fn ownerless(tx: &mut Transaction, scope: &AuditScope<'_>) -> Result<Vec<GenerationId>> {
-    // Heartbeats use the database's clock. A job without a worker is fine as long as it has a next
-    // step.
+    // Heartbeats use the database's clock. A job without a worker is fine if it has a next step.
     let reading = sqlx::query_scalar!(
         r#"select g.id as "id: GenerationId" from running_generations g
          where case when g.lease_token is null then g.next_step_at is null

@@ -14,7 +14,7 @@ use crate::domain::{
     page::{Page, PageRequest},
 };
 
-/// The kinds of entries. The index begins with the kind, so the newest are looked up by kind.
+/// The kinds of entries. The index begins with the kind, so the newest entry is looked up by kind.
 pub(super) const ENTRY_KINDS: [&str; 6] =
     ["grant", "hold", "charge", "release", "adjustment", "refund"];
 
@@ -40,25 +40,25 @@ impl Balance {
 pub struct SpendLimit {
     /// The limit of the current period.
     pub limit: Credits,
-    /// Charged and on hold in it.
+    /// Credits charged and on hold in the period.
     pub spent: Credits,
-    /// What of it is on hold.
+    /// The part of `spent` that is on hold.
     pub held: Credits,
 }
 
 impl SpendLimit {
-    /// Whether a hold would exceed it; one of nothing does where it is exceeded already.
+    /// Whether a hold would exceed the limit. A hold of zero does if the limit is exceeded already.
     pub fn is_exceeded_by(self, hold: Credits) -> bool {
         self.spent.micros().saturating_add(hold.micros()) > self.limit.micros()
     }
 
-    /// Whether a hold would fit, were nothing else on hold.
+    /// Whether a hold would fit if nothing else were on hold.
     pub fn has_room_for(self, hold: Credits) -> bool {
         let spent = self.spent.minus_or_zero(self.held);
         !Self { spent, ..self }.is_exceeded_by(hold)
     }
 
-    /// What may still be spent.
+    /// Returns the credits that may still be spent.
     pub fn left(self) -> Credits {
         self.limit.minus_or_zero(self.spent)
     }
@@ -68,18 +68,18 @@ impl SpendLimit {
 #[derive(Debug, Clone, FromRow, Serialize, ToSchema)]
 #[schema(as = LedgerEntryBody)]
 pub struct LedgerEntry {
-    /// Its id; ascends within the account.
+    /// Its id; ids ascend within the account.
     pub id: LedgerEntryId,
     /// grant, hold, charge, release, adjustment or refund.
     #[schema(example = "charge")]
     pub kind: String,
-    /// The amount that was moved; negative only in adjustments.
+    /// The amount moved; negative only in adjustments.
     pub amount: Credits,
-    /// The balance after it.
+    /// The account's balance after the entry.
     pub balance: Credits,
-    /// The credits on hold after it.
+    /// The account's credits on hold after the entry.
     pub held: Credits,
-    /// The generation that it belongs to.
+    /// The generation it belongs to.
     #[schema(required, nullable)]
     pub generation: Option<GenerationId>,
     /// The operator's note.
@@ -99,13 +99,13 @@ pub struct NewMove<'a> {
     pub now: DateTime<Utc>,
 }
 
-/// Only [`Self::Done`] has moved credits.
+/// The result of a movement. Only [`Self::Done`] has moved credits.
 #[derive(Debug)]
 pub enum Moved {
     Done(LedgerEntry),
-    /// The reference already made the same movement, by this entry.
+    /// The reference already made the same movement, with this entry.
     Repeated(LedgerEntry),
-    /// The reference already made another movement, by this entry.
+    /// The reference already made another movement, with this entry.
     ReferenceUsed(LedgerEntry),
     Short(Balance),
     NoAccount,
@@ -113,9 +113,9 @@ pub enum Moved {
     NoGeneration,
     /// The generation was free, or is not finished.
     NotCharged,
-    /// The generation's charge, which is less.
+    /// The refund is above the generation's charge, which is given.
     AboveCharge(Credits),
-    /// The generation was refunded before, by this entry.
+    /// The generation was already refunded, with this entry.
     Refunded(LedgerEntry),
 }
 
@@ -147,7 +147,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Credits and the number of unfinished jobs.
+    /// Reads the credits and the number of unfinished jobs.
     pub async fn balance_and_jobs(&self, account: AccountId) -> Result<(Balance, i32)> {
         let reading = sqlx::query!(
             r#"select balance as "balance: Credits", held as "held: Credits", jobs
@@ -160,7 +160,7 @@ impl Store {
         Ok((Balance { balance, held }, row.jobs))
     }
 
-    /// The account's movements, newest first.
+    /// Returns the account's ledger entries, newest first.
     pub async fn ledger(
         &self,
         account: AccountId,
@@ -197,7 +197,7 @@ impl Store {
         Ok(page.numbered(LEDGER_CURSOR, entries, |row| row.id.0))
     }
 
-    /// The account's credits, and the spend limit of the key.
+    /// Reads the account's credits and the key's spend limit.
     pub async fn spendable_balance(
         &self,
         account: AccountId,
@@ -240,15 +240,15 @@ impl Store {
     pub async fn move_credits(&self, new: &NewMove<'_>) -> Result<Moved> {
         let mut tx = self.requests.named("move credits").begin().await?;
         let moved = moved(&mut tx, new).await?;
-        // After a refusal too, to release the lock of the account's row.
+        // Also after a refusal, to release the lock of the account's row.
         tx.commit().await?;
         Ok(moved)
     }
 
-    /// The account of a generation.
+    /// Finds the account of a generation.
     pub async fn account_of(&self, id: GenerationId) -> Result<Option<AccountId>> {
         let reading = sqlx::query_scalar!(
-            // By an index of the ledger; free generations have no entries and need a search.
+            // Uses an index of the ledger; free generations have no entries and need a search.
             r#"select coalesce(
                    (select account_id from ledger_entries where generation_id = $1 limit 1),
                    (select account_id from generations where id = $1)
@@ -261,7 +261,7 @@ impl Store {
 }
 
 async fn moved(tx: &mut Transaction, new: &NewMove<'_>) -> Result<Moved> {
-    // All entries of an account are written under this lock, so that reads below stay valid.
+    // All entries of an account are written under this lock, so the reads below stay valid.
     let balance = sqlx::query_as!(
         Balance,
         r#"select balance as "balance: _", held as "held: _" from accounts
@@ -305,7 +305,7 @@ async fn moved(tx: &mut Transaction, new: &NewMove<'_>) -> Result<Moved> {
     Ok(Moved::Done(entry))
 }
 
-/// The charge of a generation; zero while it runs, then constant.
+/// Reads the charge of a generation: zero while it runs, then constant.
 async fn charge_of(
     tx: &mut Transaction,
     account: AccountId,
@@ -321,7 +321,7 @@ async fn charge_of(
     .await
 }
 
-/// The entry that the reference made.
+/// Finds the entry that a reference created.
 async fn made_by_reference(
     tx: &mut Transaction,
     new: &NewMove<'_>,
@@ -341,7 +341,7 @@ async fn made_by_reference(
     .await
 }
 
-/// The refund of a generation.
+/// Finds the refund of a generation.
 async fn refund_of(
     tx: &mut Transaction,
     id: Option<GenerationId>,
@@ -357,7 +357,7 @@ async fn refund_of(
     .await
 }
 
-/// Moves the balance and writes the entry; `None`: too little is available.
+/// Moves the balance and writes the entry. Returns `None` if too little is available.
 async fn write(
     tx: &mut Transaction,
     new: &NewMove<'_>,

@@ -1,6 +1,6 @@
 //! Decodes columns into types of `domain`.
 //!
-//! Statements use it by `column as "column: _"`. Invalid values are [`super::StoreError::Corrupt`].
+//! Statements select `column as "column: _"`. Invalid values are [`super::StoreError::Corrupt`].
 
 use sqlx::{
     Decode, Postgres, Type,

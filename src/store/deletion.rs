@@ -11,19 +11,18 @@ const DELETED: &str = "deleted account";
 /// Time after the deletion in which requests that began before it may still write.
 const LATE_WRITES: TimeDelta = TimeDelta::minutes(15);
 
-/// How an account was closed.
+/// The result of closing an account.
 #[derive(Debug)]
 pub enum Closed {
     Done,
-    /// One of its users is an operator.
+    /// Refused: one of its users is an operator.
     IsOperators,
     NoAccount,
 }
 
 impl Store {
     /// Closes an account permanently, in one transaction: removes its users, sessions and
-    /// templates, revokes its keys and deletes its webhooks. Running work finishes. Repeating it
-    /// changes nothing.
+    /// templates, revokes its keys and deletes its webhooks. Running work finishes. Idempotent.
     pub async fn close_account(&self, account: AccountId, now: DateTime<Utc>) -> Result<Closed> {
         let mut tx = self.requests.named("delete an account").begin().await?;
         // Holds are refused from here on: they lock this row and read `suspended_at`.
@@ -51,7 +50,7 @@ impl Store {
             return Ok(Closed::IsOperators);
         }
         for statement in [
-            // Its row is locked.
+            // The user's row is locked.
             sqlx::query!(
                 "update accounts
                  set deleted_at = $2, suspended_at = coalesce(suspended_at, $2),
@@ -62,8 +61,8 @@ impl Store {
                 DELETED
             ),
             sqlx::query!("delete from sessions where account_id = $1", account.0),
-            // Statements that create keys and webhooks lock their token. Once all tokens have
-            // ended, no rows are added to those that the statements below find.
+            // Statements that create keys and webhooks lock the caller's token. Once all tokens
+            // have ended, no rows can be added to those that the statements below find.
             sqlx::query!(
                 "update api_keys set revoked_at = coalesce(revoked_at, $2) where account_id = $1",
                 account.0,
@@ -99,8 +98,8 @@ impl Store {
 
     /// Removes the content of up to `batch` finished generations of deleted accounts, then up to
     /// `batch` uploads that no running generation may read. Records when all content and files of
-    /// an account are removed. Returns erased generations that may have files, or the file ids of
-    /// removed uploads, and whether nothing was left to remove, except content of running work.
+    /// an account are removed. Returns the erased generations that may have files, or the file ids
+    /// of removed uploads, and whether nothing was left to remove except content of running work.
     #[expect(clippy::too_many_lines, reason = "two statements")]
     pub async fn erase_deleted(
         &self,

@@ -1,6 +1,6 @@
-//! Webhook deliveries: their log, their purge, and the outbox, which finds due ones, claims them for
-//! an attempt and records its outcome. Any replica may claim any; a crash during an attempt only
-//! delays the next.
+//! Webhook deliveries: their log, their purge, and the outbox, which finds due deliveries, claims
+//! them for an attempt and records its outcome. Any replica may claim any delivery; a crash during
+//! an attempt only delays the next one.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use secrecy::SecretSlice;
@@ -17,13 +17,13 @@ use crate::domain::{
 
 /// Prefix of the delivery list's cursors.
 pub const DELIVERIES_CURSOR: u8 = b'd';
-/// A delivery is given up this long after it was due: its receiver was overloaded for longer than
-/// the whole backoff.
+/// Pending deliveries are given up this long after they were due: their receiver was overloaded for
+/// longer than the whole backoff.
 const OVERDUE: TimeDelta = TimeDelta::days(7);
-/// The same for a delivery without an attempt, since this service may have been down.
+/// As [`OVERDUE`], for deliveries that were never attempted: this service may have been down.
 const NEVER_TRIED: TimeDelta = TimeDelta::days(30);
 
-/// One event on its way to one webhook.
+/// The delivery of one event to one webhook.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = DeliveryBody)]
 pub struct DeliveryRecord {
@@ -36,7 +36,7 @@ pub struct DeliveryRecord {
     pub generation: GenerationId,
     /// The state of the delivery.
     pub status: DeliveryStatus,
-    /// Attempts so far, one that is under way included.
+    /// Attempts so far, including one in progress.
     pub attempts: i32,
     /// The last status of the receiver; null if it did not answer.
     #[schema(required, nullable, value_type = Option<u16>)]
@@ -44,7 +44,7 @@ pub struct DeliveryRecord {
     /// Why the last attempt failed.
     #[schema(required, nullable)]
     pub error: Option<String>,
-    /// When it is tried next; null unless pending.
+    /// When the next attempt is due; null unless pending.
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
     pub next_attempt_at: Option<DateTime<Utc>>,
@@ -80,7 +80,7 @@ pub struct Attempt {
     pub event: String,
     pub generation: GenerationId,
     pub created_at: DateTime<Utc>,
-    /// Number of attempts, this one included.
+    /// Number of attempts, including this one.
     pub attempts: i32,
     /// Number of this attempt since the owner last requested the delivery.
     pub in_series: i32,
@@ -101,7 +101,7 @@ pub struct AttemptEnd {
 }
 
 impl Store {
-    /// The deliveries of a webhook of the account, newest first.
+    /// Returns the deliveries of one of the account's webhooks, newest first.
     pub async fn deliveries(
         &self,
         account: AccountId,
@@ -125,8 +125,8 @@ impl Store {
         Ok(page.numbered(DELIVERIES_CURSOR, rows, |row| row.id.0))
     }
 
-    /// Makes a delivery due now, even after its end, and restarts its backoff. `None`: it or its
-    /// webhook does not exist.
+    /// Makes a delivery due now, even after its end, and restarts its backoff. Returns `None` if it
+    /// or its webhook does not exist.
     pub async fn redeliver(
         &self,
         account: AccountId,
@@ -159,7 +159,7 @@ impl Store {
     }
 
     /// Removes up to `batch` finished deliveries of events before `before`, and as many of deleted
-    /// webhooks; gives up overdue ones. `true`: there may be more.
+    /// webhooks; gives up overdue ones. Returns `true` if there may be more.
     pub async fn purge_deliveries(
         &self,
         before: DateTime<Utc>,
@@ -207,8 +207,8 @@ impl Store {
         Ok(is_full(most, batch))
     }
 
-    /// The next `limit` webhooks after `after` with pending deliveries, by id. A loose index scan,
-    /// so that the cost depends on webhooks and not on their queues.
+    /// Returns the next `limit` webhooks after `after` with pending deliveries, by id. Uses a loose
+    /// index scan, so that the cost depends on the number of webhooks, not of deliveries.
     pub async fn queues(
         &self,
         after: WebhookId,
@@ -243,8 +243,8 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Claims due deliveries, at most the given number of each webhook. They are due again at
-    /// `lease_until`, unless their attempt has ended by then. Locked ones are skipped.
+    /// Claims due deliveries, at most the given number for each webhook, and makes them due again
+    /// at `lease_until` in case their attempt has no result by then. Skips locked rows.
     pub async fn take_deliveries(
         &self,
         wanted: &[(WebhookId, i64)],
@@ -295,8 +295,8 @@ impl Store {
         Ok(attempts)
     }
 
-    /// Records the outcome of an attempt. `false`: the delivery was claimed or requested again
-    /// since, so this attempt does not count.
+    /// Records the outcome of an attempt. Returns `false`, without recording it, if the delivery
+    /// was claimed or requested again since.
     pub async fn record_attempt(
         &self,
         id: WebhookDeliveryId,

@@ -1,7 +1,7 @@
-//! Holding and settling credits: only [`Store::hold`] and [`Store::settle`]. Each is one statement,
-//! which many share (see [`super::groups`]); a caller sees only its own outcome.
+//! Holds and settles credits: only [`Store::hold`] and [`Store::settle`] do. Each is one statement
+//! shared by many callers (see [`super::groups`]); a caller sees only its own outcome.
 //!
-//! Here: their inputs and outputs. Each statement has its own file.
+//! This file has their inputs and outputs; each statement has its own file.
 
 mod hold;
 mod refusal;
@@ -39,27 +39,28 @@ use crate::domain::{
     receipt::Receipt,
 };
 
-/// A key that a generation is bound to.
+/// An idempotency key, bound to a generation.
 #[derive(Debug, Clone)]
 pub struct Idempotency {
     /// 1 to 255 visible ASCII characters; keys of attempts begin with a space.
     pub key: String,
     /// SHA-256 of the request.
     pub fingerprint: [u8; 32],
-    /// Until when the key is bound. Of two attempts, the one that arrived first expires first.
+    /// When the binding expires. Of two attempts, the one that arrived first expires first.
     pub expires_at: DateTime<Utc>,
     /// `None`: the caller gave the key.
     pub attempt: Option<Attempt>,
 }
 
-/// Which attempt of an SDK at a request.
+/// Whether an SDK's attempt is its first or a retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
     First,
     Retry,
 }
 
-/// The key that all retries of a request are bound to. No key of a caller begins with a space.
+/// Returns the key that all retries of a request are bound to. Callers' keys cannot begin with a
+/// space.
 pub fn retry_key(fingerprint: &[u8; 32]) -> String {
     let (first, _) = fingerprint.split_at(16);
     first
@@ -73,7 +74,7 @@ pub struct NewGeneration {
     pub id: GenerationId,
     pub account_id: AccountId,
     pub credential: Credential,
-    /// A key that was not read for this request: the hold looks at it, and counts the request.
+    /// A cached key that was not read for this request: the hold checks it and counts the request.
     pub presumed: Option<Arc<Presumed>>,
     pub modality: Modality,
     pub surface: Surface,
@@ -84,50 +85,50 @@ pub struct NewGeneration {
     pub negative_prompt: Option<String>,
     pub parameters: Value,
     pub template: Option<TemplateUse>,
-    /// Pinned: its prices, and the vendor's as the member `list`.
+    /// The prices at creation, with the vendor's list prices in the member `list`.
     pub pricing: Value,
-    /// The ceiling to hold.
+    /// The maximum cost, which is held.
     pub hold: Credits,
     /// Whether its text is streamed to the caller.
     pub streamed: bool,
     /// Whether it counts against the account's limit of unfinished jobs.
     pub job: bool,
-    /// The instance that runs it from the start; `None`: a job that any worker can claim.
+    /// The instance that runs it; `None`: a job that any worker can claim.
     pub instance: Option<InstanceId>,
-    /// Jobs only.
+    /// When the job fails if it has not ended; `None` for other generations.
     pub deadline: Option<DateTime<Utc>>,
     /// `processing`, or `pending` while it waits for a free worker.
     pub status: Status,
-    /// Maximum number of unfinished jobs of the account, this one included.
+    /// Maximum number of unfinished jobs of the account, including this one.
     pub max_jobs: i32,
     pub idempotency: Option<Idempotency>,
-    /// `None` if it has one candidate only.
+    /// `None` if it has only one candidate.
     pub route: Option<Box<NewRoute>>,
     pub now: DateTime<Utc>,
 }
 
-/// Anything but `Held` left no trace.
+/// The result of a hold. Only `Held` changes anything.
 #[derive(Debug)]
 pub enum HoldOutcome {
     /// The hold is placed and the row exists.
     Held,
-    /// The idempotency key is bound already, to another generation, or another attempt at the same
+    /// The idempotency key is already bound to another generation, or another attempt at the same
     /// request was placed first.
     KeyBound,
-    /// The caller disconnected before it was placed.
+    /// The caller disconnected before the hold was placed.
     Abandoned,
-    /// The key is not as it was presumed; the request was not counted.
+    /// The cached key has changed; the request was not counted.
     NotAsPresumed,
-    /// The request is over the limit of its presumed key.
+    /// The request exceeds the rate limit of its cached key.
     RateLimited(RateState),
-    /// The key or session has ended meanwhile.
+    /// The key or session has ended.
     CredentialEnded,
     Suspended,
     /// The account has too many unfinished jobs.
     TooManyJobs,
     /// The key's spend limit would be exceeded.
     SpendLimit(SpendLimit, Balance),
-    /// Less is available than must be held.
+    /// Less is available than the hold needs.
     Short(Balance),
 }
 
@@ -145,7 +146,7 @@ pub struct Completion {
     /// `None` for stored files.
     pub result: Option<String>,
     pub outputs: Vec<Output>,
-    /// What an answer says beyond its text, where it does.
+    /// The parts of an answer beyond its text, if any.
     pub answer: Option<Answered>,
     pub usage: Value,
     /// At most the hold.
@@ -154,8 +155,8 @@ pub struct Completion {
     pub list_cost: Option<Credits>,
     /// Why it ended early.
     pub finish_reason: Option<FinishReason>,
-    /// The input tokens that the provider counted, for later turns of the dialogue. Lost where it
-    /// cannot be written at once.
+    /// The input tokens counted by the provider, for later turns of the dialogue. Not written if
+    /// the database fails.
     pub receipt: Option<(Uuid, Receipt)>,
 }
 
@@ -163,35 +164,35 @@ pub struct Completion {
 pub struct Settlement {
     pub id: GenerationId,
     pub account_id: AccountId,
-    /// Only if this instance still owns it; `None`: whichever does (a cancel).
+    /// If `Some`, settles only if this instance still owns the generation. `None` for cancels.
     pub instance: Option<InstanceId>,
     pub outcome: Outcome,
-    /// Submissions, where known.
+    /// Submissions to the provider, if known.
     pub attempts: Option<i32>,
     /// The provider's request id.
     pub provider_request_id: Option<String>,
     pub now: DateTime<Utc>,
 }
 
-/// What only the row of a generation knew when it was settled.
+/// Values that only the row of a generation has when it is settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettledRow {
     pub modality: Modality,
     pub provider: String,
     pub model: String,
-    /// What was on hold.
+    /// The credits on hold.
     pub estimated: Credits,
     pub attempts: i32,
     /// The provider's id of its task.
     pub remote_id: Option<String>,
     pub started_at: DateTime<Utc>,
     pub completed_at: DateTime<Utc>,
-    /// Retries of an SDK that wait for it.
+    /// Number of an SDK's retries that wait for it.
     pub joined: Option<i32>,
 }
 
 impl NewGeneration {
-    /// The record as the statement creates it.
+    /// Builds the record as the statement creates it.
     pub fn record(&self) -> Generation {
         let prices = self.pricing.as_object().into_iter().flatten();
         let prices = prices.filter(|(name, _)| *name != LIST);
@@ -232,7 +233,7 @@ impl NewGeneration {
         }
     }
 
-    /// The record once it is settled.
+    /// Builds the record after the settlement.
     pub fn settled_record(&self, settlement: Settlement, settled: SettledRow) -> Generation {
         let record = Generation {
             estimated: settled.estimated,

@@ -5,8 +5,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use sqlx::types::Json;
 
-/// Encodes a struct as the composite type of that name, with its fields as columns in the same
-/// order.
+/// Encodes a struct as the composite type of that name. Fields become columns in the same order.
 macro_rules! composite {
     ($row:ty, $name:literal) => {
         impl sqlx::Type<sqlx::Postgres> for $row {
@@ -24,7 +23,6 @@ macro_rules! composite {
 }
 pub(super) use composite;
 
-/// A column of JSON.
 pub fn json(value: &(impl Serialize + ?Sized)) -> Json<Box<RawValue>> {
     match to_raw_value(value) {
         Ok(value) => Json(value),

@@ -72,7 +72,7 @@ struct Inner<W: Writer> {
 struct Bounds {
     statements: usize,
     lanes: usize,
-    /// How long a statement may take before the next does not wait for it.
+    /// After this time, the next statement no longer waits for a running one.
     hurry: Duration,
 }
 
@@ -87,10 +87,10 @@ struct State<I: Item> {
     shared: usize,
     /// Whether a statement is about to take waiting items.
     forming: bool,
-    /// A kind that the last statement skipped: the next one is of it.
+    /// A kind that the last statement skipped; the next statement takes it.
     turn: Option<u8>,
     lanes: usize,
-    /// Whether a timer runs until the last statement is slow.
+    /// Whether a timer runs that wakes waiting items once the last statement is slow.
     watched: bool,
     begun: Instant,
 }
@@ -107,7 +107,7 @@ impl<W: Writer> Clone for Groups<W> {
 }
 
 impl<W: Writer> Groups<W> {
-    /// `statements` and `lanes` are maximum numbers of concurrent ones.
+    /// Limits concurrent statements and concurrent lanes to the given numbers.
     pub fn new(writer: W, statements: usize, lanes: usize) -> Self {
         let bounds = Bounds {
             statements,
@@ -136,14 +136,14 @@ impl<W: Writer> Groups<W> {
         }))
     }
 
-    /// Queues an item. Its result is sent to its channel, and it is written even if its caller is
-    /// gone.
+    /// Queues an item. Its result is sent to its channel. It is written even if its caller
+    /// disconnects.
     pub fn submit(&self, item: W::Item) {
         lock(&self.0.state).waiting.push_back(item);
         self.begin();
     }
 
-    /// The same in a lane.
+    /// Queues an item for a lane.
     pub fn submit_to_lane(&self, item: W::Item) {
         lock(&self.0.state).leave_for_lane(item);
         self.begin();
@@ -184,7 +184,7 @@ impl<W: Writer> Groups<W> {
         if items.is_empty() {
             return;
         }
-        // Remaining items may not have to wait for it.
+        // Remaining items may not have to wait for this statement.
         self.begin();
         for item in self.0.writer.together(items).await {
             lock(&self.0.state).leave_for_lane(item);
@@ -202,7 +202,7 @@ impl<W: Writer> Groups<W> {
     }
 }
 
-/// Frees the slot of an ended statement, also after a panic, and starts the next one.
+/// Frees the slot of an ended statement, also after a panic, and starts the next statement.
 struct Ended<'a, W: Writer, F: FnMut(&mut State<W::Item>)>(&'a Groups<W>, F);
 
 impl<W: Writer, F: FnMut(&mut State<W::Item>)> Drop for Ended<'_, W, F> {
@@ -233,7 +233,7 @@ impl<I: Item> State<I> {
         None
     }
 
-    /// Whether anything that waits may be written with others.
+    /// Whether any waiting item may be written in a shared statement.
     fn may_group(&self) -> bool {
         self.waiting.iter().any(|item| self.is_free(item.key()))
     }
@@ -242,7 +242,8 @@ impl<I: Item> State<I> {
         !self.busy.contains(&key) && !self.for_lanes.iter().any(|&(other, _)| other == key)
     }
 
-    /// When to check waiting items again, unless a timer runs already: no other event may follow.
+    /// Returns when to check waiting items again, in case no other event follows. `None` if a timer
+    /// already runs.
     fn watch(&mut self, bounds: Bounds) -> Option<Instant> {
         let slow_at = self.begun.checked_add(bounds.hurry)?;
         // The statement that is about to take waiting items checks again itself.
@@ -301,7 +302,7 @@ impl<I: Item> State<I> {
         taken
     }
 
-    /// The oldest item decides the kind, but no kind is skipped twice, so that many items of one
+    /// Returns the kind of the oldest item. No kind is skipped twice, so that many items of one
     /// kind do not starve another.
     fn kind_in_turn(&self) -> Option<u8> {
         let in_turn = self.free_kinds().find(|&kind| Some(kind) == self.turn);

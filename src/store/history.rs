@@ -11,13 +11,13 @@ use crate::domain::{
     page::{Cursor, Page, PageRequest},
 };
 
-/// What ids tell apart.
+/// Resolution of the times in ids.
 const MILLISECOND: TimeDelta = TimeDelta::milliseconds(1);
 
-/// How many generations one page searches for a text or an id. Reading them is bounded instead of
-/// keeping more indexes, which would slow each settlement.
+/// Maximum generations that one page searches for a text or an id. More indexes would slow each
+/// settlement.
 const SEARCHED_ROWS: i64 = 10_000;
-/// Characters of a prompt that are searched, so that long prompts are not read whole.
+/// Maximum characters of a prompt that are searched, so that long prompts are not read whole.
 const SEARCHED_CHARS: i32 = 2_000;
 
 /// Filters of the history.
@@ -30,15 +30,15 @@ pub struct HistoryFilter {
     pub caller: Option<CallerFilter>,
     pub created_after: Option<DateTime<Utc>>,
     pub created_before: Option<DateTime<Utc>>,
-    /// A text in the prompt, in upper or lower case.
+    /// Text that the prompt contains, compared without case.
     pub prompt: Option<String>,
-    /// The id of the request that created them.
+    /// The id of the request that created the generation.
     pub request_id: Option<String>,
-    /// The provider's id of a request for them, also of an earlier attempt, before a fallback.
+    /// The provider's request id of any attempt, also one before a fallback.
     pub provider_request_id: Option<String>,
 }
 
-/// The caller that requested them.
+/// The caller that requested the generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallerFilter {
     Key(ApiKeyId),
@@ -47,7 +47,7 @@ pub enum CallerFilter {
 }
 
 impl HistoryFilter {
-    /// Whether running and finished generations match.
+    /// Returns whether running and whether finished generations match.
     fn wants(&self) -> (bool, bool) {
         let finished = self.status.map(Status::is_finished);
         (finished != Some(true), finished != Some(false))
@@ -60,8 +60,8 @@ impl HistoryFilter {
 }
 
 impl Store {
-    /// The account's generations, newest first. Prompt and result are cut to 200 characters;
-    /// parameters and pricing are left out.
+    /// Returns the account's generations, newest first. Prompt and result are cut to 200
+    /// characters; parameters and pricing are left out.
     pub async fn history(
         &self,
         account: AccountId,
@@ -94,7 +94,7 @@ impl Store {
             }
             push_unindexed(&mut query, filter, "remote_id");
             push_span(&mut query, filter, page);
-            // Few are running. A plan in the order of ids could read dead rows of all accounts.
+            // Few are running. A plan ordered by id could read dead rows of all accounts.
             query.push(" offset 0) running where model_id in (select id from wanted) ");
             query.push("order by id desc limit ");
             query.push_bind(page.per_page + 1).push(")");
@@ -110,7 +110,7 @@ impl Store {
              from found cross join lateral (\
                  select * from generations g where g.id = found.id and g.account_id = ",
         );
-        // One lookup per row: the planner would read all generations of the account.
+        // One lookup per row; otherwise the planner would read all generations of the account.
         query
             .push_bind(account.0)
             .push(" offset 0) g order by g.id desc limit ")
@@ -128,14 +128,14 @@ impl Store {
             && let Some(last) = self.searched_until(account, filter, page).await?
             && (found.next.is_none() || found.rows.last().is_some_and(|g| g.id.0 < last))
         {
-            // Running ones that are older come with a later page.
+            // Older running ones belong to a later page.
             found.rows.retain(|g| g.id.0 >= last);
             found.next = Some(Cursor::Generation(last));
         }
         Ok(found)
     }
 
-    /// The last generation that a page of a search has read; `None` if it has read all.
+    /// Returns the last generation that a page of a search has read; `None` if it has read all.
     async fn searched_until(
         &self,
         account: AccountId,
@@ -155,7 +155,7 @@ impl Store {
     }
 }
 
-/// The newest finished ones with a text or an id, among the next of the account.
+/// Adds the newest finished generations with a text or an id, among the account's next ones.
 fn push_searched(
     query: &mut QueryBuilder<Postgres>,
     account: AccountId,
@@ -178,8 +178,8 @@ fn push_searched(
     query.push_bind(page.per_page + 1).push(")");
 }
 
-/// Conditions that no index of finished generations has. `provider_id`: the column of the provider's
-/// id.
+/// Adds conditions without an index on finished generations. `provider_id`: the column of the
+/// provider's id.
 fn push_unindexed(
     query: &mut QueryBuilder<Postgres>,
     filter: &HistoryFilter,
@@ -205,8 +205,8 @@ fn push_unindexed(
     if let Some(request) = &filter.provider_request_id {
         query.push(" and (").push(provider_id).push(" = ");
         query.push_bind(request.clone());
-        // One lookup per row with several candidates: the planner could read the attempts of all
-        // accounts.
+        // One lookup per row with several candidates; otherwise the planner could read the attempts
+        // of all accounts.
         query.push(
             " or route is not null and exists (select from generation_attempts a \
              where a.generation_id = id and a.provider_request_id = ",
@@ -215,8 +215,8 @@ fn push_unindexed(
     }
 }
 
-/// A regular expression for a text in upper and lower case. `ilike` and `lower` know only ASCII
-/// letters in a database with the locale C.
+/// Builds a regular expression that matches a text without case. `ilike` and `lower` know only
+/// ASCII letters in a database with the locale C.
 fn any_case(text: &str) -> String {
     let mut pattern = String::new();
     for c in text.chars() {
@@ -233,7 +233,7 @@ fn any_case(text: &str) -> String {
     pattern
 }
 
-/// The newest finished of all kinds.
+/// Adds the newest finished generations of all kinds.
 fn push_finished(
     query: &mut QueryBuilder<Postgres>,
     account: AccountId,
@@ -249,7 +249,7 @@ fn push_finished(
     );
     query.push_bind(account.0);
     push_span(query, filter, page);
-    // An order that only the index of the history has: in the order of ids a plan could read all
+    // Only the index of the history has this order. Ordered by id, a plan could read all
     // generations of the account to find a rare kind.
     query.push(" order by model_id desc, failed desc, id desc limit ");
     query.push_bind(page.per_page + 1);
@@ -257,7 +257,8 @@ fn push_finished(
     query.push_bind(page.per_page + 1).push(")");
 }
 
-/// The newest finished of one caller: those in the sums, and those not in them yet.
+/// Adds the newest finished generations of one caller: those in the sums, and those not in them
+/// yet.
 fn push_finished_of(
     caller: CallerFilter,
     query: &mut QueryBuilder<Postgres>,
@@ -265,7 +266,7 @@ fn push_finished_of(
     filter: &HistoryFilter,
     page: &PageRequest,
 ) {
-    // As in the sums.
+    // Matches the ids in the sums.
     let caller = match caller {
         CallerFilter::Key(id) => id.0,
         CallerFilter::Session => 0,
@@ -301,7 +302,7 @@ fn push_finished_of(
     query.push_bind(page.per_page + 1).push(")");
 }
 
-/// The models that match the filters.
+/// Adds the models that match the filters.
 fn push_wanted(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter) {
     query.push("wanted as (select id from models where true");
     if let Some(modality) = filter.modality {
@@ -316,8 +317,8 @@ fn push_wanted(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter) {
     query.push(")");
 }
 
-/// The pairs of model and outcome among the account's finished generations with these models, by
-/// one index lookup each, whatever the number of rows (a loose index scan).
+/// Adds the pairs of model and outcome among the account's finished generations with these models.
+/// Uses one index lookup each (a loose index scan), whatever the number of rows.
 fn push_kinds(query: &mut QueryBuilder<Postgres>, account: AccountId, filter: &HistoryFilter) {
     let next = |query: &mut QueryBuilder<Postgres>, after: &str| {
         query.push(
@@ -344,9 +345,9 @@ fn push_kinds(query: &mut QueryBuilder<Postgres>, account: AccountId, filter: &H
     query.push(")");
 }
 
-/// The time range and the start of the page. An id contains its creation in milliseconds, so a
-/// range of times is a range of ids, which indexes are sorted by; exact times are compared at its
-/// ends.
+/// Adds the time range and the start of the page. An id contains its creation time in milliseconds,
+/// so a range of times is a range of ids, by which indexes are sorted; exact times are compared at
+/// its ends.
 fn push_span(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter, page: &PageRequest) {
     if let Some(after) = filter.created_after {
         query.push(" and id >= ").push_bind(lowest_id(after));
@@ -362,7 +363,7 @@ fn push_span(query: &mut QueryBuilder<Postgres>, filter: &HistoryFilter, page: &
     }
 }
 
-/// The lowest version-7 uuid of a time's millisecond.
+/// Returns the lowest version 7 UUID of a time's millisecond.
 pub(super) fn lowest_id(time: DateTime<Utc>) -> Uuid {
     let millis = u64::try_from(time.timestamp_millis()).unwrap_or(0);
     Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid()

@@ -1,4 +1,4 @@
-//! Hosts of the database: one Postgres, or several of which one is the primary.
+//! Hosts of the database: one server, or several of which one is the primary.
 
 use std::{
     io,
@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use super::pool::{CONNECT_LIMIT, timed_out};
 
-/// Values of `target_session_attrs`, all treated alike, since gensvc writes.
+/// Values of `target_session_attrs`. All are treated alike, since gensvc writes.
 const ATTRIBUTES: [&str; 3] = ["any", "read-write", "primary"];
 
-/// In the order of the URL.
+/// The hosts in the order of the URL.
 #[derive(Debug, Clone)]
 pub struct Hosts {
     hosts: Vec<PgConnectOptions>,
@@ -39,8 +39,8 @@ pub enum HostsError {
 impl FromStr for Hosts {
     type Err = HostsError;
 
-    /// Parses `postgres://user:password@host:port,host:port/name?options` as libpq does; other URLs
-    /// cannot have several hosts.
+    /// Parses `postgres://user:password@host:port,host:port/name?options` as libpq does. URLs in
+    /// other formats cannot have several hosts.
     fn from_str(url: &str) -> Result<Self, HostsError> {
         let (scheme, rest) = url.split_once("://").ok_or(HostsError::Url)?;
         let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
@@ -76,7 +76,7 @@ impl Hosts {
             host.application_name("gensvc")
                 // The pool logs statements by name.
                 .disable_statement_logging()
-                // Poolers refuse it, and since Postgres 12 it changes nothing.
+                // Poolers refuse this parameter, and since Postgres 12 it changes nothing.
                 .extra_float_digits(None)
         };
         Self {
@@ -85,7 +85,7 @@ impl Hosts {
         }
     }
 
-    /// The last primary.
+    /// Returns the last primary.
     pub fn last(&self) -> &PgConnectOptions {
         &self.hosts[self.last.load(Ordering::Relaxed)]
     }
@@ -109,7 +109,7 @@ impl Hosts {
                     self.last.store(n, Ordering::Relaxed);
                     return Ok(connection);
                 }
-                // A refusal explains more than that another host is a standby.
+                // A refusal explains more than another host's being a standby.
                 Err(error) if failure.as_ref().is_none_or(is_standby) => failure = Some(error),
                 Err(_) => {}
             }
@@ -117,7 +117,7 @@ impl Hosts {
         Err(failure.unwrap_or(sqlx::Error::PoolTimedOut))
     }
 
-    /// Hosts and ports, for display.
+    /// Returns hosts and ports, for display.
     pub fn places(&self) -> String {
         let place = |host: &PgConnectOptions| match host.get_socket() {
             Some(socket) => format!("{}:{}", socket.display(), host.get_port()),
@@ -133,7 +133,7 @@ fn is_standby(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::NotConnected)
 }
 
-/// A connection to a primary.
+/// Opens a connection, and fails if the host is not a primary.
 async fn writable(host: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
     let mut connection = host.connect().await?;
     let asked = "select current_setting('transaction_read_only') = 'off'";

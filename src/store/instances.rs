@@ -1,10 +1,12 @@
-//! Server processes, and unfinished work of dead ones.
+//! Server processes, and the unfinished work of dead ones.
 //!
 //! A process updates one row instead of a lease per generation. Others measure with their own
-//! monotonic clocks how long it has not changed, so that clocks are never compared.
+//! monotonic clocks how long the row has not changed, so clocks of different machines are never
+//! compared.
 //!
-//! Servers notify each other by LISTEN and NOTIFY, on the channel `gensvc`. The statements that change
-//! something send the notices. A lost one costs only time, because waiters also poll.
+//! Servers notify each other with LISTEN and NOTIFY, on the channel `gensvc`. The statements that
+//! make a change send the notification. A lost notification only delays work, because waiters also
+//! poll.
 
 use std::time::Duration;
 
@@ -23,19 +25,19 @@ use super::{
 use crate::domain::ids::{AccountId, GenerationId, InstanceId};
 
 const CHANNEL: &str = "gensvc";
-/// A connection that was silent for longer is pinged: it may be dead, or lead to a standby, which
-/// has no notifications.
+/// A connection without notifications for longer is pinged: it may be dead, or lead to a standby,
+/// which sends none.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     /// A job was queued.
     Jobs,
-    /// A job, or a text that another server was asked to end, has ended.
+    /// A job ended, or a text did that another server was asked to end.
     Ended(GenerationId),
-    /// A text that some server streams is to be ended.
+    /// A text that another server may stream is to be ended.
     Cancel(GenerationId),
-    /// Deliveries to webhooks became due.
+    /// Webhook deliveries became due.
     Deliveries,
     /// A catalogue reload was requested.
     Catalogue,
@@ -70,7 +72,7 @@ impl Store {
         Ok(beat.await?)
     }
 
-    /// Writes the heartbeat, and reads in the same statement whether there is work for a sweep.
+    /// Writes the heartbeat and reads, in the same statement, whether a sweep has work.
     pub async fn survey(&self, instance: InstanceId) -> Result<Survey> {
         let reading = sqlx::query_as!(
             Survey,
@@ -113,7 +115,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes all other processes. Only correct if no other one runs.
+    /// Removes all other processes. Only correct if none of them is running.
     pub async fn retire_others(&self, instance: InstanceId) -> Result<()> {
         sqlx::query!("delete from instances where id <> $1", instance.0)
             .execute(self.heartbeat.named("deregister all others"))
@@ -133,7 +135,7 @@ impl Store {
         Ok(())
     }
 
-    /// Makes the room of ended rows free, unless another process does so now.
+    /// Vacuums the table of running generations, unless another process is doing so.
     pub async fn vacuum_running(&self) -> Result<()> {
         raw_sql("vacuum (skip_locked, truncate false) running_generations")
             .execute(self.jobs.named("make room").long())
@@ -141,7 +143,7 @@ impl Store {
         Ok(())
     }
 
-    /// Unfinished generations of removed processes.
+    /// Returns unfinished generations of removed processes.
     pub async fn abandoned(&self, limit: i64) -> Result<Vec<Abandoned>> {
         let reading = sqlx::query_as!(
             Abandoned,
@@ -160,7 +162,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Unfinished generations of this process.
+    /// Returns unfinished generations of this process.
     pub async fn owned(&self, instance: InstanceId) -> Result<Vec<Abandoned>> {
         let reading = sqlx::query_as!(
             Abandoned,
@@ -174,7 +176,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Asks all servers to read their catalogues again.
+    /// Asks all servers to reload their catalogues.
     pub async fn request_catalogue_reload(&self) -> Result<()> {
         let request = sqlx::query!(
             r#"with requested as (
@@ -188,7 +190,7 @@ impl Store {
         Ok(())
     }
 
-    /// Number of reload requests so far.
+    /// Returns the number of reload requests so far.
     pub async fn requested_catalogue_reloads(&self) -> Result<i64> {
         let reading = sqlx::query_scalar!("select requested from catalogue_reloads")
             .fetch_one(self.requests.named("read catalogue reloads"));
@@ -203,7 +205,7 @@ impl Store {
     }
 }
 
-/// Possible work of a sweep.
+/// Work that a sweep may have.
 #[derive(Debug)]
 pub struct Survey {
     /// The other processes.
@@ -219,7 +221,7 @@ pub struct Survey {
     pub last_step: Option<DateTime<Utc>>,
     /// First due time of webhook deliveries.
     pub next_attempt: Option<DateTime<Utc>>,
-    /// Whether settled generations are missing in the sums of usage.
+    /// Whether the sums of usage lack settled generations.
     pub uncounted: bool,
 }
 
@@ -274,8 +276,8 @@ impl Notice {
     }
 }
 
-/// A listener with its own pool, dropped together with it: a shared pool would wait for a dead
-/// connection.
+/// Opens a listener with its own pool, which is dropped with it: a shared pool would wait for a
+/// dead connection.
 async fn listen(hosts: &Hosts) -> Result<PgListener, sqlx::Error> {
     let pool = PgPoolOptions::new()
         .max_connections(1)

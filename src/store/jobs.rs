@@ -25,11 +25,11 @@ pub struct Job {
     pub parameters: Value,
     /// The vendor's list prices; `None` if its prices were stored without them.
     pub list_prices: Option<Value>,
-    /// The most that may be charged: the hold, or its candidate's ceiling.
+    /// Maximum charge: the hold, or the ceiling of the current candidate.
     pub held: Credits,
-    /// Further candidates; `None` if it was made for one only.
+    /// Number of further candidates; `None` if it was created for only one.
     pub candidates: Option<i32>,
-    /// Whether it moves on although its provider may have started.
+    /// Whether it falls back even if the provider may have started.
     pub moves_on_unknown: bool,
     pub attempts: i32,
     /// When the intent to submit was stored.
@@ -40,14 +40,14 @@ pub struct Job {
 }
 
 impl Job {
-    /// Whether it can move on.
+    /// Whether it can fall back.
     pub fn has_candidates(&self) -> bool {
         self.candidates > Some(0)
     }
 }
 
 impl From<&NewGeneration> for Job {
-    /// For what runs in the process that created it: nothing was submitted yet, and there is no
+    /// Creates a job that runs in this process: nothing was submitted yet, and there is no
     /// deadline.
     fn from(new: &NewGeneration) -> Self {
         Self {
@@ -82,8 +82,8 @@ pub struct AccountQuota {
 }
 
 impl AccountQuota {
-    /// Whether one of the jobs just claimed used up its account's quota: jobs of other accounts may
-    /// have been left behind it.
+    /// Whether one of the jobs just claimed used up its account's quota. Jobs of other accounts may
+    /// then have been left behind it.
     pub fn is_filled_by(&self, jobs: &[Job]) -> bool {
         jobs.iter().any(|job| {
             let new = jobs
@@ -98,9 +98,8 @@ impl AccountQuota {
 
 impl Store {
     /// Claims up to `limit` due jobs of `providers` for an instance; past their deadline, jobs of
-    /// any provider. No account exceeds its quota, and accounts at their quota are skipped. Rows
-    /// locked by other claims are skipped, not waited for. Fewer than `limit` results do not mean
-    /// that there are no more.
+    /// any provider. No account exceeds its quota. Skips rows that other claims have locked. Fewer
+    /// than `limit` results do not mean that there are no more.
     pub async fn claim_jobs(
         &self,
         instance: InstanceId,
@@ -166,8 +165,8 @@ impl Store {
         Ok(claiming.await?)
     }
 
-    /// Stores the intent to submit and counts it in `attempts`. `false`: this instance no longer
-    /// owns the job, or another step of it has submitted meanwhile; it must not be submitted.
+    /// Stores the intent to submit and counts it in `attempts`. Returns `false` if this instance no
+    /// longer owns the job or another step has submitted it; the caller must not submit it then.
     pub async fn intend_submission(
         &self,
         job: &Job,
@@ -189,7 +188,7 @@ impl Store {
         Ok(intending.await?.rows_affected() == 1)
     }
 
-    /// Stores the provider's task id. `false`: this instance no longer owns the job.
+    /// Stores the provider's task id. Returns `false` if this instance no longer owns the job.
     pub async fn store_task(
         &self,
         job: &Job,
@@ -209,8 +208,8 @@ impl Store {
         Ok(storing.await?.rows_affected() == 1)
     }
 
-    /// Makes jobs due whose next step is later than `latest`, which no worker sets: the clock was
-    /// ahead then. Returns how many.
+    /// Makes jobs due whose next step is later than `latest`. No worker sets such a time unless its
+    /// clock was ahead. Returns their number.
     pub async fn hasten_jobs(&self, latest: DateTime<Utc>, now: DateTime<Utc>) -> Result<u64> {
         let hastening = sqlx::query!(
             "with far as materialized (
@@ -226,8 +225,8 @@ impl Store {
         Ok(hastening.await?.rows_affected())
     }
 
-    /// Releases a job's lease, with its next step at `next`. `false`: the instance no longer owned
-    /// it.
+    /// Releases a job's lease and sets its next step to `next`. Returns `false` if the instance no
+    /// longer owned it.
     pub async fn release_job(
         &self,
         account: AccountId,

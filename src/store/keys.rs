@@ -1,4 +1,4 @@
-//! API keys: the record, its replacement and revocation.
+//! API keys: records, replacement and revocation.
 
 mod presented;
 mod presumed;
@@ -24,10 +24,10 @@ use crate::domain::{
     token::{NewToken, TokenDigest},
 };
 
-/// The letter of the key list's cursors.
+/// Prefix of the key list's cursors.
 pub const KEYS_CURSOR: u8 = b'k';
 
-/// What pays for a generation: checked again by the statement that places the hold.
+/// The credential that pays for a generation. The statement that places the hold checks it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
     ApiKey(ApiKeyId),
@@ -54,7 +54,7 @@ pub struct ApiKeyRecord {
     /// First and last characters of the key.
     #[schema(example = "svc_a1B2...9zYx")]
     pub key_hint: String,
-    /// The abilities of the key.
+    /// What the key may do.
     pub abilities: Abilities,
     /// Requests per minute.
     #[schema(value_type = u32)]
@@ -63,7 +63,7 @@ pub struct ApiKeyRecord {
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
     pub expires_at: Option<DateTime<Utc>>,
-    /// The maximum that it may spend in each period; null: only the balance limits it.
+    /// Maximum spending in each period; null: only the balance limits it.
     #[schema(required, nullable)]
     pub spend_limit: Option<Credits>,
     /// The period of the limit, in UTC; null: the limit is for all time.
@@ -85,8 +85,8 @@ pub struct ApiKeyRecord {
 }
 
 impl Store {
-    /// Stores a key. `None`: the key or session that asks for it has ended meanwhile. The row
-    /// of the asking token is locked, so that its revocation and this are in an order.
+    /// Stores a key. Returns `None` if the caller's key or session has ended. Locks the row of the
+    /// caller's token, so that its revocation comes before or after.
     pub async fn create_key(
         &self,
         account: AccountId,
@@ -139,7 +139,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// One key of an account.
+    /// Returns a key of an account.
     pub async fn key(
         &self,
         account: AccountId,
@@ -162,7 +162,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// The account's keys, newest first.
+    /// Returns the account's keys, newest first.
     pub async fn keys(
         &self,
         account: AccountId,
@@ -190,7 +190,7 @@ impl Store {
         Ok(page.numbered(KEYS_CURSOR, keys, |row| row.id.0))
     }
 
-    /// Revokes a key for good. A second time answers as the first.
+    /// Revokes a key permanently. Idempotent.
     pub async fn revoke_key(
         &self,
         account: AccountId,
@@ -214,8 +214,8 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Replaces the name, abilities and limits of a key, including a revoked one. `None`: the
-    /// account does not have the key.
+    /// Replaces the name, abilities and limits of a key, including a revoked one. Returns `None` if
+    /// the account does not have the key.
     pub async fn replace_key(
         &self,
         account: AccountId,
@@ -224,8 +224,7 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<Option<ApiKeyRecord>> {
         let mut tx = self.requests.named("replace a key").begin().await?;
-        // One replacement of a key at a time. Not the lock of its row, for which authentication would
-        // wait.
+        // Serializes replacements of a key. Locking its row instead would block authentication.
         sqlx::query!(
             "select pg_advisory_xact_lock(hashtextextended('limits of ' || $1::bigint, 0))",
             id.0

@@ -21,7 +21,7 @@ pub struct StoredFiles {
 }
 
 impl Store {
-    /// The secret of this installation. The first replica stores `fresh`.
+    /// Returns a secret of this installation. The first replica stores `fresh`.
     pub async fn secret(&self, name: &str, fresh: &[u8]) -> Result<Vec<u8>> {
         sqlx::query!(
             "insert into secrets (name, value) values ($1, $2) on conflict (name) do nothing",
@@ -36,7 +36,7 @@ impl Store {
         Ok(value)
     }
 
-    /// The next generations with files, in the order of accounts and ids.
+    /// Returns the next generations with files, ordered by account and id.
     pub async fn stored_files(
         &self,
         after: (AccountId, GenerationId),
@@ -56,7 +56,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// All unfinished generations.
+    /// Returns all unfinished generations.
     pub async fn running_generations(&self) -> Result<HashSet<GenerationId>> {
         let found =
             sqlx::query_scalar!(r#"select id as "id: GenerationId" from running_generations"#)
@@ -65,8 +65,8 @@ impl Store {
         Ok(found.into_iter().collect())
     }
 
-    /// Returns which of these files are about to be removed or belong to an upload. One statement,
-    /// because an upload moves a file from `media_trash` to `uploads`.
+    /// Returns which of these files are about to be removed or belong to an upload. Uses one
+    /// statement, because an upload moves a file from `media_trash` to `uploads`.
     pub async fn trash_or_uploads_among(&self, ids: &[Uuid]) -> Result<HashSet<GenerationId>> {
         let found = sqlx::query_scalar!(
             r#"select generation_id as "id!: GenerationId" from media_trash
@@ -79,7 +79,8 @@ impl Store {
         Ok(found.into_iter().collect())
     }
 
-    /// Generations that ended before `before` and whose files are to be removed, oldest first.
+    /// Returns generations that ended before `before` and whose files are to be removed, oldest
+    /// first.
     pub async fn media_trash(
         &self,
         before: DateTime<Utc>,
@@ -116,7 +117,7 @@ impl Store {
     }
 
     /// Deletes about `batch` finished generations created before `before`, as their owner would, in
-    /// the order of settlement. `true`: there may be more.
+    /// the order of settlement. Returns `true` if there may be more.
     pub async fn delete_old_generations(
         &self,
         before: DateTime<Utc>,

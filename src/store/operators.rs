@@ -1,4 +1,4 @@
-//! Reports for the operator over all accounts, and the users who are operators.
+//! Reports over all accounts for operators, and the users who are operators.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::domain::{
     route::MoveReason,
 };
 
-/// How generations of a model ended.
+/// The outcomes of a model's generations.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ModelHealthBody)]
 pub struct ModelHealth {
@@ -21,33 +21,33 @@ pub struct ModelHealth {
     pub provider: String,
     /// The model.
     pub model: String,
-    /// Modality.
+    /// Its modality.
     #[serde(rename = "type")]
     pub modality: Modality,
-    /// How many ended.
+    /// Number of generations that ended.
     pub generations: i64,
-    /// How many of them failed.
+    /// Number of generations that failed.
     pub failed: i64,
-    /// How many failed because of the provider: without refused content, cancellations and generations
-    /// that a restart of the server interrupted.
+    /// Number of failures caused by the provider: without refused content, cancellations and
+    /// generations interrupted by a restart of the server.
     pub faults: i64,
-    /// How many failed because the provider refused the server's key or account: the operator must
-    /// act.
+    /// Number of failures because the provider refused the server's key or account. The operator
+    /// must act.
     pub account_errors: i64,
-    /// Seconds from start to end of completed ones; null without any.
+    /// Median duration of completed generations, in seconds; null if there are none.
     #[schema(required, nullable)]
     pub median_seconds: Option<f64>,
-    /// The 95th percentile of these durations.
+    /// 95th percentile of these durations, in seconds.
     #[schema(required, nullable)]
     pub p95_seconds: Option<f64>,
-    /// When the first of them ended.
+    /// When the first of the generations ended.
     #[serde(skip)]
     pub first_at: DateTime<Utc>,
 }
 
 impl ModelHealth {
-    /// Completed generations divided by completed ones plus provider failures, 0 to 1; `None` if there
-    /// are none.
+    /// Returns completed generations divided by completed ones plus provider failures, 0 to 1;
+    /// `None` if there are none.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub fn success_rate(&self) -> Option<f64> {
         let completed = self.generations - self.failed;
@@ -63,7 +63,7 @@ pub enum SpendingBy {
     Account,
 }
 
-/// Number of outcomes of one kind of a provider, among the last settled generations.
+/// Number of one provider's generations with the same outcome, among the last settled ones.
 #[derive(Debug)]
 pub struct ProviderErrors {
     pub provider: String,
@@ -79,31 +79,31 @@ pub struct ProviderErrors {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = UnfinishedBody)]
 pub struct UnfinishedJob {
-    /// Its uuid.
+    /// Its id.
     #[serde(rename = "uuid")]
     pub id: GenerationId,
-    /// Whose it is.
+    /// The account it belongs to.
     pub account: AccountId,
-    /// Modality.
+    /// Its modality.
     #[serde(rename = "type")]
     pub modality: Modality,
-    /// Provider.
+    /// Its provider.
     pub provider: String,
-    /// Model.
+    /// Its model.
     pub model: String,
     /// pending or processing.
     pub status: Status,
     /// Submissions to the provider.
     pub attempts: i32,
-    /// 0 to 100, where the provider tells.
+    /// 0 to 100; null if the provider does not report it.
     #[schema(required, nullable)]
     pub progress: Option<i16>,
-    /// What is on hold for it.
+    /// Credits on hold for it.
     pub held: Credits,
-    /// When it was made.
+    /// When it was created.
     #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
-    /// How many there are.
+    /// Number of all unfinished generations.
     #[serde(skip)]
     pub total: i64,
 }
@@ -132,33 +132,33 @@ pub struct Spending {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SpendingSumsBody)]
 pub struct SpendingSums {
-    /// Generations that completed.
+    /// Number of completed generations.
     pub completed: i64,
-    /// Generations that failed.
+    /// Number of failed generations.
     pub failed: i64,
-    /// What was charged: the sum of `list_cost`, `margin` and `unknown_cost_charged`.
+    /// Total charged: the sum of `list_cost`, `margin` and `unknown_cost_charged`.
     pub charged: Credits,
-    /// Cost of completed generations at the vendors' list prices of their creation, without those of
-    /// `unknown_cost`. It includes usage above the hold, which is not charged.
+    /// Cost of completed generations at the vendors' list prices of their creation, without those
+    /// of `unknown_cost`. Includes usage above the hold, which is not charged.
     pub list_cost: Credits,
-    /// What these were charged, less `list_cost`. Negative if they cost more.
+    /// The charges of these generations less `list_cost`. Negative if they cost more.
     pub margin: Credits,
     /// Completed generations without a known list cost, for example because an earlier version
     /// created, settled or counted them. They are not part of the margin.
     pub unknown_cost: i64,
-    /// What these were charged.
+    /// The charges of the `unknown_cost` generations.
     pub unknown_cost_charged: Credits,
     /// Completed generations that were charged by estimated counts, because the provider reported
-    /// no usable counts, or the stream was cancelled before the final ones.
+    /// no usable counts, or the stream was cancelled before the final counts.
     pub estimated_counts: i64,
-    /// Calls whose answer was lost, after which the generation moved on (`fallback_on: "unknown"`),
-    /// whether or not it completed; unfinished generations are included. The provider may bill these
-    /// calls. No account is charged for them, and `list_cost` does not include them.
+    /// Calls whose answer was lost and after which the generation fell back (`fallback_on:
+    /// "unknown"`), whether or not it completed; unfinished generations are included. The provider
+    /// may bill these calls. No account is charged for them, and `list_cost` does not include them.
     pub lost_calls: i64,
 }
 
 impl Store {
-    /// Makes a user an operator, or revokes it.
+    /// Makes a user an operator, or an operator a normal user.
     pub async fn set_operator(
         &self,
         user: UserId,
@@ -177,8 +177,8 @@ impl Store {
         exactly_one("making an operator", done.rows_affected())
     }
 
-    /// Outcomes of the last `most` generations of all accounts, without those that ended before
-    /// `since`, by model.
+    /// Returns the outcomes by model of the last `most` generations of all accounts, without those
+    /// that ended before `since`.
     pub async fn model_health(
         &self,
         most: i64,
@@ -217,8 +217,8 @@ impl Store {
     }
 
     /// Counts the outcomes of the last `most` generations of all accounts by provider and code,
-    /// newest first. Attempts that they left because the provider refused the server's account count
-    /// as errors of it.
+    /// newest first. An attempt that ended because a provider refused the server's account counts
+    /// as an error of that provider.
     pub async fn provider_errors(&self, most: i64) -> Result<Vec<ProviderErrors>> {
         let reading = sqlx::query_as!(
             ProviderErrors,
@@ -249,7 +249,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// The oldest `most` unfinished generations of all accounts, and the number of all.
+    /// Returns the oldest `most` unfinished generations of all accounts, and the number of all.
     pub async fn unfinished_jobs(&self, most: i64) -> Result<(Vec<UnfinishedJob>, i64)> {
         let jobs = sqlx::query_as!(
             UnfinishedJob,
@@ -269,8 +269,8 @@ impl Store {
         Ok((jobs, total))
     }
 
-    /// Spending on whole days (UTC) by creation, without running work but for its lost calls: the
-    /// `most` groups with the highest charges, or all, and the sum of all groups.
+    /// Sums spending by creation on whole days (UTC). Of running work, only lost calls count.
+    /// Returns the `most` groups with the highest charges, or all, and the sum of all groups.
     pub async fn spending(
         &self,
         by: SpendingBy,

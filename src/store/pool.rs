@@ -26,9 +26,9 @@ use crate::domain::lock::lock;
 /// Time limit of a statement, so that a lost host is noticed within seconds. Longer than
 /// `lock_timeout`.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
-/// The first and the longest backoff while the server is starting.
+/// First and longest pause between attempts while the server is starting.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// Between two checks of a pool that is closing.
+/// Pause between two checks of a closing pool.
 const CLOSE_PAUSE: Duration = Duration::from_millis(10);
 
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(3);
@@ -54,7 +54,7 @@ pub const SETTINGS: &str = "
     set tcp_user_timeout = '30s';
 ";
 
-/// Connections for one purpose, made on demand.
+/// Connections for one purpose, opened on demand.
 #[derive(Debug, Clone)]
 pub struct Pool {
     connections: managed::Pool<Sessions>,
@@ -62,8 +62,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// At most `size` connections to `hosts`, each with `settings`. A call waits at most
-    /// `acquire_timeout` for one.
+    /// Creates a pool of at most `size` connections to `hosts`, each with `settings`. A call waits
+    /// at most `acquire_timeout` for a connection.
     pub fn new(
         hosts: Hosts,
         settings: &'static [&'static str],
@@ -99,7 +99,7 @@ impl Pool {
         Ok(Object::take(self.acquire().await?).connection)
     }
 
-    /// Busy and idle connections.
+    /// Returns the number of busy and of idle connections.
     pub fn usage(&self) -> (u32, u32) {
         let status = self.connections.status();
         let count = |connections| u32::try_from(connections).unwrap_or(u32::MAX);
@@ -118,7 +118,7 @@ impl Pool {
     }
 
     async fn acquire(&self) -> Result<Object<Sessions>, sqlx::Error> {
-        // The last refusal explains more than a timeout.
+        // The server's last refusal explains more than a timeout.
         let mut last = sqlx::Error::PoolTimedOut;
         let acquiring = async {
             let mut pause = RETRY_PAUSE.0;
@@ -145,7 +145,7 @@ impl Pool {
     }
 }
 
-/// Whether the server is starting, or has not yet noticed that other connections were closed.
+/// Whether the server is starting, or has not noticed yet that other connections were closed.
 fn is_starting(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => matches!(
@@ -167,7 +167,7 @@ pub fn timed_out(what: &str) -> sqlx::Error {
 #[derive(Debug)]
 pub struct Session {
     pub connection: PgConnection,
-    /// Time of the server's last answer.
+    /// When the server last answered.
     answered: Instant,
     /// Whether no statement is running.
     ready: bool,
@@ -186,26 +186,26 @@ impl Session {
     }
 }
 
-/// Failures that concern all connections to a database, and so its pools: if a host is lost, every
+/// Failures that affect all connections to a database, in all pools: if a host is lost, every
 /// connection is dead.
 #[derive(Debug, Default)]
 pub struct Outages(Mutex<Verdicts>);
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Verdicts {
-    /// Connections without an answer since then may be dead.
+    /// Connections that have not answered since may be dead.
     suspect: Option<Instant>,
-    /// Connections without an answer since then are dead.
+    /// Connections that have not answered since are dead.
     dead: Option<Instant>,
 }
 
 impl Outages {
-    /// Makes every idle connection be pinged before use, after one has failed.
+    /// Has every idle connection pinged before use, after one has failed.
     pub fn suspect_idle(&self) {
         lock(&self.0).suspect = Some(Instant::now());
     }
 
-    /// Marks connections without an answer since then as dead.
+    /// Marks connections that have not answered since `then` as dead.
     pub fn dead_since(&self, then: Instant) {
         let mut verdicts = lock(&self.0);
         verdicts.dead = verdicts.dead.max(Some(then));
@@ -262,7 +262,7 @@ impl Manager for Sessions {
                     self.outages.suspect_idle();
                     return Err(error.into());
                 }
-                // Pinging the others of this age would each take as long.
+                // Pinging the other connections of this age would take as long each.
                 Err(_elapsed) => {
                     self.outages.dead_since(asked);
                     return Err(timed_out("probe").into());

@@ -15,16 +15,16 @@ pub static MIGRATOR: Migrator = sqlx::migrate!();
 
 /// The table in which `sqlx` records applied migrations.
 const TABLE: &str = "_sqlx_migrations";
-/// Migrations have four digits. Before the first release they had dates.
+/// Highest migration number: four digits. Before the first release migrations had dates.
 const LAST_NUMBER: i64 = 9_999;
-/// All others queue behind a migration that waits for a table. It gives up early, lets them pass,
-/// and retries.
+/// While a migration waits for a table, all other statements queue behind it. It therefore gives up
+/// early, lets them pass, and retries.
 const BRIEFLY: &str =
     "set statement_timeout = 0; set lock_timeout = '500ms'; set client_min_messages = warning";
-/// `create index concurrently` waits for transactions, but blocks none.
+/// `create index concurrently` waits for transactions but blocks none.
 const FOR_AS_LONG_AS_IT_TAKES: &str = "set lock_timeout = 0";
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// How long a start waits for a table's lock, or for another server's migration.
+/// Maximum wait at startup for a table's lock, or for another server's migration.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 impl Store {
@@ -34,7 +34,7 @@ impl Store {
         loop {
             let mut connection = self.jobs.detach().await?;
             let migrated = migrate(&mut connection).await;
-            // Releases the lock of migrations.
+            // Releases the migration lock.
             connection.close().await?;
             match migrated {
                 Err(error)
@@ -53,8 +53,8 @@ impl Store {
         self.recount_restored().await
     }
 
-    /// Migrates an empty database, and refuses another schema than this version's: commands must
-    /// not change a schema that servers use.
+    /// Migrates an empty database. Fails if the schema is not this version's: commands must not
+    /// change a schema that servers use.
     pub async fn expect_schema(&self) -> Result<()> {
         self.check_database().await?;
         let mut connection = self.jobs.detach().await?;
@@ -102,7 +102,8 @@ impl Store {
         }
     }
 
-    /// Cursors are transaction ids, which start over in a database restored from a dump.
+    /// Recounts usage in a database restored from a dump: cursors are transaction ids, which start
+    /// over there.
     async fn recount_restored(&self) -> Result<()> {
         let restored = sqlx::query_scalar!(
             r#"select exists (select from settled_cursors
@@ -128,7 +129,7 @@ async fn migrate(connection: &mut PgConnection) -> Result<()> {
     connection.lock().await?;
     connection.ensure_migrations_table(TABLE).await?;
     let pending = pending(connection).await?;
-    // In a new database it would be all migrations.
+    // In a new database, all migrations are pending.
     let is_new = pending.len() == MIGRATOR.iter().count();
     for migration in pending {
         if migration.no_tx {
@@ -144,7 +145,7 @@ async fn migrate(connection: &mut PgConnection) -> Result<()> {
     Ok(())
 }
 
-/// Missing migrations. Fails if this version cannot use the applied ones.
+/// Returns missing migrations. Fails if this version cannot use the applied ones.
 async fn pending(connection: &mut PgConnection) -> Result<Vec<&'static Migration>> {
     let begun = "select to_regclass('_sqlx_migrations') is not null";
     if !sqlx::query_scalar(begun)
@@ -185,7 +186,7 @@ impl From<MigrateError> for StoreError {
     fn from(error: MigrateError) -> Self {
         match error {
             MigrateError::Execute(error) => error.into(),
-            // Locks of others are transient.
+            // Lock timeouts are transient.
             MigrateError::ExecuteMigration(error, _)
                 if error.as_database_error().is_some_and(|error| {
                     let code = error.code();

@@ -13,9 +13,9 @@ use crate::domain::{
 
 /// Failed logins of one email from one address within [`THROTTLE_WINDOW`].
 const MAX_FAILURES: i64 = 10;
-/// How long an attempt without a result counts: its server may have died.
+/// An attempt without a result counts for this long: its server may have died.
 const PENDING_WINDOW: TimeDelta = TimeDelta::seconds(30);
-/// Sliding window of the throttle.
+/// Sliding window of the login throttle.
 const THROTTLE_WINDOW: TimeDelta = TimeDelta::minutes(15);
 
 #[derive(Debug)]
@@ -24,9 +24,8 @@ pub struct PresentedSession {
     pub user_id: UserId,
     pub account_id: AccountId,
     pub expires_at: DateTime<Utc>,
-    /// Whether its account is suspended.
     pub suspended: bool,
-    /// Whether its user is an operator.
+    /// Whether the user is an operator.
     pub operator: bool,
     pub rate: RateState,
     /// The account's default providers and models, by modality.
@@ -36,7 +35,7 @@ pub struct PresentedSession {
 /// Maximum lag of `last_used_at`.
 const LAST_USED_LAG: TimeDelta = TimeDelta::seconds(60);
 
-/// An admin token, without the token itself. Only the command line shows it.
+/// An admin token, without the token itself. Only the command line shows the token.
 #[derive(Debug, Clone, Serialize)]
 pub struct AdminTokenRecord {
     pub id: AdminTokenId,
@@ -47,14 +46,14 @@ pub struct AdminTokenRecord {
     /// When it was revoked.
     #[serde(serialize_with = "rfc3339")]
     pub revoked_at: Option<DateTime<Utc>>,
-    /// When it was made.
+    /// When it was created.
     #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 
 impl Store {
-    /// `false`: `hash` is not the user's current password. Locks the user's row, so that a
-    /// concurrent change of the password comes before or after.
+    /// Creates a session. Returns `false` if `hash` is not the user's current password. Locks the
+    /// user's row, so that a concurrent password change comes before or after.
     pub async fn create_session(
         &self,
         user: UserId,
@@ -78,9 +77,9 @@ impl Store {
         Ok(done.rows_affected() == 1)
     }
 
-    /// Sets a password by its argon2id hash (PHC string), ends the user's sessions and returns their
-    /// number. `by`: if the user changes it, the current hash and the session that stays. `None`:
-    /// the current password has changed.
+    /// Sets a password by its argon2id hash (PHC string), ends the user's sessions and returns
+    /// their number. `by`: if the user changes it, the current hash and the session to keep.
+    /// Returns `None` if the current password has changed.
     pub async fn set_password(
         &self,
         user: UserId,
@@ -100,7 +99,7 @@ impl Store {
         if set.execute(&mut tx).await?.rows_affected() == 0 {
             return Ok(None);
         }
-        // A second statement, which sees sessions of logins for which the first one waited.
+        // A second statement, which sees sessions of the logins that the first one waited for.
         let ended = sqlx::query!(
             "update sessions set revoked_at = $2
              where user_id = $1 and revoked_at is null and id is distinct from $3",
@@ -173,9 +172,9 @@ impl Store {
         exactly_one("ending a session", done.rows_affected())
     }
 
-    /// Counts a login attempt **before** the password is checked: it counts as a failure
-    /// until [`Store::end_login`], so that parallel guesses cannot overrun the limit.
-    /// Otherwise: throttled, with the time to wait.
+    /// Counts a login attempt **before** the password is checked. It counts as a failure until
+    /// [`Store::end_login`], so parallel guesses cannot exceed the limit. If the limit is reached,
+    /// returns the time to wait.
     pub async fn begin_login(
         &self,
         email: &str,
@@ -231,7 +230,7 @@ impl Store {
         at: DateTime<Utc>,
         failed: bool,
     ) -> Result<()> {
-        // One element only: another attempt may have the same time.
+        // Removes one element only: another attempt may have the same time.
         sqlx::query!(
             "update login_attempts
              set pending = pending[:array_position(pending, $3) - 1]
@@ -248,7 +247,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes expired rows, at most `batch` of each kind. `true`: there may be more.
+    /// Removes expired rows, at most `batch` of each kind. Returns `true` if there may be more.
     pub async fn purge_expired(&self, now: DateTime<Utc>, batch: i64) -> Result<bool> {
         let sessions = sqlx::query!(
             "delete from sessions where id in
@@ -278,7 +277,6 @@ impl Store {
         )
         .execute(self.requests.named("purge idempotency keys").long())
         .await?;
-        // A full bucket limits nothing.
         let limits = sqlx::query!(
             "delete from rate_limits where tat <= $1 and (kind, id) in
                 (select kind, id from rate_limits where tat <= $1 limit $2
@@ -311,7 +309,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// All admin tokens, newest first, without pages: there are few.
+    /// Returns all admin tokens, newest first. There are few, so they are not paginated.
     pub async fn admin_tokens(&self) -> Result<Vec<AdminTokenRecord>> {
         let reading = sqlx::query_as!(
             AdminTokenRecord,

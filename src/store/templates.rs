@@ -30,9 +30,8 @@ pub struct TemplateRecord {
     /// The template of the system prompt.
     #[schema(required, nullable)]
     pub system_prompt: Option<String>,
-    /// The names that the two read, without `prompt`, sorted. Each must be given in
-    /// `template_variables`, but for those that the template asks for by `default` or `is
-    /// defined`.
+    /// The names that the two templates read, except `prompt`, sorted. Each must be given in
+    /// `template_variables` unless the template reads it with `default` or `is defined`.
     pub variables: Vec<String>,
     /// When the template was created.
     #[serde(serialize_with = "rfc3339")]
@@ -48,9 +47,9 @@ pub const MAX_TEMPLATES: i64 = 1_000;
 const KEPT_VERSIONS: i32 = 100;
 
 impl Store {
-    /// Stores a template and its first version, in one statement. `form` is the digest of the form
-    /// that creates it, which is unique. `None`: the account has [`MAX_TEMPLATES`] already
-    /// (parallel requests may make a few more).
+    /// Stores a template and its first version in one statement. `form` is the unique digest of the
+    /// form that creates it. Returns `None` if the account has [`MAX_TEMPLATES`] already; parallel
+    /// requests may create a few more.
     pub async fn create_template(
         &self,
         account: AccountId,
@@ -90,8 +89,8 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Replaces a template by its next version, in one statement. The update locks the template's
-    /// row, so that concurrent replacements get different versions.
+    /// Replaces a template by its next version in one statement. The update locks the template's
+    /// row, so concurrent replacements get different versions.
     pub async fn replace_template(
         &self,
         account: AccountId,
@@ -136,7 +135,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Finds the template whose version was created by the form with this digest.
+    /// Finds the template version created by the form with this digest.
     pub async fn template_of_form(
         &self,
         account: AccountId,
@@ -172,7 +171,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// The account's templates, newest first.
+    /// Returns the account's templates, newest first.
     pub async fn templates(
         &self,
         account: AccountId,
@@ -195,7 +194,8 @@ impl Store {
         Ok(page.numbered(TEMPLATES_CURSOR, rows, |row| row.id.0))
     }
 
-    /// Deletes a template and its versions. `false`: not found. Records of generations keep its id.
+    /// Deletes a template and its versions. Returns `false` if not found. Records of generations
+    /// keep its id.
     pub async fn delete_template(&self, account: AccountId, id: TemplateId) -> Result<bool> {
         let done = sqlx::query!(
             "delete from templates where account_id = $1 and id = $2",

@@ -1,5 +1,5 @@
-//! Uploaded pictures. A file exists as long as its row. While it is written, and after its row is
-//! deleted, `media_trash` lists it, so that a crash leaves no unreferenced file.
+//! Uploaded images. A file exists as long as its row. `media_trash` lists files that are being
+//! written or whose row is deleted, so that a crash leaves no unreferenced file.
 
 use chrono::{DateTime, Utc};
 use sqlx::PgExecutor;
@@ -18,22 +18,22 @@ pub struct UploadRecord {
     pub file_id: Uuid,
     pub content_type: String,
     pub bytes: i64,
-    /// In pixels, as displayed.
+    /// Pixels, as displayed.
     pub width: i32,
-    /// As `width`.
+    /// Pixels, as displayed.
     pub height: i32,
     pub sha256: Vec<u8>,
     pub created_at: DateTime<Utc>,
-    /// Time from which its owner cannot see it.
+    /// When its owner stops seeing it.
     pub expires_at: DateTime<Utc>,
 }
 
 /// Minimum lifetime of an upload. Another use can only extend it.
 #[derive(Debug, Clone, Copy)]
 pub struct UploadLifetime {
-    /// Until when its owner can see it.
+    /// The owner can see it until then.
     pub expires_at: DateTime<Utc>,
-    /// Until when accepted generations may read it.
+    /// Accepted generations may read it until then.
     pub kept_until: DateTime<Utc>,
 }
 
@@ -51,13 +51,13 @@ pub struct UploadFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UploadBytes {
     pub all: i64,
-    /// Those that only accepted generations need.
+    /// The part that only accepted generations need.
     pub transient: i64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum UploadStored {
-    /// The row, which names the file just written or that of an earlier upload.
+    /// The row, with the file just written or that of an earlier upload.
     Stored(UploadRecord),
     /// The account would exceed its quota.
     OverQuota(UploadBytes),
@@ -221,8 +221,8 @@ impl Store {
         ))
     }
 
-    /// Hides an upload from its owner; `false` if there is none. A use that began earlier does not
-    /// make it visible again.
+    /// Hides an upload from its owner. Returns `false` if there is none. A use that began earlier
+    /// does not make it visible again.
     pub async fn hide_upload(
         &self,
         account: AccountId,
@@ -241,9 +241,9 @@ impl Store {
         Ok(hidden.rows_affected() > 0)
     }
 
-    /// Deletes those of an account's uploads that neither their owner sees nor a running generation
-    /// reads. `kept_until`: only those that are not needed for longer; every later use has extended
-    /// them beyond that. Returns their files, which are to be removed.
+    /// Deletes an account's uploads that are neither visible to the owner nor read by a running
+    /// generation, and returns their files, which the caller must remove. `kept_until`: only
+    /// uploads that are not kept for longer; every later use has extended them.
     pub async fn delete_unused_uploads(
         &self,
         account: AccountId,
@@ -274,8 +274,8 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Deletes up to `batch` uploads that are no longer needed. The purge removes their files
-    /// later.
+    /// Deletes up to `batch` uploads that are no longer needed. The purge of `media_trash` removes
+    /// their files later.
     pub async fn purge_uploads(&self, now: DateTime<Utc>, batch: i64) -> Result<bool> {
         let done = sqlx::query!(
             "with gone as (

@@ -1,7 +1,7 @@
-//! The usage report: the sums of days and hours, and the generations at its edges.
+//! The usage report: sums of days and hours, and the single generations at the edges of its range.
 //!
-//! A cursor adds settled generations to the sums ([`Store::count_usage`]); the report adds those
-//! after the cursor.
+//! [`Store::count_usage`] adds settled generations to the sums, up to a cursor; the report adds the
+//! generations after the cursor.
 
 use super::{Result, Store, history::lowest_id};
 use crate::domain::{
@@ -12,13 +12,13 @@ use crate::domain::{
 use chrono::TimeDelta;
 use sqlx::PgExecutor;
 
-/// Maximum generations per count.
+/// Maximum generations added to the sums by one statement.
 const AT_ONCE: i64 = 20_000;
 
 impl Store {
-    /// Usage of an account in a range of creation times, by group; at most `limit` groups,
-    /// ascending. One statement, for one snapshot: sums of whole days and hours, finished
-    /// generations of cut hours, and running ones.
+    /// Returns the usage of an account in a range of creation times, by group; at most `limit`
+    /// groups, ascending. One statement reads one snapshot: sums of whole days and hours, finished
+    /// generations of partial hours, and running ones.
     #[expect(clippy::too_many_lines, reason = "one statement")]
     pub async fn usage(
         &self,
@@ -30,7 +30,7 @@ impl Store {
         let by = |group| groups.contains(&group);
         let parts = span.parts();
         let [before, after] = parts.edges;
-        // Ids contain their creation in milliseconds, so that an index finds the range; the exact
+        // Ids contain their creation time in milliseconds, so an index finds the range; the exact
         // comparison follows.
         let end = |time| lowest_id(time + TimeDelta::milliseconds(1));
         let rows = sqlx::query!(
@@ -147,14 +147,15 @@ impl Store {
             .collect())
     }
 
-    /// Adds newly settled generations to the sums, unless another server does so now.
+    /// Adds newly settled generations to the sums, unless another server is doing so.
     pub async fn count_usage(&self) -> Result<()> {
         count(self.walks.named("count usage").long(), AT_ONCE).await
     }
 }
 
-/// The cursor is a transaction id: generations of later transactions are not in the sums yet. It
-/// stops before the oldest running transaction, and moves in the statement that counts.
+/// Adds generations to the sums. The cursor is a transaction id: generations of later transactions
+/// are not in the sums yet. It stops before the oldest running transaction and moves in the same
+/// statement.
 pub(super) async fn count(executor: impl PgExecutor<'_>, most: i64) -> Result<()> {
     sqlx::query!(
         r#"

@@ -1,4 +1,4 @@
-//! The audit: recomputes all accounts and generations from the ledger, or the new ones.
+//! The audit: recomputes accounts and generations from the ledger, all or only new ones.
 
 mod differences;
 
@@ -8,13 +8,13 @@ use super::{Result, Store, pool::Transaction, usage};
 
 /// Time limit of a full audit.
 const WHOLE_LIMIT: Duration = Duration::from_hours(4);
-/// Maximum differences listed; the rest is counted.
+/// Maximum differences listed; the rest is only counted.
 const SPELLED_OUT: i64 = 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     Whole,
-    /// Rows written since the last clean audit of this scope; the first time all.
+    /// Rows written since the last clean audit of this scope; all in the first audit.
     SinceLast,
 }
 
@@ -29,7 +29,7 @@ pub struct Audit {
 }
 
 impl Store {
-    /// Recomputes accounts and generations from their entries, in one snapshot, so that it is exact
+    /// Recomputes accounts and generations from their entries in one snapshot, so that it is exact
     /// under load.
     pub async fn verify_ledger(&self, scope: Scope) -> Result<Audit> {
         let call = self.requests.named("verify the ledger").within(WHOLE_LIMIT);
@@ -52,7 +52,7 @@ impl Store {
         .await?;
         sqlx::raw_sql(match scope {
             Scope::Whole => "set transaction read only",
-            // Before the snapshot, so that a second audit continues where this one ends.
+            // Taken before the snapshot, so that the next audit continues where this one ends.
             Scope::SinceLast => {
                 "set local lock_timeout = 0;
                  lock table ledger_points in share row exclusive mode"
@@ -82,7 +82,7 @@ impl Store {
         Ok(audit)
     }
 
-    /// Recounts the spending of keys and the sums of usage from the generations. Only needed after
+    /// Recounts the spending of keys and the sums of usage from the generations. Needed only after
     /// an older and a newer version ran at the same time. Requests that hold or settle get 503 if
     /// it takes longer than a few seconds.
     pub async fn recount(&self) -> Result<()> {

@@ -15,7 +15,8 @@ use crate::domain::{
 
 /// Prefix of the webhook list's cursors.
 pub const WEBHOOKS_CURSOR: u8 = b'w';
-/// How long a deleted webhook's row is kept; longer than any settlement that began before.
+/// How long a deleted webhook's row is kept: longer than any settlement that began before its
+/// deletion.
 const SETTLEMENT_AT_MOST: TimeDelta = TimeDelta::hours(1);
 
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub enum WebhookMade {
     Made(WebhookRecord),
     /// The account is at its limit.
     TooMany,
-    /// The key or session has ended.
+    /// The caller's key or session has ended.
     CredentialEnded,
 }
 
@@ -35,17 +36,17 @@ pub struct WebhookRecord {
     pub id: WebhookId,
     /// The URL that events are posted to.
     pub url: String,
-    /// Which events.
+    /// The events that are delivered.
     pub events: Vec<WebhookEvent>,
-    /// When it was made.
+    /// When it was created.
     #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
 
 impl Store {
-    /// Stores a webhook and its signing secret, unless the account is at its limit, which ignores
-    /// deleted webhooks. `by`: the caller, checked again when it is stored. `form`: the unique digest
-    /// of the form that creates it.
+    /// Stores a webhook and its signing secret, unless the account is at its limit (deleted
+    /// webhooks do not count). `by`: the caller, whose key or session is checked again. `form`: the
+    /// unique digest of the form that creates it.
     pub async fn create_webhook(
         &self,
         account: AccountId,
@@ -56,14 +57,14 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<WebhookMade> {
         let mut tx = self.requests.named("create a webhook").begin().await?;
-        // One at a time for an account, by another lock than its row's, for which settlements wait.
+        // Serializes by account. Settlements wait for the account's row, so another lock is used.
         sqlx::query!(
             "select pg_advisory_xact_lock(hashtextextended('webhooks of ' || $1::bigint, 0))",
             account.0
         )
         .execute(&mut tx)
         .await?;
-        // A second statement, so that it sees webhooks stored while the first one waited.
+        // A second statement, which sees webhooks stored while the first one waited.
         let count = sqlx::query_scalar!(
             r#"select count(*) as "count!" from webhooks
                where account_id = $1 and deleted_at is null"#,
@@ -112,7 +113,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// One webhook of an account, unless it was deleted.
+    /// Returns a webhook of an account, unless it was deleted.
     pub async fn webhook(
         &self,
         account: AccountId,
@@ -129,7 +130,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// The account's webhooks, newest first.
+    /// Returns the account's webhooks, newest first.
     pub async fn webhooks(
         &self,
         account: AccountId,
@@ -149,8 +150,8 @@ impl Store {
         Ok(page.numbered(WEBHOOKS_CURSOR, rows, |row| row.id.0))
     }
 
-    /// Deletes a webhook and its secret; only an attempt in progress is still sent. Its row and its
-    /// deliveries are purged later. `false`: not found.
+    /// Deletes a webhook and its secret; an attempt in progress is still sent. Its row and its
+    /// deliveries are purged later. Returns `false` if not found.
     pub async fn delete_webhook(
         &self,
         account: AccountId,

@@ -1,4 +1,4 @@
-//! The hold: one statement for many.
+//! The statement that places holds, many at once.
 
 use std::sync::{Arc, Weak};
 
@@ -32,7 +32,7 @@ pub struct Hold {
     caller: Weak<()>,
 }
 
-/// What decides about a hold.
+/// The conditions of a hold.
 #[derive(Debug, Clone)]
 pub struct Terms {
     pub account: AccountId,
@@ -41,12 +41,12 @@ pub struct Terms {
     pub(super) hold: Credits,
     pub(super) job: bool,
     pub(super) max_jobs: i32,
-    /// The key that must be free.
+    /// The idempotency key to bind.
     pub(super) bind: Option<Idempotency>,
     pub(super) now: DateTime<Utc>,
 }
 
-/// What is inserted.
+/// The row to insert.
 #[derive(sqlx::Encode)]
 struct Row {
     id: Uuid,
@@ -80,7 +80,7 @@ group_rows::composite!(Row, "routed_hold_row");
 
 impl Store {
     /// Places the hold and creates the row, the ledger entry and the idempotency binding: all of
-    /// them or none. Once `caller` is dangling, a hold that is not placed yet is given up.
+    /// them or none. A hold that is not placed yet is abandoned once `caller` is dangling.
     pub async fn hold(&self, new: &NewGeneration, caller: &Weak<()>) -> Result<HoldOutcome> {
         let price = self.price(new.modality, &new.provider, &new.model, &new.pricing);
         let price = price.await?;
@@ -91,7 +91,7 @@ impl Store {
         let terms = Terms::of(new);
         let hold = || Hold::new(new, price, route.clone(), caller.clone());
         let holding = async {
-            // A retry is decided under the account's lock, which shows every other attempt.
+            // Retries are decided under the account's lock, which shows every other attempt.
             if !terms.is_attempt(Attempt::Retry) {
                 let (waiter, outcome) = oneshot::channel();
                 self.credits.submit(Write::Hold(hold(), waiter));
@@ -106,8 +106,9 @@ impl Store {
                     return Ok(refused);
                 }
             }
-            // It would fit now: alone, or the account changed between the refusal and its
-            // explanation. Under its lock neither its balance nor the spend of its keys can.
+            // The hold would fit now: alone, or because the account changed between the refusal and
+            // its explanation. Under the account's lock, neither its balance nor its keys' spending
+            // can change.
             let (waiter, outcome) = oneshot::channel();
             self.credits.submit_to_lane(Write::Hold(hold(), waiter));
             outcome.await??.ok_or(StoreError::RowCount {
@@ -162,7 +163,7 @@ impl Hold {
         }
     }
 
-    /// Whether its key is only presumed, and its request not counted.
+    /// Whether the hold has a cached key whose request is not counted.
     pub(super) fn is_open(&self) -> bool {
         self.terms.uncounted().is_some()
     }
@@ -199,13 +200,13 @@ impl Terms {
         self.bind.as_ref().and_then(|bind| bind.attempt) == Some(attempt)
     }
 
-    /// The presumed key whose request is still to be counted.
+    /// Returns the cached key whose request is still to be counted.
     fn uncounted(&self) -> Option<&Presumed> {
         let presumed = self.presumed.as_deref();
         presumed.filter(|presumed| presumed.is_open())
     }
 
-    /// Why a hold that was not placed was refused before the account was looked at.
+    /// Returns the refusal of a hold that was decided before its account was read.
     fn refused_before(&self) -> Option<HoldOutcome> {
         let presumed = self.presumed.as_deref()?;
         match presumed.counted() {
@@ -225,8 +226,8 @@ impl Grouped for Hold {
         self.terms.account
     }
 
-    /// All holds of an account that are in it are placed, or none of them: with those of a key
-    /// whose limit they would exceed left out before.
+    /// Places all given holds of an account or none of them, after leaving out holds of keys whose
+    /// spend limit they would exceed.
     fn write<'a>(
         items: &'a [&'a Self],
         executor: impl PgExecutor<'a> + 'a,
@@ -236,7 +237,7 @@ impl Grouped for Hold {
 
     fn outcome_of(error: StoreError) -> Result<Option<HoldOutcome>> {
         if error.is_constraint("idempotency_keys_pkey") {
-            // A concurrent hold of another server came first.
+            // Another server's concurrent hold came first.
             Ok(Some(HoldOutcome::KeyBound))
         } else if error.is_constraint("key_spend_within_limit") {
             Ok(None)
@@ -246,7 +247,8 @@ impl Grouped for Hold {
     }
 }
 
-/// `is_decided`: under the account's lock no retry was found that has replaced one of these attempts.
+/// Places holds. `is_decided`: it was checked under the account's lock that no retry has replaced
+/// one of these attempts.
 #[expect(clippy::too_many_lines, reason = "one statement")]
 pub(super) async fn write(
     items: &[&Hold],

@@ -1,5 +1,5 @@
-//! Why a hold was refused. Idempotency keys of callers and of SDK retries, and the generations bound
-//! to them.
+//! Explains refused holds, and finds the generations bound to idempotency keys of callers and of
+//! SDK retries.
 
 use chrono::{DateTime, Utc};
 use sqlx::PgExecutor;
@@ -17,8 +17,9 @@ use crate::{
     store::{exactly_one, pool::Transaction},
 };
 
-/// Places holds of one account, whose row the transaction has locked: all together, or, if they do
-/// not fit or there are retries, one by one in order. `retries_until` is the account's.
+/// Places holds of one account, whose row the transaction has locked: all together or, if they do
+/// not fit or there are retries, one by one in order. `retries_until`: the account's column of that
+/// name.
 pub(super) async fn decide(
     tx: &mut Transaction,
     holds: &[&Hold],
@@ -32,7 +33,7 @@ pub(super) async fn decide(
         refused.push(if hold.is_abandoned() {
             Some(HoldOutcome::Abandoned)
         } else if hold.is_open() {
-            // A transaction of several statements counts no request: others of the same key would
+            // A transaction of several statements counts no requests: others of the same key would
             // wait for its commit.
             Some(HoldOutcome::NotAsPresumed)
         } else if !has_retries && is_replaced(tx, &hold.terms, retries_until).await? {
@@ -60,7 +61,7 @@ pub(super) async fn decide(
         }
         let mut held = verdicts.next().flatten();
         if held.is_none() && (has_retries || wanted.len() > 1) {
-            // Earlier ones of this transaction may be attempts at the same request.
+            // Earlier holds of this transaction may be attempts at the same request.
             if has_retries && is_replaced(tx, &hold.terms, Some(DateTime::<Utc>::MAX_UTC)).await? {
                 outcomes.push(HoldOutcome::KeyBound);
                 continue;
@@ -82,8 +83,8 @@ pub(super) async fn decide(
     Ok(outcomes)
 }
 
-/// Whether another attempt replaces this one: for a retry, any that it can join; for a first
-/// attempt, a retry that arrived later.
+/// Whether another attempt replaces this one. Any attempt that a retry can join replaces the retry;
+/// a retry that arrived later replaces a first attempt.
 async fn is_replaced(
     tx: &mut Transaction,
     terms: &Terms,
@@ -112,7 +113,7 @@ async fn is_replaced(
     }
 }
 
-/// Has first attempts that arrived before a retry look for it.
+/// Records a retry, so that first attempts that arrived before it look for it.
 async fn note_retry(tx: &mut Transaction, terms: &Terms) -> Result<()> {
     let retry = terms.bind.as_ref();
     let Some(retry) = retry.filter(|bind| bind.attempt == Some(Attempt::Retry)) else {
@@ -127,7 +128,7 @@ async fn note_retry(tx: &mut Transaction, terms: &Terms) -> Result<()> {
     exactly_one("noting a retry", noted.rows_affected())
 }
 
-/// Why a hold was refused, in the documented order; `None` when it would fit now.
+/// Returns why a hold was refused, checked in the documented order; `None` if it would fit now.
 pub(super) async fn explain_refusal(
     executor: impl PgExecutor<'_>,
     terms: &Terms,
@@ -194,7 +195,7 @@ pub(super) async fn explain_refusal(
 pub struct Bound {
     pub fingerprint: Vec<u8>,
     pub generation: GenerationId,
-    /// Whether it runs, or was completed and is not deleted.
+    /// Whether it is running, or completed and not deleted.
     pub answers: bool,
     expires_at: DateTime<Utc>,
 }
@@ -203,14 +204,14 @@ pub struct Bound {
 #[derive(Debug)]
 pub struct Joinable {
     pub generation: GenerationId,
-    /// Retries that have joined it.
+    /// Number of retries that have joined it.
     joined: i32,
-    /// Number of attempts that it could join.
+    /// Number of attempts that the retry could join.
     all: i64,
 }
 
-/// Finds the attempt that a retry most likely repeats: the one that as many retries have joined as
-/// preceded this one; of several, a running one, then the oldest.
+/// Finds the attempt that a retry most likely repeats: the one that has been joined by as many
+/// retries as preceded this one; among several, a running one, then the oldest.
 pub(super) async fn find_attempt(
     executor: impl PgExecutor<'_>,
     account: AccountId,
@@ -255,8 +256,8 @@ impl Store {
         find_attempt(executor, account, fingerprint, retries_before, now).await
     }
 
-    /// Counts a retry that joins a generation. `false`: another retry joined first, so the choice
-    /// must be made again.
+    /// Counts a retry that joins a generation. Returns `false` if another retry joined first; the
+    /// caller then chooses again.
     pub async fn join(&self, account: AccountId, attempt: &Joinable) -> Result<bool> {
         let expected = (attempt.all > 1).then_some(attempt.joined);
         let rows = self.count_joined(account, attempt.generation, expected);
@@ -297,7 +298,7 @@ impl Store {
         }
     }
 
-    /// Deletes a key's binding, unless it is bound to another generation by now.
+    /// Deletes a key's binding, unless the key is now bound to another generation.
     pub async fn unbind_key(
         &self,
         account: AccountId,
@@ -316,7 +317,7 @@ impl Store {
         Ok(())
     }
 
-    /// Counts a retry; with `expected`, only if the count so far is equal.
+    /// Counts a retry; if `expected` is given, only if the count so far equals it.
     async fn count_joined(
         &self,
         account: AccountId,
@@ -334,7 +335,7 @@ impl Store {
         if counting.await?.rows_affected() == 1 {
             return Ok(1);
         }
-        // A second statement, which sees the end for which the first may have waited.
+        // A second statement, which sees the end that the first may have waited for.
         let counting = sqlx::query!(
             "update finished_generations set joined = coalesce(joined, 0) + 1
              where account_id = $1 and id = $2 and coalesce(joined, 0) = coalesce($3, joined, 0)",

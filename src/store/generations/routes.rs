@@ -1,5 +1,5 @@
-//! Generations with several candidates: what the hold stores of them, the move to the next one, and
-//! the attempts that were left. Models and prices are stored as numbers, which rows refer to.
+//! Generations with several candidates: the columns that the hold stores, the move to the next
+//! candidate, and the attempts at earlier ones. Rows refer to models and prices by number.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -22,7 +22,7 @@ use crate::{
     store::{group_rows, jobs::Job, pool::timed_out},
 };
 
-/// Limit of the wait for another request that stores a price.
+/// Maximum wait while another request stores a price.
 const TURN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The candidates of a generation to be created. The first one is in its other fields.
@@ -32,14 +32,14 @@ pub struct NewRoute {
     pub name: Option<String>,
     /// The maximum cost with the first candidate.
     pub ceiling: Credits,
-    /// The others, in order.
+    /// The other candidates, in order.
     pub next: Vec<NextCandidate>,
     pub dropped: Vec<Dropped>,
-    /// Of a text, which runs where it was created.
+    /// When a text falls back. Not stored: a text runs in the process that created it.
     pub on: FallbackOn,
 }
 
-/// A model that serves if those before it do not start.
+/// A model that is used if those before it do not start.
 #[derive(Debug, Clone)]
 pub struct NextCandidate {
     pub provider: String,
@@ -49,19 +49,19 @@ pub struct NextCandidate {
     pub parameters: Value,
 }
 
-/// Why and when a generation leaves a candidate.
+/// Why and when a generation left a candidate.
 #[derive(Debug, Clone)]
 pub struct Left {
     pub reason: MoveReason,
     /// When the provider was called; `None` if it was not.
     pub submitted_at: Option<DateTime<Utc>>,
-    /// HTTP status of the answer.
+    /// HTTP status of the provider's response.
     pub status: Option<u16>,
     pub provider_request_id: Option<String>,
 }
 
 impl NewRoute {
-    /// Number of further candidates.
+    /// Returns the number of further candidates.
     pub fn candidates(&self) -> i32 {
         i32::try_from(self.next.len()).unwrap_or(i32::MAX)
     }
@@ -75,15 +75,15 @@ impl NewRoute {
     }
 }
 
-/// The numbers that this process knows: those of its catalogue, once each was used. Cheap to clone.
+/// A cache of the numbers of models and prices that this process has used. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Prices(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     known: RwLock<Vec<Known>>,
-    /// Held while a price is stored. The first requests of a process need the same rows at once, and
-    /// would otherwise each write them.
+    /// Held while a price is stored. The first requests of a process need the same rows at once,
+    /// and would otherwise each write them.
     turn: Mutex<()>,
 }
 
@@ -96,7 +96,7 @@ struct Known {
     number: PriceId,
 }
 
-/// A row of `prices`, and the model's.
+/// The numbers of a row of `prices` and of its model.
 #[derive(Debug, Clone, Copy)]
 pub struct PriceId {
     pub model: i32,
@@ -104,7 +104,7 @@ pub struct PriceId {
 }
 
 impl Prices {
-    /// For a database that may have lost its last rows.
+    /// Clears the cache, for a database that may have lost its last rows.
     pub fn forget(&self) {
         let known = self.0.known.write();
         known.unwrap_or_else(PoisonError::into_inner).clear();
@@ -129,7 +129,7 @@ impl Prices {
 }
 
 impl Store {
-    /// The column `route`. The price of each candidate is the one of now.
+    /// Builds the column `route`. Each candidate has its current price.
     pub(super) async fn route_row(
         &self,
         modality: Modality,
@@ -155,9 +155,9 @@ impl Store {
         })))
     }
 
-    /// Moves a generation on to its next candidate, and records the one that it leaves. A job is
-    /// released, to be claimed for its new provider; other work stays with its instance. `false`: the
-    /// instance no longer owns it, or it has moved already, and nothing was changed.
+    /// Moves a generation to its next candidate and records the one it leaves. A job is released,
+    /// to be claimed for its new provider; other work stays with its instance. Returns `false`,
+    /// without changing anything, if the instance no longer owns it or it has moved already.
     pub async fn move_on(
         &self,
         job: &Job,
@@ -209,7 +209,7 @@ impl Store {
         Ok(moving.await?.rows_affected() == 1)
     }
 
-    /// The numbers of a model and its price, made where it is the first of them.
+    /// Returns the numbers of a model and its price; inserts the rows if they are missing.
     pub(super) async fn price(
         &self,
         modality: Modality,

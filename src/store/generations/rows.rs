@@ -64,7 +64,7 @@ struct AnswerRow {
 }
 
 impl Store {
-    /// One generation of an account, unless deleted.
+    /// Returns a generation of an account, unless it is deleted.
     pub async fn generation(
         &self,
         account: AccountId,
@@ -82,7 +82,7 @@ impl Store {
         mut read: impl FnMut(GenerationId, Answer) + Send,
     ) -> Result<()> {
         let query = sqlx::query(
-            // One lookup per row: the planner could read all generations of the account.
+            // One lookup per row; otherwise the planner could read all generations of the account.
             "select g.* from unnest($2::uuid[]) wanted (id) cross join lateral (
                  select id, usage, result, answer,
                      (parameters ->> 'max_tokens')::bigint as max_tokens,
@@ -109,7 +109,7 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// A generation, even if its owner has deleted it.
+    /// Returns a generation, even if its owner has deleted it.
     pub async fn generation_including_deleted(
         &self,
         account: AccountId,
@@ -170,8 +170,8 @@ impl Store {
         Ok(Some(record))
     }
 
-    /// Deletes the text and files of a finished generation; its numbers stay. `false`: not
-    /// finished, or not found.
+    /// Deletes the text and files of a finished generation and keeps its numbers. Returns `false`
+    /// if it is not finished or not found.
     pub async fn delete_generation(
         &self,
         account: AccountId,
@@ -210,7 +210,8 @@ impl Store {
         Ok(done.is_some())
     }
 
-    /// Asks the server that streams a text to end it. `false`: none does, and nothing was changed.
+    /// Asks the server that streams a text to end it. Returns `false`, without changing anything,
+    /// if no server streams it.
     pub async fn request_cancel(&self, account: AccountId, id: GenerationId) -> Result<bool> {
         let asking = sqlx::query!(
             "with asked as (
@@ -227,7 +228,7 @@ impl Store {
         Ok(asking.await?.is_some())
     }
 
-    /// Texts that this server streams and was asked to end.
+    /// Returns the texts that this server streams and was asked to end.
     pub async fn requested_cancels(&self, instance: InstanceId) -> Result<Vec<GenerationId>> {
         let reading = sqlx::query_scalar!(
             "select id from running_generations
@@ -242,7 +243,7 @@ impl Store {
 
 impl From<GenerationRow> for Generation {
     fn from(row: GenerationRow) -> Self {
-        // A deletion removes the message.
+        // A deletion removes the stored message.
         let message = (row.error_message).unwrap_or_else(|| "the generation was deleted".into());
         Self {
             id: row.id,

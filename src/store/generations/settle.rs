@@ -1,5 +1,5 @@
-//! The settlement: one statement for many. It also writes receipts of dialogues: what vendors have
-//! counted of them.
+//! The statement that settles generations, many at once. It also writes receipts: the token counts
+//! that providers reported for a dialogue.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::value::RawValue;
@@ -31,7 +31,7 @@ pub struct Settle {
     list_cost: Option<i64>,
 }
 
-/// What is written of an end.
+/// The columns to write at the end of a generation.
 #[derive(sqlx::Encode)]
 struct Row {
     id: Uuid,
@@ -52,12 +52,13 @@ struct Row {
 
 group_rows::composite!(Row, "settlement_row");
 
-/// Maximum pause between two turns of a dialogue.
+/// Maximum pause between two turns of a dialogue, after which its receipts are removed.
 const KEPT: TimeDelta = TimeDelta::days(2);
 
 impl Store {
-    /// Ends a generation and settles it: its row, the account and the ledger entry, all of them or
-    /// none. `None`: it had ended already, or another instance owns it, and nothing was changed.
+    /// Ends a generation and settles it: writes its row, the account and the ledger entry, all or
+    /// none. Returns `None`, without changing anything, if it had ended already or another instance
+    /// owns it.
     pub async fn settle(&self, settlement: &Settlement) -> Result<Option<SettledRow>> {
         let (waiter, settled) = oneshot::channel();
         let settle = Settle::new(settlement);
@@ -68,7 +69,7 @@ impl Store {
         settling.instrument(statement_span("settle")).await
     }
 
-    /// The receipt of the first of these keys that has one.
+    /// Returns the first of these keys' receipts that exists.
     pub async fn receipt(&self, account: AccountId, keys: &[Uuid]) -> Result<Option<Receipt>> {
         let row = sqlx::query!(
             r#"select r.bound as "bound!", r.tokens as "tokens!"
@@ -90,7 +91,7 @@ impl Store {
         }))
     }
 
-    /// Removes up to `batch` of those whose dialogue did not continue.
+    /// Removes up to `batch` receipts of dialogues that did not continue.
     pub(in crate::store) async fn purge_receipts(
         &self,
         now: DateTime<Utc>,
@@ -163,7 +164,7 @@ impl Grouped for Settle {
         self.account
     }
 
-    /// The constraints refuse a charge above the hold, and with it the whole statement.
+    /// Constraints refuse a charge above the hold, which fails the whole statement.
     fn write<'a>(
         items: &'a [&'a Self],
         executor: impl PgExecutor<'a> + 'a,
@@ -190,7 +191,7 @@ async fn write(
         .iter()
         .map(|one| one.tokens.cast_signed())
         .collect();
-    // Not in the rows, whose type servers of the release before share.
+    // A separate argument, because servers of the previous release share the rows' composite type.
     let list_costs: Vec<Option<i64>> = items.iter().map(|item| item.list_cost).collect();
     let verdicts = sqlx::query!(
         r#"

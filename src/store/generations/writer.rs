@@ -1,5 +1,5 @@
 //! Writes holds and settlements: many in one statement, or those of one account in a transaction
-//! that waits for its row.
+//! that waits for the lock of its row.
 //!
 //! A shared statement waits for each lock only as long as another server's commit takes
 //! (`BRIEF_LOCKS`), so that a long lock of one account does not block others. It locks rows that
@@ -28,16 +28,16 @@ pub enum Write {
     Settle(Settle, Waiter<SettledRow>),
 }
 
-/// Receives the result of a write. `None`: it was not written, because of the row itself.
+/// The sender of a write's result. `None`: it was not written, because of the row itself.
 pub type Waiter<T> = oneshot::Sender<Result<Option<T>>>;
 
-/// `lanes` holds one connection per lane.
+/// Writes holds and settlements. `lanes` holds one connection per lane.
 pub struct CreditWriter {
     pub shared: Pool,
     pub lanes: Pool,
 }
 
-/// Results by row, in order; `None`: not written, because of the row itself.
+/// Results by row, in order. `None`: not written, because of the row itself.
 pub(super) type Verdicts<'a, T> = BoxFuture<'a, Result<Vec<Option<T>>>>;
 
 /// A row that one statement can write together with others of its kind.
@@ -52,7 +52,7 @@ pub(super) trait Grouped: Sized + Sync {
         executor: impl PgExecutor<'a> + 'a,
     ) -> Verdicts<'a, Self::Outcome>;
 
-    /// The result for an error that this row alone has caused.
+    /// Converts an error that this row alone has caused.
     fn outcome_of(error: StoreError) -> Result<Option<Self::Outcome>> {
         Err(error)
     }
@@ -94,7 +94,7 @@ impl Writer for CreditWriter {
     async fn together(&self, items: Vec<Write>) -> Vec<Write> {
         let (holds, settlements) = split(items);
         let mut holds = together(&self.shared, holds).await;
-        // They would wait in the lane for nothing, since it counts no requests.
+        // They would wait in the lane for nothing, since lanes count no requests.
         for (_, waiter) in holds.extract_if(.., |(hold, _)| hold.is_open()) {
             let _ = waiter.send(Ok(Some(HoldOutcome::NotAsPresumed)));
         }
@@ -109,7 +109,7 @@ impl Writer for CreditWriter {
         if items.len() == 1 || error.concerns_all() {
             return fail_all(items, &error);
         }
-        // One row failed, and the others must not.
+        // One row failed; write the others without it.
         let mut items = items.into_iter();
         while let Some(item) = items.next() {
             if let Err((error, mut failed)) = self.lane(vec![item]).await {
@@ -169,7 +169,7 @@ impl CreditWriter {
 }
 
 /// Writes rows in one statement. If it fails, writes those of unlocked accounts again under their
-/// locks, and if that fails, each alone. Returns those of locked accounts.
+/// locks and, if that fails, each alone. Returns those of locked accounts.
 async fn together<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
     let Err((error, items)) = write(pool, items).await else {
         return Vec::new();
@@ -185,7 +185,7 @@ async fn together<G: Grouped>(pool: &Pool, items: Waiting<G>) -> Waiting<G> {
             locked
         }
         Err(error) if error.is_unconfirmed() => fail_unless_locked(items, &error),
-        // One row failed, and the others must not.
+        // One row failed; write the others without it.
         Err(_) => each_alone(pool, items).await,
     }
 }

@@ -5,7 +5,7 @@ use tokio::{
 
 use super::*;
 
-/// A number of a key, of a kind.
+/// A numbered test item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Note {
     key: char,
@@ -16,7 +16,7 @@ struct Note {
 /// The number of an item whose caller is gone.
 const ABANDONED: usize = 999;
 
-/// A statement or a lane under way, which ends with what is sent: the keys that were locked.
+/// A running statement or lane. Sending locked keys to `end` ends it.
 struct Begun {
     lane: bool,
     numbers: Vec<usize>,
@@ -41,7 +41,7 @@ impl Item for Note {
     }
 
     fn bytes(&self) -> usize {
-        // Of large ones only one fits.
+        // Only one large item fits into a statement.
         if self.number >= 1_000 { MOST_BYTES } else { 1 }
     }
 }
@@ -77,7 +77,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// One statement and one lane at once.
+    /// Allows one statement and one lane at once.
     fn new() -> Self {
         Self::within(1, Duration::MAX)
     }
@@ -93,7 +93,7 @@ impl Stage {
         Self { groups, begun }
     }
 
-    /// Submits numbers of keys: letters for a hold, capitals for another kind.
+    /// Submits items: lower-case keys for holds, upper-case keys for the other kind.
     fn submit(&self, numbers: &[(char, usize)]) {
         for &(letter, number) in numbers {
             self.groups.submit(Note {
@@ -108,14 +108,14 @@ impl Stage {
         self.begun.recv().await.unwrap()
     }
 
-    /// What is begun next, which ends at once.
+    /// Waits for the next statement or lane and ends it at once.
     async fn ends(&mut self) -> (bool, Vec<usize>) {
         let Begun { lane, numbers, end } = self.next().await;
         let _ = end.send("");
         (lane, numbers)
     }
 
-    /// Nothing is begun, whatever is ready to run.
+    /// Asserts that nothing else begins.
     async fn nothing(&mut self) {
         for _ in 0..10 {
             yield_now().await;
@@ -143,7 +143,7 @@ async fn the_next_does_not_wait_for_a_statement_of_one_key() {
     stage.submit(&[('a', 1), ('a', 2)]);
     let of_one = stage.next().await;
     assert_eq!(of_one.numbers, [1, 2]);
-    // Also not what was left behind because it is of another kind, but there are only two at once.
+    // The statement for the other kind does not wait either, but only two run at once.
     stage.submit(&[('a', 3), ('b', 4), ('C', 5)]);
     let second = stage.next().await;
     assert_eq!(second.numbers, [4]);
@@ -156,7 +156,7 @@ async fn the_next_does_not_wait_for_a_statement_of_one_key() {
     third.end.send("").unwrap();
     let shared = stage.next().await;
     assert_eq!(shared.numbers, [6, 7]);
-    // Everybody waits for what is shared.
+    // All others wait for a shared statement.
     stage.submit(&[('f', 8)]);
     of_one.end.send("").unwrap();
     stage.nothing().await;
@@ -172,7 +172,6 @@ async fn once_a_statement_is_slow_others_do_not_wait_for_it_but_its_keys_do() {
     stage.submit(&[('a', 2), ('b', 3)]);
     let second = stage.next().await;
     assert_eq!(second.numbers, [3]);
-    // No more than two are under way.
     stage.submit(&[('c', 4)]);
     stage.nothing().await;
     second.end.send("").unwrap();
@@ -202,12 +201,13 @@ async fn a_statement_has_one_kind_and_its_bounds() {
     stage.submit(&more);
     stage.submit(&[('d', 1_000), ('d', 1_001)]);
     first.end.send("").unwrap();
-    // One of each key, then more up to the bound for one key, then for the statement.
+    // First one item of each key, then more up to the limit per key, then up to the statement's
+    // limit.
     let (_, numbers) = stage.ends().await;
     assert_eq!(numbers.len(), MOST);
     assert_eq!(numbers[..4], [1, 101, 200, 2]);
     assert_eq!(numbers[MOST_OF_KEY + 2], 201);
-    // The last of a, and what is left of c.
+    // The last item of a, and the rest of c.
     let (_, numbers) = stage.ends().await;
     assert_eq!(
         numbers[..2],
@@ -266,11 +266,10 @@ async fn what_is_locked_takes_all_of_its_key_to_a_lane_and_nobody_else() {
     shared.end.send("a").unwrap();
     let lane = stage.next().await;
     assert_eq!((lane.lane, lane.numbers), (true, vec![1, 4]));
-    // Others go on, and what comes of the locked key waits for the lane.
+    // Other keys continue; new items of the locked key wait for the lane.
     assert_eq!(stage.ends().await, (false, vec![5, 6]));
     stage.submit(&[('a', 7), ('b', 8)]);
     assert_eq!(stage.ends().await, (false, vec![8]));
-    // There is one lane only.
     stage.groups.submit_to_lane(Note {
         key: 'e',
         kind: 0,
@@ -280,7 +279,7 @@ async fn what_is_locked_takes_all_of_its_key_to_a_lane_and_nobody_else() {
     stage.nothing().await;
     lane.end.send("").unwrap();
     assert_eq!(stage.ends().await, (true, vec![9, 10]));
-    // What there is no room for is not of the lane.
+    // Items that exceed the lane's limit are written later.
     assert_eq!(stage.ends().await, (false, vec![7]));
     assert_eq!(stage.ends().await, (false, vec![1_000]));
     assert_eq!(stage.ends().await, (false, vec![1_001]));

@@ -1,4 +1,4 @@
-//! Keys that are presented: one statement reads them and counts their requests.
+//! Authenticates API keys: one statement reads keys and counts their requests.
 
 use std::collections::HashMap;
 
@@ -22,30 +22,26 @@ use crate::{
     },
 };
 
-/// How old `last_used_at` may be when a key is read. With the time for which a key is presumed, it lags
-/// by 60 s at most.
+/// Maximum age of `last_used_at` when a key is read. Together with the lifetime of cached keys, it
+/// lags by at most 60 s.
 const LAST_USED_LAG: TimeDelta = TimeDelta::seconds(45);
 
-/// How often a statement is repeated that was in a deadlock.
+/// How often a statement is repeated after a deadlock.
 const DEADLOCKS: u32 = 3;
 
-/// A key that was presented.
 #[derive(Debug, Clone)]
 pub struct AuthenticatedKey {
     pub id: ApiKeyId,
     pub account_id: AccountId,
-    /// What it may call.
     pub abilities: Abilities,
-    /// Incremented when its abilities or limits change. Revocation is checked by itself.
+    /// Incremented when its abilities or limits change. Revocation is checked separately.
     pub version: i32,
     pub expires_at: Option<DateTime<Utc>>,
-    /// Whether it has been revoked.
     pub revoked: bool,
-    /// Whether its account is suspended.
     pub suspended: bool,
-    /// What it may spend in each period.
+    /// Maximum spending in each period.
     pub spend_limit: Option<Credits>,
-    /// The request, counted; `None` for a dead key.
+    /// State of the rate limit after this request; `None` if the key is revoked or expired.
     pub rate: Option<RateState>,
     /// The account's default providers and models, by modality.
     pub defaults: Value,
@@ -54,7 +50,7 @@ pub struct AuthenticatedKey {
 /// Reads keys on connections of its own.
 pub struct KeyReader(pub Pool);
 
-/// A key to be read, and who waits for it.
+/// A request's key to be read, and the channel for the result.
 pub struct Presented {
     digest: TokenDigest,
     now: DateTime<Utc>,
@@ -65,7 +61,7 @@ pub struct Presented {
 struct Counted {
     key: AuthenticatedKey,
     gcra: Gcra,
-    /// The state after them, and how many were let through; `None` for a dead key.
+    /// State after them and the number admitted; `None` if the key is revoked or expired.
     state: Option<(i64, i32)>,
 }
 
@@ -140,13 +136,13 @@ impl Writer for KeyReader {
         Vec::new()
     }
 
-    /// Nothing is left for it: who waits for a key's row waits for the commit of a statement, at most
-    /// that of holds, which gives up where it waits itself.
+    /// Does nothing: a statement that waits for a key's row waits at most for the commit of another
+    /// statement, and holds give up if they have to wait themselves.
     async fn in_lane(&self, _: Vec<Presented>) {}
 }
 
 impl Counted {
-    /// The key as the request at that place among those that were counted finds it.
+    /// Returns the key as seen by the request at `place` among the counted requests.
     fn at(&self, now: DateTime<Utc>, place: usize) -> AuthenticatedKey {
         let rate = self
             .state

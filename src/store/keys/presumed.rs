@@ -1,5 +1,5 @@
-//! A key that was read a moment ago, presumed to be as it was. The statement that places the hold looks
-//! at it again, and counts the request: what has been revoked meanwhile pays for nothing.
+//! Requests authenticated from the key cache. The statement that places the hold checks the key
+//! again and counts the request, so a key that was revoked meanwhile cannot pay.
 
 use std::{
     collections::BTreeMap,
@@ -18,22 +18,22 @@ use crate::domain::{
     token::TokenDigest,
 };
 
-/// A request by such a key.
+/// A request with a cached key.
 #[derive(Debug)]
 pub struct Presumed {
     pub digest: TokenDigest,
-    /// As it was read.
+    /// The key as it was cached.
     pub key: Arc<AuthenticatedKey>,
     /// Requests per minute.
     pub limit: u32,
-    /// How the limit stands after the request; `None`: it was not counted, and will not be.
+    /// State of the rate limit after the request; `None`: it was not counted and will not be.
     settled: OnceLock<Option<RateState>>,
-    /// Whether a statement that counts the request is under way.
+    /// Whether a running statement counts the request.
     is_counting: AtomicBool,
 }
 
 impl Presumed {
-    /// `None`: the key was read dead.
+    /// Returns `None` if the key was already revoked or expired when it was cached.
     pub fn new(digest: TokenDigest, key: Arc<AuthenticatedKey>) -> Option<Self> {
         Some(Self {
             digest,
@@ -44,33 +44,33 @@ impl Presumed {
         })
     }
 
-    /// Whether the key is still to be read, and the request to be counted.
+    /// Whether the key is still to be checked and the request to be counted.
     pub fn is_open(&self) -> bool {
         self.settled.get().is_none()
     }
 
-    /// Says that a statement counts the request, or that it has returned.
+    /// Sets whether a running statement counts the request.
     pub fn set_counting(&self, is_counting: bool) {
         self.is_counting.store(is_counting, Ordering::Release);
     }
 
-    /// Whether nothing has counted the request or is about to.
+    /// Whether no statement has counted the request or is doing so.
     pub fn is_uncounted(&self) -> bool {
         self.is_open() && !self.is_counting.load(Ordering::Acquire)
     }
 
-    /// How the limit stands after the request, where it was counted.
+    /// Returns the state of the rate limit after the request, if it was counted.
     pub fn counted(&self) -> Option<RateState> {
         self.settled.get().copied().flatten()
     }
 
-    /// The request was counted, or cannot be. Only the first time tells.
+    /// Stores the count, or `None` if the request cannot be counted. Later calls have no effect.
     pub fn settle(&self, counted: Option<RateState>) {
         let _ = self.settled.set(counted);
     }
 
-    /// Settles a request of a group at its place. `counted`: the limit's state after all requests of
-    /// the key, and how many were admitted.
+    /// Settles a request by its place in a group. `counted`: the limit's state after all requests
+    /// of the key, and how many were admitted.
     pub fn settle_at(&self, place: Option<i32>, counted: Option<(i64, i32)>, now: DateTime<Utc>) {
         let place = place.filter(|&place| place != CONFLICTING);
         let place = place.and_then(|place| usize::try_from(place).ok());
@@ -81,14 +81,13 @@ impl Presumed {
     }
 }
 
-/// The place of a request whose key another of its group presumes to be otherwise.
+/// Place of a request whose cached key differs from that of another request in its group.
 const CONFLICTING: i32 = i32::MAX;
 
-/// What is presumed of the keys of a group, in the order of their ids, and their requests that are to
-/// be counted.
+/// The cached keys of a group of holds, by id, and the number of their requests to count.
 #[derive(Default)]
 pub struct Presumptions<'a> {
-    /// Of each hold its place among the requests of its key; `None`: there is nothing to count.
+    /// For each hold, its place among the requests of its key; `None`: nothing to count.
     pub places: Vec<Option<i32>>,
     pub ids: Vec<i64>,
     pub limits: Vec<i32>,
@@ -98,17 +97,18 @@ pub struct Presumptions<'a> {
 }
 
 impl<'a> Presumptions<'a> {
-    /// Of each hold the presumed key whose request is still to be counted.
+    /// Groups the cached keys of holds. `uncounted` has an item for each hold: its cached key, if
+    /// its request is still to be counted.
     pub fn of(uncounted: impl Iterator<Item = Option<&'a Presumed>>) -> Self {
         let mut all = Self::default();
-        // By key, what the first request presumes, and how many are counted.
+        // By key id: the first request's cached key, and the number of requests to count.
         let mut keys: BTreeMap<i64, (&'a Presumed, i32)> = BTreeMap::new();
         for presumed in uncounted {
             let place = presumed.map(|presumed| {
                 let (first, n) = keys.entry(presumed.key.id.0).or_insert((presumed, 0));
                 let (first, one) = (&first.key, &presumed.key);
                 if first.version != one.version || first.defaults != one.defaults {
-                    // One of them is wrong: it is read again.
+                    // One of the two is outdated, so this request's key is read again.
                     return CONFLICTING;
                 }
                 *n += 1;

@@ -28,19 +28,19 @@ use crate::observe::TRACES;
 const LONG_LIMIT: Duration = Duration::from_secs(16);
 /// A statement that takes longer is logged, unless its limit is longer than [`LONG_LIMIT`].
 const SLOW: Duration = Duration::from_secs(1);
-/// Limit for the rest of an answer whose caller is gone: a statement that waits for a lock has
-/// ended by then (`lock_timeout`). The connection keeps its slot until then, so that callers who
-/// hang up cannot start more work on the server than the pool has connections.
+/// Limit for reading the rest of an answer whose caller is gone; a statement that waits for a lock
+/// has ended by then (`lock_timeout`). The connection keeps its slot until then, so callers that
+/// disconnect cannot start more work on the server than the pool has connections.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(3);
 
 /// SQLSTATE of a read-only server: the primary has become a standby.
 const READ_ONLY: &str = "25006";
-/// SQLSTATE of an unknown prepared statement: this is another server process.
+/// SQLSTATE of an unknown prepared statement: the connection leads to another server process.
 const STATEMENT_LOST: &str = "26000";
 
 type Step = Either<PgQueryResult, PgRow>;
 
-/// A statement or transaction that is yet to get a connection.
+/// A statement or transaction that does not have a connection yet.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
     pool: &'a Pool,
@@ -53,7 +53,7 @@ impl<'a> Call<'a> {
         Self { pool, name, limit }
     }
 
-    /// Allows as much time as the server does, to read or remove many rows.
+    /// Extends the limit to the server's own, to read or remove many rows.
     pub fn long(self) -> Self {
         self.within(LONG_LIMIT)
     }
@@ -62,7 +62,7 @@ impl<'a> Call<'a> {
         Self { limit, ..self }
     }
 
-    /// Begins a transaction. The time limit is for all of it.
+    /// Begins a transaction. The time limit applies to all of it.
     pub async fn begin(self) -> Result<Transaction, sqlx::Error> {
         let mut active = self.start().await?;
         active.in_transaction = true;
@@ -70,7 +70,7 @@ impl<'a> Call<'a> {
         Ok(Transaction(active))
     }
 
-    /// Passes each row to `read` as it arrives, so that only one is in memory.
+    /// Passes each row to `read` as it arrives, so that only one row is in memory.
     pub async fn each<'q, E>(
         self,
         query: E,
@@ -116,8 +116,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Covers the wait for a connection and the statement. `Span::none` without a parent: background
-/// work would otherwise be a trace of its own each time.
+/// Creates a span for the wait for a connection and the statement. Returns `Span::none` without a
+/// parent, because each statement of background work would become its own trace.
 pub fn statement_span(name: &'static str) -> Span {
     if Span::current().is_none() {
         return Span::none();
@@ -139,7 +139,7 @@ pub fn statement_span(name: &'static str) -> Span {
 pub struct Transaction(Active);
 
 impl Transaction {
-    /// After an error the transaction may or may not be committed.
+    /// Commits. After an error the transaction may or may not be committed.
     pub async fn commit(mut self) -> Result<(), sqlx::Error> {
         self.0.many("commit").await?;
         self.0.finish();
@@ -293,8 +293,8 @@ fn is_read_only(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(error) if error.code().as_deref() == Some(READ_ONLY))
 }
 
-/// Implements `Executor` by the method `many` of a type, or of a field of it.
-/// Statements are prepared when they run, never on their own.
+/// Implements `Executor` with the method `many` of a type or of one of its fields. Statements are
+/// prepared when they run, never separately.
 macro_rules! executor {
     ($executor:ty $(, $field:tt)?) => {
         impl<'c> sqlx::Executor<'c> for $executor {

@@ -211,11 +211,11 @@ pub(super) async fn of_keys(tx: &mut Transaction) -> Result<Vec<String>, sqlx::E
     .await
 }
 
-/// Compares hours with their generations, and days with their hours. An incremental audit begins
-/// with the first day of a new generation.
+/// Compares hours with their generations, and days with their hours. An incremental audit starts on
+/// the first day that has a new generation.
 ///
-/// Does not compare the sums of the margin report: servers of the previous release count generations
-/// without them, so they may be too low until a recount.
+/// Does not compare the sums of the margin report: servers of the previous release count
+/// generations without them, so these sums may be too low until a recount.
 pub(super) async fn of_sums(tx: &mut Transaction, whole: bool) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar!(
         r#"
