@@ -1,7 +1,6 @@
-//! The business rules.
+//! The business rules: permissions, the plan of a request, and explanations of refusals.
 //!
-//! Here: who may do what, what a request becomes, how a refusal is explained. Not here: SQL
-//! text, headers, status codes.
+//! SQL, headers and status codes are elsewhere.
 
 pub mod accounts;
 pub mod auth;
@@ -48,16 +47,17 @@ use reports::ModelStatsCache;
 
 /// Maximum concurrent usage reports, maximum waiting ones, and the maximum wait.
 const REPORTS: (usize, usize, Duration) = (4, 64, Duration::from_secs(5));
-/// The same for reads of stored answers, each of which holds a database connection for seconds.
+/// As [`REPORTS`], for reads of stored answers, each of which holds a database connection for
+/// seconds.
 const ANSWERS: (usize, usize, Duration) = (2, 64, Duration::from_secs(5));
-/// The same for renderings of templates.
+/// As [`REPORTS`], for renderings of templates.
 const RENDERINGS: (usize, usize, Duration) = (2, 64, Duration::from_secs(2));
 
-/// Maximum callers that wait for generations of other requests, to end or to free their holds.
+/// Maximum callers that wait for another generation to end, or for credits on hold.
 const WAITS: usize = 2_000;
 const WAITS_PER_ACCOUNT: usize = 500;
 
-/// A place among the callers that wait.
+/// A permit to wait.
 pub type WaitPlace = Permit<AccountId>;
 
 #[derive(Debug, Clone)]
@@ -70,34 +70,34 @@ pub struct ServiceSettings {
     pub idempotency_wait: Duration,
     /// How long a request of an SDK waits for credits on hold.
     pub hold_wait: Duration,
-    /// How long a retry of an SDK can join an earlier attempt; zero: never.
+    /// How long a retry of an SDK can join an earlier attempt. Zero disables joining.
     pub join_period: TimeDelta,
-    /// How long after its creation an unfinished job expires.
+    /// Maximum age of an unfinished job.
     pub job_deadline: TimeDelta,
-    /// How long a session lasts.
     pub session_period: TimeDelta,
     /// Maximum logins that wait for their password to be checked.
     pub max_waiting_logins: usize,
     /// Maximum concurrent requests.
     pub max_requests: usize,
-    /// Share of the concurrency limits, in percent, that one account's synchronous generations may take.
+    /// Maximum share of the concurrency limits for one account's synchronous generations, in
+    /// percent.
     pub account_share_percent: usize,
-    /// Time to keep an upload after its last use.
+    /// How long an upload is kept after its last use.
     pub upload_lifetime: TimeDelta,
     /// Maximum total bytes of an account's uploads.
     pub upload_bytes_per_account: i64,
-    /// Whether the server accepts no work and ends none.
+    /// Whether the server is paused: it neither accepts nor ends work.
     pub paused: bool,
 }
 
-/// The service, bound to one catalogue, which clones keep. Cheap to clone.
+/// The service and the catalogue it is bound to. Clones share both. Cheap to clone.
 #[derive(Clone)]
 pub struct Service(Arc<Inner>, Arc<Catalogue>);
 
 struct Inner {
     store: Store,
     clock: SharedClock,
-    /// The catalogue of now.
+    /// The current catalogue.
     catalogue: ArcSwap<Catalogue>,
     providers: Registry,
     runner: Runner,
@@ -112,7 +112,7 @@ struct Inner {
     synchronous: Limiter<AccountId>,
     hold_queues: HoldQueues,
     refusals: Refusals,
-    /// Few, so that holds find connections.
+    /// Few, so that holds find database connections.
     reports: Resource,
     answers: Resource,
     /// Few, because they are CPU-bound.
@@ -162,12 +162,12 @@ impl Service {
         self.at(self.0.clock.now())
     }
 
-    /// The same with the catalogue of a time.
+    /// Returns the service bound to the catalogue that applies at a time.
     fn at(&self, time: DateTime<Utc>) -> Self {
         let mut catalogue = self.0.catalogue.load_full();
         if !catalogue.is_valid_at(time) {
             let changed = Arc::new(catalogue.at(time));
-            // Do not overwrite the result of a concurrent reload.
+            // Keeps the result of a concurrent reload.
             let current = &self.0.catalogue;
             current.compare_and_swap(&catalogue, Arc::clone(&changed));
             catalogue = changed;
@@ -196,7 +196,7 @@ impl Service {
         (announced <= self.0.clock.now()).then_some(retirement)
     }
 
-    /// Replaces the catalogue for requests that begin from now on.
+    /// Replaces the catalogue for requests that begin after this call.
     pub fn replace_catalogue(&self, catalogue: &Catalogue) {
         let catalogue = catalogue.at(self.0.clock.now());
         self.0.catalogue.store(Arc::new(catalogue));
@@ -207,7 +207,7 @@ impl Service {
         self.0.clock.machine_ahead().abs() > MAX_SKEW
     }
 
-    /// Number of requests that wait for another generation, to end or to free its hold.
+    /// Number of requests that wait for another generation to end or to free its hold.
     pub fn waiting(&self) -> usize {
         self.0.waits.total() - self.0.waits.free()
     }
@@ -217,7 +217,7 @@ impl Service {
         self.0.runner.is_draining()
     }
 
-    /// Completes the work also if the caller hangs up. `name`: what it is, for the log.
+    /// Completes the work even if the caller disconnects. `name`: of the work, for the log.
     async fn complete<T: Send + 'static>(
         &self,
         name: &'static str,
@@ -225,14 +225,14 @@ impl Service {
     ) -> Result<T> {
         let (done, result) = oneshot::channel();
         self.0.runner.spawn(async move {
-            // The caller may have hung up.
+            // The caller may have disconnected.
             let _ = done.send(work.await);
         });
         let gone = |_| ServiceError::Internal(format!("{name} ended without a result"));
         result.await.map_err(gone)
     }
 
-    /// Refuses what starts, ends or removes work while the server is paused.
+    /// Refuses requests that start, end or remove work while the server is paused.
     fn require_running(&self) -> Result<()> {
         if self.0.settings.paused {
             Err(ServiceError::Paused)
@@ -241,7 +241,7 @@ impl Service {
         }
     }
 
-    /// Whether the server is about to stop, or stopping: load balancers should stop using it.
+    /// Whether the server is about to stop or stopping, so that load balancers should not use it.
     pub fn is_leaving(&self) -> bool {
         self.0.runner.is_leaving()
     }
@@ -251,7 +251,7 @@ impl Service {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenRefusal {
     Missing,
-    /// Malformed or unknown, or an ended session.
+    /// Malformed, unknown, or of an ended session.
     Invalid,
     Revoked,
     Expired,
@@ -267,7 +267,7 @@ pub enum ShortOf {
     Balance,
     /// The balance would suffice without the holds of running work.
     Holds,
-    /// The key's spend limit would suffice without them.
+    /// The key's spend limit would suffice without the holds of running work.
     HoldsOfKey(SpendLimit),
 }
 
@@ -278,11 +278,11 @@ pub struct CreditsShort {
     pub required: Credits,
     pub balance: Balance,
     pub shortfall: Credits,
-    /// The deciding parameter and the largest value of it that would fit.
+    /// The parameter that decides the cost, and its largest affordable value.
     pub affordable: Option<(&'static str, u64)>,
 }
 
-/// Names every failing field, with what is wrong with it.
+/// Joins the failing fields and their errors into one sentence.
 pub fn join_field_errors(errors: &[FieldError]) -> String {
     let sentences = errors.iter().map(|e| format!("{} {}", e.param, e.message));
     sentences.collect::<Vec<_>>().join("; ")
@@ -303,7 +303,7 @@ pub enum ServiceError {
     MissingAbility(&'static str),
     #[error("this needs a session token from POST /v1/auth/login, not an API key")]
     SessionRequired,
-    /// A key with a spend limit could escape it through a new key.
+    /// A key with a spend limit could exceed it with a new key.
     #[error(
         "an API key with a spend_limit cannot create API keys; use a session token, or a key without \
          a spend_limit"
@@ -327,7 +327,7 @@ pub enum ServiceError {
     NotFound,
     #[error("the generation was deleted")]
     Deleted,
-    /// The database was set back to a time before the generation was created.
+    /// The database was reset to a time before the generation was created.
     #[error("the generation is no longer in the database")]
     Lost,
     #[error("this Idempotency-Key was used with a different request")]
@@ -339,7 +339,7 @@ pub enum ServiceError {
          still running"
     )]
     IdempotencyInProgress,
-    /// The limit.
+    /// The account's limit.
     #[error("the account has {0} unfinished jobs, its limit")]
     TooManyJobs(i32),
     #[error("the account is at its share of synchronous work")]
@@ -364,32 +364,32 @@ pub enum ServiceError {
     Paused,
     #[error("{0} is at its concurrency limit (max_concurrent); no credits were held")]
     ProviderBusy(String),
-    /// The circuits of all candidates are open; how long the first one is skipped yet.
+    /// The circuits of all candidates are open. The time until the first one is tried again.
     #[error(
         "every candidate has failed several times within seconds and is skipped for a while; no \
          credits were held"
     )]
     NoCandidate(Duration),
-    /// The catalogue changed between the planning of the request and its creation, at this time, and
-    /// there was no memory to keep a copy.
+    /// The catalogue changed at this time, between the planning of the request and its creation,
+    /// and there was no memory to keep a copy of the request.
     #[error("prices changed while the request was being accepted; no credits were held")]
     CatalogueChanged(DateTime<Utc>),
     #[error("the server is overloaded")]
     Overloaded,
-    /// The file storage did not store a file; logged.
+    /// A file could not be stored; the cause is logged.
     #[error("the file storage is unavailable")]
     StorageUnavailable,
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It is unknown whether this generation was created.
+    /// The database may or may not have created this generation.
     #[error("the database did not confirm the hold of {}", .0.id)]
     Unconfirmed(Box<Generation>, #[source] StoreError),
-    /// The generation continues, but this server stops.
+    /// The generation continues, but this server is stopping.
     #[error(
         "the server is shutting down; the generation continues, and its record can be read later"
     )]
     StoppedWaiting(Box<Generation>),
-    /// The generation continues, but too many requests wait already.
+    /// The generation continues, but too many requests are waiting.
     #[error(
         "too many requests of the account wait; the generation continues, and its record can be \
          read later"
@@ -424,7 +424,7 @@ impl ServiceError {
         Self::Invalid(vec![error])
     }
 
-    /// Returns an error if there are failing fields.
+    /// Fails if there are failing fields.
     pub fn any(errors: Vec<FieldError>) -> Result<(), Self> {
         if errors.is_empty() {
             return Ok(());

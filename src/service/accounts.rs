@@ -1,4 +1,4 @@
-//! Accounts: their management by the operator, and their own settings.
+//! Accounts: management by operators, and the accounts' own settings.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, json};
@@ -135,7 +135,7 @@ impl Service {
         key.ok_or(ServiceError::NotFound)
     }
 
-    /// Returns the settings of a change that name no model of this server.
+    /// Returns the settings of a change that name models which this server does not have.
     pub fn change_violations(&self, change: &AccountChange) -> Vec<FieldError> {
         let mut errors = Vec::new();
         for (modality, target) in &change.defaults {

@@ -1,10 +1,10 @@
-//! Who calls, and what they may do. Recently read API keys are cached, so that their requests start
-//! before the key is read again.
+//! Authenticates and authorizes callers. API keys are cached for seconds, so that a request can
+//! start before its key is read again.
 //!
-//! A request by a cached key starts as if the key were unchanged. The statement of its hold checks
-//! the key and counts the request. If it places no hold, [`Caller::confirm`] does both before it is
-//! answered. So a key that has ended gets no answer, on any server, and each request counts once,
-//! even if its sender hangs up.
+//! A request with a cached key starts as if the key were unchanged. The statement that places its
+//! hold checks the key and counts the request. If no hold is placed, [`Caller::confirm`] does both
+//! before the response. So a revoked key gets no answer from any server, and each request is
+//! counted once, even if the client disconnects.
 
 use std::{
     collections::HashMap,
@@ -31,23 +31,23 @@ use crate::{
     },
 };
 
-/// A caller whose token is good.
+/// An authenticated caller.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// Whose credits are spent.
+    /// The account that pays.
     pub account_id: AccountId,
     pub credential: Credential,
     /// The session's user; `None` for keys.
     pub user_id: Option<UserId>,
     /// What the caller may do; everything for sessions.
     pub abilities: Abilities,
-    /// When the token ends.
+    /// When the token expires.
     pub expires_at: Option<DateTime<Utc>>,
-    /// Whether it is a session of one who runs the server.
+    /// Whether the caller is an operator's session.
     pub operator: bool,
     /// Whether the account is suspended.
     suspended: bool,
-    /// Whether it is a key with a spend limit.
+    /// Whether the caller is a key with a spend limit.
     capped: bool,
     /// The account's default providers and models, by modality.
     defaults: serde_json::Value,
@@ -74,17 +74,17 @@ impl Caller {
         }
     }
 
-    /// Whether a request is planned alike for both.
+    /// Whether a request is planned alike for both callers.
     pub(super) fn plans_like(&self, other: &Self) -> bool {
         self.defaults == other.defaults
     }
 
-    /// The account's default provider and model of a modality.
+    /// Returns the account's default provider and model of a modality.
     pub fn account_default(&self, modality: Modality) -> Target {
         default_target(&self.defaults[modality.as_str()])
     }
 
-    /// Refuses a suspended account's caller, and one that lacks the ability.
+    /// Refuses callers of suspended accounts, and callers that lack the ability.
     pub fn require(&self, ability: Ability) -> Result<()> {
         self.require_active()?;
         if self.abilities.grant(ability) {
@@ -104,7 +104,7 @@ impl Caller {
         Err(ServiceError::MissingAbility("generate:*"))
     }
 
-    /// Refuses a suspended account's caller.
+    /// Refuses callers of suspended accounts.
     pub fn require_active(&self) -> Result<()> {
         if self.suspended {
             return Err(ServiceError::Suspended);
@@ -112,7 +112,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Refuses a request over the rate limit.
+    /// Refuses requests over the rate limit.
     pub fn check_rate(&self) -> Result<()> {
         match self.rate() {
             Some(rate) if rate.retry_after_seconds.is_some() => {
@@ -122,7 +122,7 @@ impl Caller {
         }
     }
 
-    /// The refusal of a credential that has ended since it was read.
+    /// Returns the refusal of a credential that has ended since it was read.
     pub(super) fn ended(&self) -> ServiceError {
         ServiceError::Token(match self.credential {
             Credential::ApiKey(_) => TokenRefusal::Revoked,
@@ -130,12 +130,12 @@ impl Caller {
         })
     }
 
-    /// Whether it is a key with a spend limit.
+    /// Whether the caller is a key with a spend limit.
     pub fn is_capped(&self) -> bool {
         self.capped
     }
 
-    /// Refuses an API key.
+    /// Refuses API keys.
     pub fn require_session(&self) -> Result<()> {
         self.require_active()?;
         match self.credential {
@@ -159,14 +159,14 @@ impl Service {
         })
     }
 
-    /// Checks a bearer token and counts the request; `counts` is `false` for a part of a session's
-    /// request that was counted. [`Caller::check_rate`] refuses a request over the limit.
+    /// Checks a bearer token and counts the request. [`Caller::check_rate`] refuses a request over
+    /// the limit. `counts`: `false` for a further part of a request that was counted already.
     /// `may_defer`: a cached key may be checked later, see [`Caller::confirm`].
     pub async fn authenticate(&self, token: &str, counts: bool, may_defer: bool) -> Result<Caller> {
         let refused = |why| Err(ServiceError::Token(why));
         let now = self.0.clock.now();
         match BearerToken::parse(token) {
-            // An admin token is good for /v1/admin only.
+            // An admin token is valid for /v1/admin only.
             None | Some(BearerToken::Admin(_)) => refused(TokenRefusal::Invalid),
             Some(BearerToken::ApiKey(digest)) => {
                 match may_defer.then(|| self.cached_caller(digest)).flatten() {
@@ -219,7 +219,7 @@ impl Service {
     }
 }
 
-/// The key of a request, from the cache. A request that is dropped before it was counted is counted
+/// The cached key of a request. If the request is dropped before it was counted, it is counted
 /// then.
 struct CachedKey {
     service: Service,
@@ -238,7 +238,7 @@ impl Drop for CachedKey {
             let (service, digest) = (self.service.clone(), self.presumed.digest);
             service.0.key_cache.remove(&digest);
             self.service.0.runner.spawn(async move {
-                // A failure is the database's; there is no caller to answer.
+                // Only the database can fail; there is no caller to answer.
                 let _ = service.authenticate_key(digest).await;
             });
         }
@@ -246,7 +246,7 @@ impl Drop for CachedKey {
 }
 
 impl CachedKey {
-    /// Reads the key of a request that has placed no hold, and counts the request.
+    /// Reads the key of a request that placed no hold, and counts the request.
     async fn read(&self) -> Result<Caller> {
         let (service, presumed) = (self.service.clone(), &self.presumed);
         let digest = presumed.digest;
@@ -261,7 +261,7 @@ impl CachedKey {
 }
 
 impl Service {
-    /// The caller by a key that is in the cache.
+    /// Returns the caller of a cached key.
     fn cached_caller(&self, digest: TokenDigest) -> Option<Caller> {
         let key = self.0.key_cache.get(&digest, self.0.clock.now())?;
         let presumed = Arc::new(Presumed::new(digest, Arc::clone(&key))?);
@@ -274,14 +274,14 @@ impl Service {
 }
 
 impl Caller {
-    /// Whether the key is still to be read, and the request to be counted.
+    /// Whether the key is still to be checked and the request to be counted.
     pub fn is_unconfirmed(&self) -> bool {
         let cached = self.cached.as_ref();
         cached.is_some_and(|cached| cached.presumed.is_open())
     }
 
-    /// Reads a cached key and counts the request, unless a hold has done both. Returns the caller as
-    /// it is now, if the key was read.
+    /// Reads a cached key and counts the request, unless a hold has done both. Returns the current
+    /// caller if the key was read.
     pub async fn confirm(&self) -> Result<Option<Self>> {
         let Some(cached) = self.cached.as_ref().filter(|_| self.is_unconfirmed()) else {
             return Ok(None);
@@ -292,7 +292,8 @@ impl Caller {
         Ok(Some(caller))
     }
 
-    /// Like [`Self::confirm`], and refuses a key that has lost the ability since it was cached.
+    /// Like [`Self::confirm`], but also refuses a key that has lost the ability since it was
+    /// cached.
     pub async fn confirm_for(&self, ability: Ability) -> Result<Option<Self>> {
         let confirmed = self.confirm().await?;
         if let Some(caller) = &confirmed {
@@ -301,21 +302,21 @@ impl Caller {
         Ok(confirmed)
     }
 
-    /// Ends a request uncounted, because the database is unavailable.
+    /// Ends a request without counting it, because the database is unavailable.
     pub(super) fn leave_uncounted(&self) {
         if let Some(cached) = &self.cached {
             cached.presumed.settle(None);
         }
     }
 
-    /// The cached key, for the hold.
+    /// Returns the cached key, for the hold.
     pub(super) fn presumed(&self) -> Option<Arc<Presumed>> {
         self.cached
             .as_ref()
             .map(|cached| Arc::clone(&cached.presumed))
     }
 
-    /// Has the next request of a cached key read it.
+    /// Removes the key from the cache, so that its next request reads it.
     pub(super) fn forget_key(&self) {
         if let Some(cached) = &self.cached {
             let cache = &cached.service.0.key_cache;
@@ -323,14 +324,14 @@ impl Caller {
         }
     }
 
-    /// The rate limit after the request; `None` until a cached key was read.
+    /// Returns the rate limit after the request; `None` until a cached key was read.
     pub fn rate(&self) -> Option<RateState> {
         let counted = || self.cached.as_ref()?.presumed.counted();
         self.rate.or_else(counted)
     }
 }
 
-/// A default of an account, as it is stored.
+/// Parses a stored default of an account.
 fn default_target(value: &serde_json::Value) -> Target {
     let text = |name: &str| value[name].as_str().map(str::to_owned);
     let fallbacks = value["fallbacks"].as_array().into_iter().flatten();
@@ -343,17 +344,17 @@ fn default_target(value: &serde_json::Value) -> Target {
 
 /// How long a key stays in the cache.
 const PERIOD: TimeDelta = TimeDelta::seconds(15);
-/// Maximum number of keys, of half a KiB each, or some KiB if their account has defaults.
+/// Maximum cached keys. Each takes half a KiB, or some KiB if its account has defaults.
 const MAX_KEYS: usize = 16_384;
 
-/// Keys, and when they were read.
+/// Keys, and when each was read.
 type Keys = HashMap<TokenDigest, (Arc<AuthenticatedKey>, DateTime<Utc>)>;
 
 #[derive(Debug, Default)]
 pub struct KeyCache(Mutex<Keys>);
 
 impl KeyCache {
-    /// Adds a key whose request was let through.
+    /// Adds a key whose request was admitted.
     pub fn insert(&self, digest: TokenDigest, key: Arc<AuthenticatedKey>, now: DateTime<Utc>) {
         let mut keys = lock(&self.0);
         if keys.len() >= MAX_KEYS {

@@ -53,15 +53,15 @@ use inputs::FoundInput;
 use plan::Plan;
 use refusal::above_max_cost;
 
-/// Expected maximum time from arrival to creation, including the provider's token count and the wait
-/// for credits.
+/// Expected maximum time from arrival to creation, including the provider's token count and the
+/// wait for credits.
 const PLANNING: TimeDelta = TimeDelta::minutes(5);
 
 pub enum Submitted {
     /// A new generation, held and running in this process.
     New(Box<Generation>, Handle),
     /// A new generation, held and queued for any worker. If its caller waits for the end, with the
-    /// place that was taken before the hold.
+    /// permit to wait, taken before the hold.
     Queued(Box<Generation>, Option<WaitPlace>),
     /// The generation that the idempotency key created before.
     Replay(GenerationId),
@@ -92,7 +92,7 @@ struct Prepared<'a> {
     idempotent: Option<&'a IdempotentRequest>,
     /// In order; at least one.
     candidates: Vec<Plan<'a>>,
-    /// Why the first candidates cannot be called at this try.
+    /// Why the first candidates cannot be called in this try.
     skipped: Vec<MoveReason>,
     /// The candidates that were dropped while planning.
     dropped: Vec<Dropped>,
@@ -103,14 +103,14 @@ struct Prepared<'a> {
     inputs: Vec<FoundInput>,
     /// Inputs that were stored, and until when.
     kept: Option<(Vec<UploadId>, DateTime<Utc>)>,
-    /// Lent to the task that places the hold, with the candidates.
+    /// Shared with the task that places the hold, together with the candidates.
     work: Arc<Work>,
 }
 
 impl Service {
     /// Holds the maximum cost and starts the work, or finds the generation that the same request
-    /// created before. `deltas` receives the pieces of a streamed text. A request of an SDK may wait
-    /// for credits on hold; `waiting` is called before it does.
+    /// created before. `deltas` receives the pieces of a streamed text. A request of an SDK may
+    /// wait for credits on hold; `waiting` is called before it does.
     pub async fn generate(
         &self,
         caller: &Caller,
@@ -256,8 +256,8 @@ impl Service {
         }
     }
 
-    /// Tries once to place the hold and start the work. It may wait for memory for its inputs, without
-    /// what other requests need.
+    /// Tries once to place the hold and start the work. It may wait for memory for its inputs,
+    /// without what other requests need.
     async fn place<F: Fn() + Send>(
         &self,
         plan: &mut Prepared<'_>,
@@ -266,7 +266,7 @@ impl Service {
     ) -> Result<Submitted> {
         let account = plan.caller.account_id;
         let permits = match self.permits(plan) {
-            // Before the credits are looked at.
+            // Checked before the credits.
             Err(error @ ServiceError::TooManyRequests(_)) => {
                 return self.not_now(plan, error).await;
             }
@@ -283,7 +283,7 @@ impl Service {
             Err(error) => return self.not_now(plan, error).await,
         };
         if !plan.inputs.is_empty() {
-            // No file is stored for a request that the account cannot pay for.
+            // Do not store files for a request that the account cannot pay for.
             if let Err(error) = self.check_spendable(plan).await {
                 // A concurrent request with the same key may have been accepted first.
                 let before = self.submitted_before(plan.caller, plan.idempotent).await?;

@@ -13,18 +13,18 @@ use crate::domain::{
     ids::GenerationId,
 };
 
-/// Maximum interval at which the row of a generation that another process runs is read again.
+/// Maximum interval between reads of the row of a generation that another process runs.
 const MAX_POLL: Duration = Duration::from_secs(5);
-/// Minimum interval for a text or an image, whose end is notified only if it is a job. The interval
-/// grows with the wait.
+/// Minimum interval, for a text or an image, whose end is notified only if it is a job. The
+/// interval grows with the wait.
 const MIN_POLL: Duration = Duration::from_millis(250);
 /// Pause of a persistent wait while the database is unavailable.
 const DATABASE_RETRY: Duration = Duration::from_secs(1);
 
-/// Memory of the stored answer that is being read: 4 MiB as text, and parsed.
+/// Memory for reading a stored answer: 4 MiB as text, and its parsed form.
 const ANSWER_BYTES: usize = 12 << 20;
 
-/// Longer than any generation runs whose caller waits.
+/// Longer than any generation that a caller waits for.
 const LONGEST: Duration = Duration::from_hours(6);
 
 impl Service {
@@ -47,16 +47,16 @@ impl Service {
         Ok(store.each_answer(caller.account_id, ids, read).await?)
     }
 
-    /// A generation of any account, for the operator; of a deleted one what remains.
+    /// Returns a generation of any account, for operators; of a deleted one, its remaining fields.
     pub async fn any_generation(&self, id: GenerationId) -> Result<Generation> {
         let (store, account) = (&self.0.store, self.account_of(id).await?);
         let found = store.generation_including_deleted(account, id).await?;
         found.ok_or(ServiceError::NotFound)
     }
 
-    /// Returns one generation of the caller's account once it is finished, or as it is after `timeout`,
-    /// or at once if too many requests wait already or the server stops; and whether it could wait.
-    /// `on_wait` is called before it waits.
+    /// Returns a generation of the caller's account once it has ended, or its current state after
+    /// `timeout`, or at once if too many requests wait or the server stops; and whether it could
+    /// wait. Calls `on_wait` before it waits.
     pub async fn generation_within(
         &self,
         caller: &Caller,
@@ -68,7 +68,7 @@ impl Service {
             .await
     }
 
-    /// Returns the record of a request's generation as it is now.
+    /// Returns the current record of a request's generation.
     pub async fn record_of(
         &self,
         caller: &Caller,
@@ -106,8 +106,8 @@ impl Service {
                         return Err(ServiceError::StoppedWaiting(record));
                     }
                 }
-                // Its task ended without a record: the record is in the database, unless the
-                // database refused it.
+                // Its task ended without a record; the database has it, unless it refused the
+                // settlement.
                 (record.id, Duration::ZERO, None)
             }
             Submitted::Queued(record, place) => (record.id, LONGEST, place),
@@ -245,14 +245,14 @@ impl Service {
         self.generation(caller, id).await
     }
 
-    /// Removes the prompt and the result of a finished generation permanently.
+    /// Permanently removes the prompt and the result of a finished generation.
     pub async fn delete(&self, caller: &Caller, id: GenerationId) -> Result<()> {
         self.changeable_generation(caller, id).await?;
         self.require_running()?;
         let (store, now) = (&self.0.store, self.0.clock.now());
         let deleting = store.delete_generation(caller.account_id, id, now);
         if deleting.await? {
-            // Links to its files must stop working with this response.
+            // Links to its files must be invalid when the response is sent.
             self.0.runner.remove_files(id).await;
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! Login, logout, and who the caller is. Passwords: argon2id, always the same work whether or not the
-//! email exists.
+//! Login, logout and passwords. Passwords are hashed with argon2id, with the same work whether or
+//! not the email exists.
 
 use std::{
     collections::HashMap,
@@ -42,19 +42,20 @@ pub struct LoggedIn {
 }
 
 impl Service {
-    /// Creates a session. A wrong email and a wrong password take the same time and get the same error.
+    /// Creates a session. A wrong email and a wrong password take the same time and get the same
+    /// error.
     pub async fn login(&self, login: Login, address: Address) -> Result<LoggedIn> {
         let now = self.0.clock.now();
         let turn = self.0.passwords.turn(address, &login.email, now).await?;
         let service = self.clone();
-        // Each attempt is counted, also that of a caller who hangs up.
+        // Each attempt is counted, even if the caller disconnects.
         self.complete("a login", async move {
             service.attempt(login, address, turn).await
         })
         .await?
     }
 
-    /// Returns the user of these credentials. Failures are counted, and too many are refused.
+    /// Returns the user of these credentials. Counts failures, and refuses after too many.
     async fn verified(
         &self,
         email: &str,
@@ -147,38 +148,39 @@ impl Service {
     }
 }
 
-/// What an unknown email's password is compared with, so that it takes the same time.
+/// A hash to compare the password of an unknown email with, so that it takes the same time.
 static DUMMY_HASH: LazyLock<Option<String>> =
     LazyLock::new(|| hash("the password of no user").ok());
 
-/// Failed logins within [`FAILURE_PERIOD`] after which an address waits with all such addresses.
+/// Failed logins within [`FAILURE_PERIOD`] after which an address shares one queue with all such
+/// addresses.
 const MAX_FAILURES: u32 = 3;
 const FAILURE_PERIOD: TimeDelta = TimeDelta::minutes(15);
-/// Addresses whose failures are remembered.
+/// Maximum addresses whose failures are stored.
 const MAX_ADDRESSES: usize = 16_384;
 
-/// Hashes and verifies off the async threads, a few at a time, with a bounded queue.
+/// Hashes and verifies passwords off the async threads, a few at a time, with a bounded queue.
 #[derive(Debug, Clone)]
 pub(super) struct Hasher {
-    /// Checks that run, and those that wait in turn. `None`: all addresses with failed logins.
+    /// Running and queued checks by address. `None`: all addresses with failed logins.
     by_party: Limiter<Option<Party>>,
-    /// The same by the hash of their email, so that guesses at one leave room for others.
+    /// The same by a hash of the email, so that guesses at one email leave room for others.
     by_email: Limiter<u64>,
     failures: Arc<Mutex<Failures>>,
     refusals: Arc<Refusals>,
 }
 
-/// How many, and when the last.
+/// Number of failed logins by address, and the time of the last.
 type Failures = HashMap<Address, (u32, DateTime<Utc>)>;
 
-/// The failures of an address, 0 once its last one is long ago.
+/// Returns the failures of an address; 0 if the last one was too long ago.
 fn recent(failures: &Failures, address: Address, now: DateTime<Utc>) -> u32 {
     let found = failures.get(&address);
     let recent = found.filter(|(_, at)| *at + FAILURE_PERIOD > now);
     recent.map_or(0, |(count, _)| *count)
 }
 
-/// The right to check or hash passwords.
+/// A permit to check or hash a password.
 #[derive(Debug)]
 #[expect(dead_code, reason = "held, not read")]
 pub(super) struct Turn {
@@ -187,10 +189,10 @@ pub(super) struct Turn {
 }
 
 impl Hasher {
-    /// Lets at most `waiting` wait in addition to those that run.
+    /// Creates a hasher with at most `waiting` queued checks, in addition to running ones.
     pub(super) fn new(waiting: usize) -> Self {
-        // Each takes some 20 MiB and a core for tens of milliseconds: half of the cores are left
-        // to everything else.
+        // Each check takes about 20 MiB and a core for tens of milliseconds, so half of the cores
+        // are left for other work.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let running = (cores / 2).max(1);
         Self {
@@ -201,8 +203,8 @@ impl Hasher {
         }
     }
 
-    /// Waits for the turn of an address; refused if its share of the queue is full, or that of the
-    /// email. Nothing is known of the email yet: a refusal reveals nothing.
+    /// Waits for a permit. Fails if the address's or the email's share of the queue is full. The
+    /// email was not looked up yet, so a refusal does not reveal whether it exists.
     pub(super) async fn turn(
         &self,
         address: Address,
@@ -226,7 +228,7 @@ impl Hasher {
         turn.ok_or(ServiceError::Overloaded)
     }
 
-    /// Waits for the operator's turn.
+    /// Waits for a permit with the operator's share.
     pub(super) async fn turn_of_operator(&self) -> Result<Turn> {
         let by_party = self.by_party.acquire(Some(Party::Operator), 1).await;
         Ok(Turn {
@@ -235,7 +237,7 @@ impl Hasher {
         })
     }
 
-    /// Remembers a failed login of an address.
+    /// Stores a failed login of an address.
     pub(super) fn failed(&self, address: Address, now: DateTime<Utc>) {
         let mut failures = lock(&self.failures);
         if failures.len() >= MAX_ADDRESSES {
@@ -251,7 +253,8 @@ impl Hasher {
         run(turn, move || hash(password.expose_secret())).await?.0
     }
 
-    /// Whether the password is the stored one; `None` stands for an unknown email. Returns the turn.
+    /// Checks a password against a stored hash; `None` for an unknown email. Also returns the
+    /// permit.
     pub(super) async fn verify(
         &self,
         turn: Turn,
@@ -292,7 +295,8 @@ fn hash(password: &str) -> Result<String> {
 mod tests {
     use super::*;
 
-    /// The work for an unknown email is the work for a known one: the same function with the
+    /// The work is the same: the same function with the same parameters on a hash of the same
+    /// format. Compares work instead of time.
     /// same parameters over a hash of the same shape. No clock is asked.
     #[test]
     fn an_unknown_email_costs_what_a_known_one_costs() {
@@ -313,7 +317,7 @@ mod tests {
         assert_eq!(lengths(&dummy), lengths(&real));
     }
 
-    /// The dummy's own password is refused like any other.
+    /// Even the dummy hash's own password is refused.
     #[tokio::test]
     async fn the_stand_in_is_computed_and_opens_nothing() {
         let hasher = Hasher::new(1);
@@ -323,7 +327,7 @@ mod tests {
             verified.unwrap().0
         };
         assert!(!verify("the password of no user", None).await);
-        // It is a hash that would match, so that the whole comparison is made.
+        // The hash matches, so the whole comparison is made.
         assert!(verify("the password of no user", DUMMY_HASH.clone()).await);
         assert!(!verify("another", DUMMY_HASH.clone()).await);
     }

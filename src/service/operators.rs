@@ -1,5 +1,5 @@
-//! The operator: reports over all accounts, the list of operators, admin tokens, and movements of
-//! credits.
+//! Operators' functions: reports over all accounts, the list of operators, admin tokens, and
+//! movements of credits.
 
 use chrono::{DateTime, Utc};
 use secrecy::SecretString;
@@ -24,12 +24,12 @@ use crate::{
     },
 };
 
-/// Generations from which the health of models and providers is computed.
+/// Number of generations from which the health of models and providers is computed.
 const RECENT: i64 = 5_000;
 /// Maximum rows of a report.
 pub const ROWS: i64 = 100;
 
-/// Concurrent calls of this server to a provider, and their maximum; `None` without a limit.
+/// Running calls of this server to a provider, and their maximum; `None` without a limit.
 #[derive(Debug)]
 pub struct ProviderCalls {
     pub provider: String,
@@ -37,17 +37,17 @@ pub struct ProviderCalls {
     pub in_use: Option<usize>,
 }
 
-/// The owner of the token of a request to the operator's routes, which is counted.
+/// The token of a request to the operators' routes. The request was counted.
 #[derive(Debug)]
 pub enum Presented {
     /// An admin token, and its rate limit after the request.
     Operator(AdminTokenId, RateState),
-    /// A customer's token: permitted only if it is the session of an operator.
+    /// A customer's token. Only the session of an operator is permitted.
     Customer(Caller),
 }
 
 impl Service {
-    /// Grants or revokes the role of an operator.
+    /// Grants or revokes the operator role.
     pub async fn set_operator(&self, user: UserId, operator: bool) -> Result<()> {
         let now = self.0.clock.now();
         Ok(self.0.store.set_operator(user, operator, now).await?)
@@ -75,12 +75,12 @@ impl Service {
         Ok((calls.collect(), health, errors))
     }
 
-    /// The models that this server skips where a request has other candidates.
+    /// Returns the models that this server skips if a request has other candidates.
     pub fn open_circuits(&self) -> Vec<Circuit> {
         self.0.runner.open_circuits()
     }
 
-    /// Spending on the days from `from` to before `to`, and its sum.
+    /// Returns the spending on the days from `from` until before `to`, and its sum.
     pub async fn spending(
         &self,
         by: SpendingBy,
@@ -92,7 +92,7 @@ impl Service {
         Ok(self.0.store.spending(by, from, to, most).await?)
     }
 
-    /// Checks the bearer token of a request to the operator's routes and counts the request, as
+    /// Checks the bearer token of a request to the operators' routes and counts the request, as
     /// [`Service::authenticate`] does.
     pub async fn authenticate_operator(&self, token: &str, counts: bool) -> Result<Presented> {
         let refused = |why| Err(ServiceError::Token(why));
@@ -108,7 +108,7 @@ impl Service {
         }
     }
 
-    /// Creates an admin token; its plain text is only in this response.
+    /// Creates an admin token. Only this call returns its plain text.
     pub async fn create_admin_token(&self, name: &str) -> Result<(AdminTokenRecord, SecretString)> {
         let token = token::new_admin_token().map_err(|e| ServiceError::Internal(e.to_string()))?;
         let (store, now) = (&self.0.store, self.0.clock.now());
@@ -116,7 +116,7 @@ impl Service {
         Ok((record, token.secret))
     }
 
-    /// All admin tokens, newest first.
+    /// Returns all admin tokens, newest first.
     pub async fn admin_tokens(&self) -> Result<Vec<AdminTokenRecord>> {
         Ok(self.0.store.admin_tokens().await?)
     }
@@ -128,9 +128,9 @@ impl Service {
         token.ok_or(ServiceError::NotFound)
     }
 
-    /// Moves credits. A reference stands for one movement of an account: repeating it returns the
-    /// first entry, another movement with it is refused. Returns the entry, and whether this request
-    /// made it, rather than an earlier one.
+    /// Moves credits. A reference identifies one movement of an account: repeating the movement
+    /// returns the first entry, and another movement with the reference is refused. Returns the
+    /// entry, and whether this request created it.
     pub async fn move_credits(
         &self,
         account: AccountId,

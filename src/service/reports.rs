@@ -31,8 +31,7 @@ const MAX_GROUPS: usize = 10_000;
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = UsageBody)]
 pub struct UsageReport {
-    /// The groups, in ascending order of what they are grouped by; one group of everything
-    /// where no `group_by` was given.
+    /// The groups, in ascending order; one group of everything if no `group_by` was given.
     pub data: Vec<UsageRow>,
     /// Their sum.
     pub total: UsageTotals,
@@ -45,19 +44,19 @@ const MAX_AGE: TimeDelta = TimeDelta::minutes(1);
 const RETRY_AFTER: TimeDelta = TimeDelta::seconds(5);
 /// Maximum generations that are read for the figures.
 const MAX_READ: i64 = 20_000;
-/// Minimum generations of a model with figures. Figures of fewer would show what single accounts
-/// do.
+/// Minimum generations of a model with figures. Figures of fewer would reveal the activity of
+/// single accounts.
 const MIN_GENERATIONS: i64 = 20;
 
-/// The last read. Locked during a read, so that a server reads the figures once.
+/// A cache of the last read. Locked during a read, so that a server runs one read at a time.
 pub type ModelStatsCache = Arc<Mutex<Option<LastRead>>>;
 
-/// A read of the figures that has ended.
+/// A completed read of the figures.
 #[derive(Debug)]
 pub struct LastRead {
-    /// The period in which callers get this read.
+    /// The period in which callers get this result.
     fresh_during: Range<DateTime<Utc>>,
-    /// If the read failed, the figures of an earlier one; its error if there are none.
+    /// If the read failed, the figures of an earlier one, or the error if there are none.
     stats: Result<Arc<ModelStats>, StoreError>,
 }
 
@@ -83,8 +82,8 @@ pub struct ModelFigures {
     pub model: String,
     /// Modality.
     pub r#type: Modality,
-    /// Completed generations divided by completed ones plus provider failures, 0 to 1; null if there
-    /// are none.
+    /// Completed generations divided by completed ones plus provider failures, 0 to 1; null if
+    /// there are none.
     #[schema(required, nullable)]
     pub success_rate: Option<f64>,
     /// Median of the seconds from start to end of completed generations; null if there are none.
@@ -96,7 +95,7 @@ impl Service {
     /// Sums the generations of an account by their creation time.
     pub async fn usage(&self, account: AccountId, request: &UsageRequest) -> Result<UsageReport> {
         let now = self.0.clock.now();
-        // The end is exclusive: "until now" includes this moment.
+        // The end is exclusive, but a report until now includes this moment.
         let to = request.to.unwrap_or(now + TimeDelta::hours(1));
         let from = request
             .from
@@ -130,8 +129,8 @@ impl Service {
         permit.ok_or(ServiceError::Overloaded)
     }
 
-    /// Returns the figures of the last day, at most a minute old unless reads fail. A read completes
-    /// also if the caller hangs up, so that hang-ups do not repeat it.
+    /// Returns the figures of the last day, at most a minute old unless reads fail. A read
+    /// completes even if the caller disconnects, so that disconnects do not repeat it.
     pub async fn model_stats(&self) -> Result<Arc<ModelStats>> {
         let mut cached = Arc::clone(&self.0.model_stats).lock_owned().await;
         let now = self.0.clock.now();

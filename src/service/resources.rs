@@ -1,5 +1,5 @@
-//! What an account manages by the API or the forms of the console: API keys, prompt templates, which
-//! [`super::generate`] applies, and webhooks with their deliveries.
+//! Objects that an account manages through the API or the console: API keys, prompt templates
+//! (which [`super::generate`] applies), and webhooks with their deliveries.
 
 use chrono::{DateTime, Utc};
 use secrecy::SecretString;
@@ -30,7 +30,7 @@ fn refused(message: impl Into<String>) -> ServiceError {
 }
 
 impl Service {
-    /// Checks a request for a key against the time of now.
+    /// Checks a request for a key at the current time.
     pub fn key_violations(&self, request: &KeyRequest) -> Vec<FieldError> {
         let past = request.expires_at.filter(|at| *at <= self.now());
         let message = "must be in the future";
@@ -38,8 +38,8 @@ impl Service {
         past.map(error).into_iter().collect()
     }
 
-    /// Creates a key; its plain text is only in this response. `by`: the credential that creates it,
-    /// which must be valid when the key is stored; `None`: the operator.
+    /// Creates a key. Only this call returns its plain text. `by`: the creating credential, which
+    /// must be valid when the key is stored; `None`: the operator.
     pub async fn create_key(
         &self,
         account: AccountId,
@@ -51,7 +51,7 @@ impl Service {
         Ok((key, token.secret))
     }
 
-    /// Creates the key of a form of the console, unless it exists: the form may be sent again, to any
+    /// Creates the key of a console form, unless it exists: a form may be sent again, to any
     /// server.
     pub async fn create_key_by_form(
         &self,
@@ -88,7 +88,7 @@ impl Service {
         created.await?.ok_or_else(ended)
     }
 
-    /// The time on the service's clock.
+    /// Returns the current time of the service's clock.
     pub fn now(&self) -> DateTime<Utc> {
         self.0.clock.now()
     }
@@ -105,7 +105,7 @@ impl Service {
         key.ok_or(ServiceError::NotFound)
     }
 
-    /// Creates a template, once for each form of the console.
+    /// Creates a template, once per console form.
     pub async fn create_template(
         &self,
         caller: &Caller,
@@ -124,7 +124,7 @@ impl Service {
         .await
     }
 
-    /// Replaces a template with a new version, once for each form of the console.
+    /// Replaces a template with a new version, once per console form.
     pub async fn replace_template(
         &self,
         caller: &Caller,
@@ -169,7 +169,7 @@ impl Service {
         there.then_some(()).ok_or(ServiceError::NotFound)
     }
 
-    /// Creates a webhook, once for each form of the console; its secret is only in this response.
+    /// Creates a webhook, once per console form. Only this call returns its secret.
     pub async fn create_webhook(
         &self,
         caller: &Caller,
@@ -263,7 +263,7 @@ impl Service {
 #[derive(Debug)]
 pub enum Created<T> {
     Now(T),
-    /// The same form created it in an earlier request.
+    /// An earlier request with the same form created it.
     Before(T),
 }
 
@@ -276,8 +276,8 @@ impl<T> Created<T> {
     }
 }
 
-/// Creates something, unless `find` has the id of what the same form created, which is then read.
-/// `create` fails on a unique constraint if the same form was sent at the same time.
+/// Creates something unless the same form has created it before; then `find` returns its id, and it
+/// is read. `create` fails on a unique constraint if the same form is sent concurrently.
 async fn create_once<I, T, F, R, C>(
     find: impl Fn() -> F,
     read: impl Fn(I) -> R,

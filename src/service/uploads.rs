@@ -11,12 +11,12 @@ use crate::{
     store::uploads::{UploadLifetime, UploadRecord},
 };
 
-/// Name of a body that is a picture, for errors.
+/// Name of a request body that is a picture, in errors.
 const BODY: &str = "body";
 
 impl Service {
     /// Stores a picture. The same bytes of an account are one upload. `claimed`: the content type
-    /// that the sender claims.
+    /// in the request.
     pub async fn upload(
         &self,
         caller: &Caller,
@@ -86,7 +86,7 @@ impl Service {
         self.require_running()?;
         let (store, now) = (&self.0.store, self.0.clock.now());
         let is_hidden = store.hide_upload(caller.account_id, id, now).await?;
-        // The link must not outlive this answer, nor that of a deletion that was cut short.
+        // The link must be invalid when this response is sent, also after an interrupted deletion.
         let kept_until = (!is_hidden).then_some(now);
         self.remove_unused(caller, &[id], kept_until).await?;
         is_hidden.then_some(()).ok_or(ServiceError::NotFound)

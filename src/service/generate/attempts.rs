@@ -90,7 +90,8 @@ impl Service {
         is_first.then(|| runner.begin_attempt(account, request.fingerprint))
     }
 
-    /// Lets a retry wait for the first attempts in this process. `waiting` is called before it waits.
+    /// Lets a retry wait for the first attempts in this process. `waiting` is called before it
+    /// waits.
     pub(super) async fn wait_for_first_attempts(
         &self,
         caller: &Caller,

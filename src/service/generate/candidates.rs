@@ -1,5 +1,5 @@
-//! Requests with several candidates: each is planned like a request for it alone, and the hold is the
-//! maximum of their ceilings.
+//! Requests with several candidates: each is planned like a request for it alone, and the hold is
+//! the maximum of their ceilings.
 
 use std::{mem, time::Duration};
 
@@ -267,7 +267,8 @@ impl Service {
             if let Some(most) = request.max_cost() {
                 drop_above(most, "max_cost", &mut plans, &mut dropped);
             }
-            // What is on hold may be released: a request that does not fit yet waits, or is refused.
+            // What is on hold may be released: a request that does not fit yet waits, or is
+            // refused.
             let most = self.spendable_without_holds(caller).await?;
             drop_above(most, "insufficient_credits", &mut plans, &mut dropped);
         }
@@ -290,8 +291,8 @@ impl Service {
         })
     }
 
-    /// Drops candidates whose circuit is open, if others are left: their vendors would be asked for a
-    /// count. Returns when the first of them is tried again.
+    /// Drops candidates whose circuit is open, if others are left: their vendors would be asked for
+    /// a count. Returns when the first of them is tried again.
     fn skip_open(
         &self,
         candidates: &mut Vec<(&Model, GenerationRequest)>,
@@ -345,8 +346,8 @@ impl Service {
         }
     }
 
-    /// A permit for the first candidate that can be called now. Skips those before it until the next
-    /// try. The circuit of the only candidate of a request without a route is not looked at.
+    /// A permit for the first candidate that can be called now. Skips those before it until the
+    /// next try. The circuit of the only candidate of a request without a route is not looked at.
     pub(super) fn choose_first(&self, plan: &mut Prepared<'_>) -> Result<ProviderPermit> {
         let (mut reasons, mut soonest, mut busy) = (Vec::new(), Duration::MAX, None);
         let (providers, account) = (&self.0.providers, plan.caller.account_id);
@@ -383,8 +384,8 @@ impl Service {
 }
 
 impl Prepared<'_> {
-    /// Moves the candidates that can be called into the work, and sets the hold to the maximum of their
-    /// ceilings.
+    /// Moves the candidates that can be called into the work, and sets the hold to the maximum of
+    /// their ceilings.
     pub(super) fn lend(&mut self) -> Result<()> {
         let hold = self.hold();
         let work = unshared(&mut self.work)?;

@@ -1,5 +1,5 @@
-//! Asks vendors for token counts: for requests to count tokens, and before the hold of dialogues with
-//! PDFs, which only vendors can count.
+//! Asks vendors for token counts: for requests to count tokens, and before the hold of dialogues
+//! with PDFs, which only vendors can count.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
 
 /// Maximum time of a count, including the wait for a permit.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
-/// Margin on top of a count, which vendors call an estimate: a fraction of it, and tokens.
+/// Margin added to a count, which vendors call an estimate: a fraction of the count, plus tokens.
 const MARGIN_PART: u64 = 16;
 const MARGIN: u64 = 1_024;
 
@@ -56,8 +56,8 @@ impl Service {
         Ok(text.taken_input(most.max(least_tokens)))
     }
 
-    /// Like [`Self::counted_input`], without the margin and the model's maximum. `waits`: whether to
-    /// wait for a place among the provider's calls.
+    /// Like [`Self::counted_input`], without the margin and the model's maximum. `waits`: whether
+    /// to wait for a place among the provider's calls.
     pub(super) async fn vendor_count(
         &self,
         caller: &Caller,

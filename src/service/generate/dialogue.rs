@@ -36,9 +36,10 @@ impl Service {
         deltas: Option<DeltaSink>,
     ) -> Result<Plan<'a>> {
         let passes = text.passes(&request);
-        // Before its input is bounded: what is sent may be longer than what came.
+        // Before the input is bounded, because the translated request may be longer than the
+        // original.
         let replaced_names = text.translate(&mut request);
-        // A vendor that gets the body as it came may leave something out of it.
+        // A vendor that gets the original body may ignore a part of it.
         let may_shrink = passes
             && (!request.others.names.is_empty()
                 || request.left_out.contains(&"context_management"));
@@ -117,8 +118,8 @@ impl Service {
         Ok(cap.map_or(balance.balance, |cap| balance.balance.min(left(cap))))
     }
 
-    /// Returns the vendor's count of a dialogue's input tokens, or an estimate if it has none. Fails
-    /// if a field would be refused.
+    /// Returns the vendor's count of a dialogue's input tokens, or an estimate if it has none.
+    /// Fails if a field would be refused.
     pub async fn count_tokens(&self, caller: &Caller, mut request: DialogueRequest) -> Result<u64> {
         let (model, text) = self.text_model(caller, &request)?;
         let errors = text.dialogue_violations(&request);
@@ -207,7 +208,7 @@ impl Service {
             text.shared_bytes(request)
         };
         let bound = text.input_bound(&request.conversation, others);
-        // What is behind a URL may change.
+        // The content behind a URL may change.
         let by_url = |image: &Image| matches!(image.source, ImageSource::Url(_));
         let pdfs = request.conversation.pdfs();
         let is_worth = pdfs > 0 || Blank::is_worth(bound);
@@ -218,7 +219,7 @@ impl Service {
         let Some(prefixes) = prefixes else {
             return Ok(((pdfs == 0).then(|| text.taken_input(bound)), None));
         };
-        // All that decides how a body is bounded, and who counts it how.
+        // Everything that decides how a body is bounded and how it is counted.
         let (account, limits) = (caller.account_id, &text.limits);
         let (provider, id, overhead) = (&model.provider, &model.id, text.overhead_tokens);
         let base_url = self.0.providers.base_urls.get(provider);
@@ -230,7 +231,7 @@ impl Service {
         let keys = prefixes.keys(&scope);
         let found = if prefixes.may_follow() {
             let reading = self.0.store.receipt(account, &keys).await;
-            // Without it the hold is larger, no more.
+            // Without a receipt the hold is only larger.
             reading.unwrap_or_else(|error| {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, "a receipt cannot be read");
@@ -244,7 +245,7 @@ impl Service {
         } else {
             Some(found.map_or(bound, |receipt| receipt.most(bound)))
         };
-        // The next turn has other lines for billing, all of which are new.
+        // The next turn's billing lines differ, and all of them are new.
         let undigested = if passes { prefixes.undigested } else { 0 };
         let blank = keys.first().map(|&key| Blank {
             key,
@@ -266,7 +267,8 @@ pub struct Preview {
 }
 
 impl Preview {
-    /// The fields that change no answer and that the provider of a generation is not sent.
+    /// Returns the fields that the provider of a generation does not get because they change no
+    /// answer.
     pub fn left_out(&self, record: &Generation) -> &[&'static str] {
         let mut all = self.by_candidate.iter();
         let own = all
@@ -275,7 +277,8 @@ impl Preview {
     }
 }
 
-/// Updates the limit of a dialogue that has none. `false`: these credits are too few for it.
+/// Updates the output limit of a dialogue that has none. Returns `false` if the credits are too
+/// few.
 pub(super) fn replan_text(
     text: &TextModel,
     ceiling: &mut TextCeiling,
@@ -393,7 +396,7 @@ fn most_output(ceiling: &TextCeiling, least: u32, spendable: Credits) -> (u32, b
     (most.max(least), most >= least)
 }
 
-/// Without the values that a model which takes none has by itself.
+/// Removes sampling values, all of them defaults, if the model accepts none.
 fn taken(sampling: Sampling, text: &TextModel) -> Sampling {
     if text.limits.temperature.is_some() {
         return sampling;

@@ -126,8 +126,8 @@ impl Service {
         Ok(input)
     }
 
-    /// Waits for memory for the inputs of a call that runs at once, within a place to wait and outside
-    /// of the queue of holds.
+    /// Waits for memory for the inputs of a call that runs at once, within a place to wait and
+    /// outside of the queue of holds.
     pub(super) async fn wait_for_input_memory<F: Fn() + Send>(
         &self,
         plan: &Prepared<'_>,

@@ -43,8 +43,8 @@ pub(super) struct Plan<'a> {
     pub parameters: Value,
     pub ceiling: Ceiling,
     pub max_cost: Option<Credits>,
-    /// What this process runs immediately; `None`: a job, for which the row has everything, or the
-    /// call is lent to the work that places the hold.
+    /// The call that this process runs immediately. `None`: a job, whose row has everything, or the
+    /// call is lent to the task that places the hold.
     pub call: Option<Call>,
     pub inputs: Vec<FoundInput>,
     /// Whether it counts as a job: its caller does not wait.
@@ -77,8 +77,8 @@ impl<'a> Plan<'a> {
 }
 
 impl Service {
-    /// Every field that the requested model does not support, or why there is no such model.
-    /// Templates are not applied.
+    /// Returns every field that the requested model does not support, or why there is no such
+    /// model. Does not apply templates.
     pub fn violations(&self, caller: &Caller, request: &GenerationRequest) -> Vec<FieldError> {
         let chars = request.prompt().chars().count();
         let (wanted, errors) = self.wanted(caller, request);
@@ -182,7 +182,7 @@ fn plan_text<'a>(
     rendered: RenderedPrompt,
     deltas: Option<DeltaSink>,
 ) -> Result<Plan<'a>> {
-    // The default is ours, so a smaller model may lower it; a requested value it may not.
+    // A smaller model may lower our default, but not a requested value.
     let max_tokens = request
         .max_tokens
         .unwrap_or(DEFAULT_MAX_TOKENS.min(text.limits.max_tokens))
@@ -269,7 +269,7 @@ pub(super) fn plan_call(
     }
 }
 
-/// Refuses what cannot fit the model's context, however its tokens are counted.
+/// Refuses input that cannot fit the model's context, however its tokens are counted.
 pub(super) fn check_context(text: &TextModel, conversation: &Conversation) -> Result<()> {
     match text.overflow(conversation) {
         Some(overflow) => Err(ServiceError::ContextLength(overflow)),
@@ -288,7 +288,7 @@ fn plan_image<'a>(
         Some((outpaint, source)) => Some(extended(image, outpaint, source)?),
         None => None,
     };
-    // The defaults are ours, so the model may change them.
+    // The model may change our defaults.
     let size = extended.or(request.size).or_else(|| {
         let made = image.native(DEFAULT_SIZE).map(|_| DEFAULT_SIZE);
         let servable = || ImageModel::servable(&SIZES, &image.native_sizes);
@@ -443,8 +443,8 @@ fn plan_video<'a>(
     })
 }
 
-/// Returns the ratio of a source, which the extended video keeps. `Err`: the model does not make it,
-/// or another one is requested.
+/// Returns the ratio of a source, which the extended video keeps. `Err`: the model does not make
+/// it, or another one is requested.
 fn ratio_of(video: &VideoModel, requested: Option<Ratio>, source: &FoundInput) -> Result<Ratio> {
     let (width, height) = source.size();
     let supported = match &video.limits.ratios {

@@ -1,4 +1,4 @@
-//! Reasons for the refusal of a request, in the documented order, in numbers that the caller can act
+//! Reasons why a request is refused, in the documented order, with numbers that the caller can act
 //! on.
 
 use super::{Prepared, Submitted};
@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Service {
-    /// Refuses a request that cannot be called now with `error`. If its provider is at fault and the
-    /// caller could not pay, the error says that instead, since waiting would not help.
+    /// Refuses a request that cannot be called now with `error`. If its provider is at fault and
+    /// the caller could not pay, the error says that instead, since waiting would not help.
     pub(super) async fn not_now(
         &self,
         plan: &Prepared<'_>,

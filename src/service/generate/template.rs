@@ -137,7 +137,7 @@ fn apply(preview: &TemplatePreview, system_prompt: Option<String>) -> Rendered {
     let parse = |source| Template::parse(source);
     let (prompt, system) = match (parse(&text.prompt), system_source.map(parse).transpose()) {
         (Ok(prompt), Ok(system)) => (prompt, system),
-        // It was valid by the rules of the day when it was saved.
+        // The template was valid by the rules when it was saved.
         (Err(error), _) | (_, Err(error)) => {
             let message = format!("is no longer a valid template: {error}");
             errors.add("template_id", FieldCode::InvalidFormat, message);

@@ -36,7 +36,7 @@ pub(super) struct WaitQueue {
     waiting: Vec<Waiting>,
     /// The keys that wait, the one to be served next first.
     keys: VecDeque<QueueKey>,
-    /// The one that tries now.
+    /// The request that is trying now.
     trying: Option<u64>,
     pass: u64,
     pass_began: Instant,
@@ -52,9 +52,9 @@ struct Waiting {
     ticket: u64,
     key: QueueKey,
     since: Instant,
-    /// The hold that it needs; `None` before its first try if that depends on what is free.
+    /// The required hold; `None` before the first try if it depends on the free credits.
     required: Option<Credits>,
-    /// Whether the account's holds were in its way, not only the limit of its key.
+    /// Whether the account's balance was on hold, not only the limit of its key.
     lacks_balance: bool,
     /// The pass in which it last tried.
     tried_in: u64,
@@ -125,8 +125,8 @@ impl WaitQueue {
         self.advance(now);
     }
 
-    /// Notes that a try failed. `of_account`: the account's balance, and not the limit of the key, is
-    /// held.
+    /// Records a failed try. `of_account`: credits of the account were on hold, not only of the
+    /// key's limit.
     pub fn refused(&mut self, ticket: u64, required: Credits, of_account: bool, now: Instant) {
         let pass = self.pass;
         let Some(one) = self.waiting.iter_mut().find(|one| one.ticket == ticket) else {
@@ -155,8 +155,8 @@ impl WaitQueue {
         self.trying == Some(ticket)
     }
 
-    /// Gives the turn to the next request that may try. To be called now and then: time alone may
-    /// allow a request to try.
+    /// Lets the next request try, if any may. Call this periodically, because the passage of time
+    /// alone may allow a try.
     pub fn advance(&mut self, now: Instant) {
         self.reserve(now);
         if self.trying.is_some() {

@@ -3,12 +3,12 @@ use super::*;
 const KEY: QueueKey = Some(ApiKeyId(1));
 const OTHER: QueueKey = Some(ApiKeyId(2));
 
-/// A queue at a time that is set, and credits that are free.
+/// A queue with a settable time and free credits.
 struct Account {
     queue: WaitQueue,
     now: Instant,
     free: i64,
-    /// What was placed, in its order.
+    /// Tickets in the order in which their holds were placed.
     placed: Vec<u64>,
     needs: Vec<i64>,
 }
@@ -31,7 +31,7 @@ impl Account {
         self.queue.enter(key, required, Arc::default(), self.now)
     }
 
-    /// Lets all try whose turn it is. Returns the tickets that tried.
+    /// Lets every request try whose turn it is. Returns the tickets that tried.
     fn tries(&mut self) -> Vec<u64> {
         let mut tried = Vec::new();
         self.queue.advance(self.now);
@@ -67,7 +67,7 @@ fn keys_are_served_round_robin_in_order_of_arrival() {
     let mut account = Account::new(0);
     let tickets = [KEY, KEY, KEY, OTHER, OTHER, None].map(|key| account.enter(key, 1));
     assert_eq!(tickets, [0, 1, 2, 3, 4, 5]);
-    // None needs less than the first.
+    // No request needs less than the first.
     assert_eq!(account.tries(), [0]);
     assert!(account.tries().is_empty());
     assert_eq!(account.freed(1), [0, 3]);
@@ -85,7 +85,7 @@ fn a_large_hold_does_not_keep_other_keys_waiting() {
     assert!(!account.queue.must_wait(OTHER, account.now));
     account.enter(OTHER, 1);
     assert_eq!(account.tries(), [1]);
-    // One of its own key lets it go first, for a time.
+    // A request of its own key lets it go first for a time.
     account.enter(KEY, 1);
     assert_eq!(account.after(1_000), [0]);
     assert_eq!(account.placed, [1]);
