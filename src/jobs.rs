@@ -1,8 +1,7 @@
-//! Running generations: one task per generation, and a sweep that recovers what a dead process left
-//! behind.
+//! Runs generations: one task per generation, and a sweep that recovers the work of dead processes.
 //!
-//! Includes execution, settlement and graceful shutdown, but not permissions, prices and wire formats.
-//! A task never holds a connection or a transaction while it waits for a provider.
+//! Covers execution, settlement and graceful shutdown. Permissions, prices and wire formats are
+//! elsewhere. A task holds no connection or transaction while it waits for a provider.
 
 mod audit;
 mod cancel;
@@ -69,12 +68,11 @@ use wakeups::Wakeups;
 
 /// Maximum backoff between attempts to settle while the database is unavailable.
 const SETTLE_BACKOFF_MAX: Duration = Duration::from_secs(2);
-/// Attempts after which a settlement is given up, if the database refuses it (rather than being
-/// unavailable).
+/// Maximum attempts at a settlement that the database refuses (rather than being unavailable).
 const SETTLE_REFUSALS: u32 = 10;
-/// Attempts to settle after the grace period has ended.
+/// Attempts to settle after the end of the grace period.
 const SETTLE_TRIES_AT_END: u32 = 3;
-/// How long interrupted work may take to settle at shutdown, after the grace period.
+/// Time for interrupted work to settle at shutdown, after the grace period.
 const INTERRUPTED_SETTLE: Duration = Duration::from_secs(2);
 
 /// Executes generations in this process. Cheap to clone.
@@ -86,11 +84,11 @@ pub struct RunnerSettings {
     pub submit: SubmitSettings,
     /// How long a lease lasts without a heartbeat.
     pub lease: Duration,
-    /// Between two polls of a provider's task.
+    /// Interval between two polls of a provider's task.
     pub poll_interval: Duration,
-    /// Concurrent jobs of this process.
+    /// Maximum concurrent jobs of this process.
     pub workers: usize,
-    /// Concurrent jobs of one account in this process.
+    /// Maximum concurrent jobs of one account in this process.
     pub workers_per_account: usize,
 }
 
@@ -102,31 +100,32 @@ struct Inner {
     downloader: Downloader,
     metrics: Metrics,
     instance: InstanceId,
-    /// Of files that belong to no generation.
+    /// Ids for files that belong to no generation.
     ids: GenerationIds,
     settings: RunnerSettings,
-    /// Workers by account.
+    /// Busy workers by account.
     quota: Limiter<AccountId>,
-    /// Held while rows are claimed and registered, and while the sweep compares the two.
+    /// Held while rows are claimed and registered, and while the sweep compares rows with the
+    /// register.
     claims: tokio::sync::Mutex<()>,
     wakeups: Arc<Wakeups>,
     tasks: TaskTracker,
     running: Running,
     attempts: Attempts,
     health: Health,
-    /// Number of settlements of this process; its value when usage was last summed, and when
-    /// `Runner::follow_settlements` last vacuumed.
+    /// Settlements of this process so far, the number at the last sum of usage, and the number at
+    /// the last vacuum by `Runner::follow_settlements`.
     settled: AtomicU64,
     counted: AtomicU64,
     tidied: AtomicU64,
     /// When the heartbeats of the other processes were last seen.
     peers: Mutex<Peers>,
-    /// Whether it was logged that another process may not see this one's files.
+    /// Whether the warning was logged that another process may not see this one's files.
     told_of_peers: AtomicBool,
-    /// The clock skew that was logged last.
+    /// The last logged clock skew.
     logged_skew: Mutex<TimeDelta>,
     leaving: AtomicBool,
-    /// Cancelled when draining begins: no new work, and no more waiting for running work.
+    /// Cancelled when draining begins: no new work starts, and nothing waits for running work.
     stopping: CancellationToken,
     /// Cancelled at the end of the grace period.
     interrupt: CancellationToken,
@@ -203,12 +202,12 @@ impl Runner {
         self.0.running.handle(id)
     }
 
-    /// Runs a future to completion even if the caller goes away; shutdown waits for it.
+    /// Runs a future to completion even if the caller disconnects; shutdown waits for it.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.spawn_in(Span::current(), work);
     }
 
-    /// As [`Self::spawn`], in a span which is a child of the current one.
+    /// As [`Self::spawn`], in a child span of the current one.
     fn spawn_in(&self, span: Span, work: impl Future<Output = ()> + Send + 'static) {
         self.0.tasks.spawn(work.instrument(span));
     }
@@ -219,8 +218,8 @@ impl Runner {
         self.0.stopping.cancel();
         self.0.tasks.close();
         let ended = async {
-            // A claim in progress completes first, so that its jobs are waited for. Within the
-            // grace period, since the database may hang.
+            // Wait for a claim in progress, so that its jobs are waited for. Bounded by the grace
+            // period, since the database may hang.
             drop(self.0.claims.lock().await);
             self.0.tasks.wait().await;
         };
@@ -247,17 +246,17 @@ impl Runner {
         tokio::time::sleep(INTERRUPTED_SETTLE).await;
     }
 
-    /// Removes this process from the list of instances, once nothing sweeps any more: another may
-    /// then recover what it could not settle.
+    /// Removes this process from the list of instances, once its sweep has ended. Another process
+    /// may then recover the generations that it could not settle.
     pub async fn deregister(&self) {
         if let Err(error) = self.0.store.deregister(self.0.instance).await {
             tracing::warn!(%error, "could not deregister this instance");
         }
     }
 
-    /// Settles, retrying for as long as the database is unavailable: a result that was paid for is
-    /// not given up while the process lives. `None` when the process had to stop first, or the
-    /// database refused.
+    /// Settles, and retries as long as the database is unavailable: a paid result is kept while the
+    /// process lives. Returns `None` if the process had to stop first or the database refused the
+    /// settlement.
     async fn settle(&self, mut settlement: Settlement) -> Option<Ended> {
         let (account, id) = (settlement.account_id, settlement.id);
         let (mut tries, mut refusals) = (0_u32, 0_u32);
@@ -281,7 +280,7 @@ impl Runner {
                 tracing::error!(generation = %id, error = source, "the database refused a settlement");
                 refusals += 1;
             }
-            // The database rejects the result itself, whose hold must be released.
+            // The database rejects the result itself; the hold must be released.
             if let StoreError::Constraint(..) | StoreError::OutOfRange(_) = error {
                 let message = "the provider's response could not be stored";
                 settlement.outcome =
@@ -300,8 +299,8 @@ impl Runner {
         }
     }
 
-    /// All settlements go through here, and are counted once carried out. One whose response was
-    /// lost is in the ledger but missing in the metrics.
+    /// Executes a settlement and counts it in the metrics. All settlements go through here. One
+    /// whose response was lost is in the ledger but not in the metrics.
     async fn end(&self, settlement: &Settlement) -> Result<Option<SettledRow>, StoreError> {
         let ended = self.0.store.settle(settlement).await?;
         if let Some(row) = &ended {
@@ -318,7 +317,7 @@ impl Runner {
         Ok(ended)
     }
 
-    /// The settlement of a generation that this process runs.
+    /// Builds the settlement of a generation that this process runs.
     fn settlement(
         &self,
         (account_id, id): (AccountId, GenerationId),
@@ -338,11 +337,11 @@ impl Runner {
     }
 }
 
-/// A generation that is settled.
+/// A settled generation.
 enum Ended {
-    /// By this settlement, with the rest of the row.
+    /// Settled by this settlement; with the rest of the row.
     Now(Box<Settlement>, SettledRow),
-    /// Earlier, with this record.
+    /// Settled earlier; with its record.
     Before(Box<Generation>),
 }
 

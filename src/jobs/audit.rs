@@ -1,4 +1,4 @@
-//! The audit that a running server repeats: each check must find nothing.
+//! The audit that a running server repeats. No check should find anything.
 //!
 //! The queries are in the store, and `gensvc ledger verify` audits the whole ledger.
 
@@ -20,12 +20,12 @@ use crate::{
     },
 };
 
-/// Accounts that a run compares with the ledger besides those that changed. If there are more, each
-/// run compares the next ones.
+/// Accounts per run that are compared with the ledger in addition to changed ones. The next run
+/// continues with the following accounts.
 const WINDOW: i64 = 5_000;
-/// Tolerance after a deadline: a last poll and a large file.
+/// Tolerance after a deadline, for a last poll and the download of a large file.
 const GRACE: TimeDelta = TimeDelta::seconds(120);
-/// Maximum time without an owner: from the death of a process to the sweep that ends its work.
+/// Maximum time without an owner, between the death of a process and the sweep.
 const OWNERLESS: Duration = Duration::from_mins(1);
 /// Tolerance after the end of a lease.
 const SILENCE: Duration = Duration::from_mins(1);
@@ -63,7 +63,7 @@ impl Auditor {
         }))
     }
 
-    /// Runs all checks. Updates the metrics and logs new findings.
+    /// Runs all checks, updates the metrics and logs new findings.
     pub async fn step(&self) -> Result<(), StoreError> {
         let inner = &self.0;
         let (since, now) = (Instant::now(), inner.clock.now());
@@ -104,7 +104,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// Logs a check whose findings have changed.
+    /// Logs the findings of a check if they have changed.
     fn log(&self, check: &'static str, ids: Vec<String>) {
         let mut memory = lock(&self.0.memory);
         let logged = memory.logged.entry(check).or_default();
@@ -127,7 +127,7 @@ impl Auditor {
 }
 
 impl Memory {
-    /// Stores the findings of a run and returns those of each check.
+    /// Stores the findings of a run and returns them by check.
     fn take_in(&mut self, found: &LiveAudit, now: Duration) -> [(&'static str, Vec<String>); 5] {
         self.after = found.next_after;
         self.suspects.clone_from(&found.balance);

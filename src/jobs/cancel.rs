@@ -1,7 +1,8 @@
-//! Cancels. A streamed text is ended by the task that streams it, which alone knows what was
-//! delivered; everything else by one statement, whichever process runs it.
+//! Cancels generations. A streamed text is ended by the task that streams it, because only that
+//! task knows what was delivered. Everything else is ended by one statement, whichever process runs
+//! it.
 //!
-//! The task ends the delivery at once, but the text only when the provider's counts are known
+//! The task ends the delivery at once, but settles only when the provider's counts are known
 //! ([`super::text`]), which may take minutes.
 
 use std::time::Duration;
@@ -22,7 +23,8 @@ use crate::{
 
 /// Maximum wait for the end of a text whose cancel was requested.
 const STREAM_WAIT: Duration = Duration::from_secs(10);
-/// Interval at which the row of a text that another server streams is read without a notice.
+/// Interval between reads of the row of a text that another server streams, if no notification
+/// comes.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The failure of a generation that is cancelled before anything was delivered.
@@ -31,10 +33,10 @@ pub(super) fn cancelled() -> Failure {
 }
 
 impl Runner {
-    /// Ends a generation. `false`: it had finished otherwise. A text that another server streams may
-    /// not have ended when this returns: that server waits for the provider's counts, or hangs. No
-    /// other process may end it, since what was delivered would be free. If that server is dead, the
-    /// sweep ends the text.
+    /// Ends a generation. Returns `false` if it had ended in another way. A text that another
+    /// server streams may not have ended when this returns: that server may wait for the provider's
+    /// counts, or hang. No other process may end the text, because the delivered part would be
+    /// free. If that server is dead, the sweep ends the text.
     pub async fn cancel(&self, generation: &Generation) -> Result<bool, StoreError> {
         if generation.modality == Modality::Text && self.ask_stream(generation).await? {
             return self.stream_cancelled(generation).await;
@@ -74,7 +76,7 @@ impl Runner {
         Ok(ended)
     }
 
-    /// Asks the task that streams a text to end it. `false`: there is none.
+    /// Asks the task that streams a text to end it. Returns `false` if there is none.
     async fn ask_stream(&self, generation: &Generation) -> Result<bool, StoreError> {
         let (account, id) = (generation.account_id, generation.id);
         match self.handle(id) {
@@ -87,8 +89,8 @@ impl Runner {
         }
     }
 
-    /// Waits until the task has ended its text, or for some seconds. `false`: it has finished
-    /// otherwise.
+    /// Waits up to [`STREAM_WAIT`] until the task has ended its text. Returns `false` if the text
+    /// ended in another way.
     async fn stream_cancelled(&self, generation: &Generation) -> Result<bool, StoreError> {
         let until = Instant::now() + STREAM_WAIT.min(self.0.settings.lease);
         let (account, id) = (generation.account_id, generation.id);
@@ -113,7 +115,7 @@ impl Runner {
                         return Ok(true);
                     }
                 }
-                // Ended otherwise, or deleted since.
+                // Ended in another way, or deleted since.
                 _ => return Ok(false),
             }
         }

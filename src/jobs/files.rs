@@ -1,5 +1,4 @@
-//! Checks and stores the files of providers, and compares the stored files with the records that name
-//! them.
+//! Checks and stores the files of providers, and compares stored files with the records.
 
 use std::collections::HashMap;
 
@@ -19,18 +18,17 @@ use crate::{
     store::StoreError,
 };
 
-/// How long after a generation's end or deletion its files may still be written, by a worker that does
-/// not know of it yet.
+/// How long after a generation's end or deletion a worker that does not know of it may write files.
 const LATE_WRITES: TimeDelta = TimeDelta::minutes(15);
 
-/// Why a file was not stored: the caller sees the failure, the log the cause.
+/// The failure of a file that was not stored. The cause is only logged.
 pub(super) fn unusable(id: GenerationId, error: &(dyn std::error::Error + 'static)) -> Failure {
     tracing::warn!(generation = %id, error, "the provider returned an unusable file");
     let message = "the provider returned an unusable file";
     Failure::new(FailureCode::ProviderError, message)
 }
 
-/// A failure of our own storage.
+/// The failure of this server's own storage.
 pub(super) fn not_stored(id: GenerationId, error: &MediaStoreError) -> Failure {
     let error = error as &dyn std::error::Error;
     tracing::error!(generation = %id, error, "a file could not be stored");
@@ -57,19 +55,19 @@ pub(super) async fn convert<T: Send + 'static>(
     done.unwrap_or(Err(InvalidMedia::Damaged("reading it failed")))
 }
 
-/// Records that are read at once.
+/// Records per read.
 const BATCH: i64 = 1_000;
 
-/// What was compared.
+/// The result of a comparison of records with files.
 #[derive(Debug, Default)]
 pub struct FilesAudit {
-    /// Files that records name.
+    /// Number of files in records.
     pub files: u64,
-    /// Files that records name and the store lacks.
+    /// Files in records that the store lacks.
     pub missing: Vec<String>,
-    /// Files that have another size than their records say.
+    /// Files whose size differs from their record.
     pub damaged: Vec<String>,
-    /// Files that no record names.
+    /// Files in no record.
     pub unknown: Vec<String>,
 }
 
@@ -113,8 +111,8 @@ impl Runner {
         self.0.media.sweep().await
     }
 
-    /// Deletes the files of a deleted generation at once. [`Self::empty_trash`] deletes what could
-    /// not be deleted, and what is written later.
+    /// Deletes the files of a deleted generation. [`Self::empty_trash`] deletes files that cannot
+    /// be deleted now or are written later.
     pub async fn remove_files(&self, id: GenerationId) {
         if let Err(error) = self.0.media.delete_generation(id).await {
             let error = &error as &dyn std::error::Error;
@@ -132,7 +130,7 @@ impl Runner {
                 Ok(()) => self.0.store.media_removed(id).await?,
                 Err(error) => {
                     tracing::warn!(generation = %id, %error, "could not delete files yet; will retry");
-                    // To the end of the queue, so that it does not block others.
+                    // Move it to the end of the queue, so that it does not block others.
                     self.0.store.postpone_removal(id, now).await?;
                 }
             }
@@ -140,12 +138,12 @@ impl Runner {
         Ok(i64::try_from(trash.len()).is_ok_and(|n| n >= limit))
     }
 
-    /// Compares them while servers may run. Needs some 60 bytes of memory for each file.
+    /// Compares records with files. Servers may be running. Needs some 60 bytes of memory per file.
     pub async fn verify_files(&self) -> Result<FilesAudit, VerifyFilesError> {
         let (store, media) = (&self.0.store, &self.0.media);
         let mut audit = FilesAudit::default();
-        // The files first: each of them was recorded, or is of something that runs, when the records
-        // are read.
+        // Files are read before the records: each of these files is in a record by then, or belongs
+        // to running work.
         let mut found = HashMap::new();
         let mut stored = media.list();
         while let Some((name, bytes)) = stored.try_next().await? {
@@ -154,7 +152,7 @@ impl Runner {
                 Err(_) => audit.unknown.push(name),
             }
         }
-        // What runs now may have ended when its record would be read.
+        // A running generation may end before its record is read.
         let running = store.running_generations().await?;
         let mut after = (AccountId(0), GenerationId(Uuid::nil()));
         loop {
@@ -193,7 +191,7 @@ impl Runner {
             let ids: Vec<_> = keys.iter().map(|key| key.generation.0).collect();
             let trash = store.trash_or_uploads_among(&ids).await?;
             for key in keys {
-                // What was deleted meanwhile is gone.
+                // Files deleted meanwhile no longer count.
                 let id = key.generation;
                 let expected = running.contains(&id) || trash.contains(&id);
                 if !expected && media.head(key).await?.is_some() {
@@ -205,7 +203,7 @@ impl Runner {
         Ok(audit)
     }
 
-    /// Checks the file that a record names.
+    /// Compares a record with its file.
     async fn compare(
         &self,
         name: &str,

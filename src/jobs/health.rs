@@ -1,7 +1,6 @@
-//! What this server has lately seen of its models: a circuit breaker and the time to the first token,
-//! by provider and model.
+//! Circuit breakers and the time to the first token, by provider and model, as seen by this server.
 //!
-//! The breaker only decides between candidates; a request that has one candidate is always sent.
+//! A breaker only chooses between candidates; a request with one candidate is always sent.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,11 +13,11 @@ use crate::domain::lock::lock;
 /// Failures within [`WINDOW`] that open a circuit.
 const FAILURES: usize = 5;
 const WINDOW: Duration = Duration::from_secs(30);
-/// How long a model is skipped before a call probes it, and between two probes.
+/// How long a model is skipped before the first probe, and between two probes.
 const PAUSE: Duration = Duration::from_secs(30);
-/// How long a measured time to the first token counts.
+/// How long a measured time to the first token is used.
 const MEASURED: Duration = Duration::from_mins(10);
-/// Between two streams that measure a model.
+/// Interval between two streams that measure a model.
 const TRIAL: Duration = Duration::from_secs(30);
 
 /// Times are monotonic, from the injected clock.
@@ -34,7 +33,7 @@ impl Models {
         self.0.get_mut(provider)?.get_mut(model)
     }
 
-    /// Allocates for a new model only.
+    /// Updates a model's entry. Allocates for a new model only.
     fn with(&mut self, provider: &str, model: &str, update: impl FnOnce(&mut ModelHealth)) {
         if let Some(health) = self.find(provider, model) {
             return update(health);
@@ -46,13 +45,13 @@ impl Models {
 
 #[derive(Debug, Default)]
 struct ModelHealth {
-    /// When the last calls were not started.
+    /// Times of the last calls that the provider did not start.
     failures: VecDeque<Duration>,
-    /// While its circuit is open: when the next call may probe it.
+    /// `Some` while the circuit is open: when the next call may probe the model.
     probe_at: Option<Duration>,
-    /// A moving average, and when it was last updated.
+    /// A moving average, and when it was updated.
     first_token: Option<(Duration, Duration)>,
-    /// When a stream last began that may measure it.
+    /// When the last stream that may measure the model began.
     tried_at: Option<Duration>,
 }
 
@@ -61,12 +60,12 @@ struct ModelHealth {
 pub struct Circuit {
     pub provider: String,
     pub model: String,
-    /// How long it is skipped yet; zero: the next call probes it.
+    /// Time until the next probe; zero: the next call probes it.
     pub left: Duration,
 }
 
 impl Health {
-    /// Records a call that was not started.
+    /// Records a call that the provider did not start.
     pub fn failed(&self, provider: &str, model: &str, now: Duration) {
         self.lock().with(provider, model, |health| {
             health.failures.push_back(now);
@@ -81,7 +80,7 @@ impl Health {
         });
     }
 
-    /// Records that a provider has answered: closes the circuit.
+    /// Records that a provider has answered, which closes the circuit.
     pub fn answered(&self, provider: &str, model: &str) {
         let mut models = self.lock();
         if let Some(health) = models.find(provider, model) {
@@ -90,15 +89,15 @@ impl Health {
         }
     }
 
-    /// How long a model is to be skipped; `None` if a call is likely to be admitted.
+    /// Returns how long to skip a model; `None` if a call is likely to be admitted.
     pub fn skipped_for(&self, provider: &str, model: &str, now: Duration) -> Option<Duration> {
         let probe_at = self.lock().find(provider, model)?.probe_at?;
         let left = probe_at.saturating_sub(now);
         (!left.is_zero()).then_some(left)
     }
 
-    /// How long a model is to be skipped; `None` if the call must be made now. The first caller after
-    /// that time probes the model, and the others skip it for another period.
+    /// Returns how long to skip a model; `None` if the call must be made now. After that time, the
+    /// first caller probes the model, and others skip it for another period.
     pub fn admit(&self, provider: &str, model: &str, now: Duration) -> Option<Duration> {
         let mut models = self.lock();
         let probe_at = models.find(provider, model)?.probe_at.as_mut()?;
@@ -129,9 +128,9 @@ impl Health {
         });
     }
 
-    /// The average time to the first token of the last minutes. Without one zero, if the call
-    /// `streams` and no other stream has begun to measure it, so that it is tried; otherwise the
-    /// maximum.
+    /// Returns the average time to the first token of the last minutes. If there is none, returns
+    /// zero if the call `streams` and no other stream is measuring the model, so that it is tried;
+    /// otherwise the maximum.
     pub fn expected_first_token(
         &self,
         provider: &str,
@@ -151,7 +150,7 @@ impl Health {
         }
     }
 
-    /// The circuits that are open.
+    /// Returns the open circuits.
     pub fn open(&self, now: Duration) -> Vec<Circuit> {
         let models = self.lock();
         let all = models.0.iter().flat_map(|(provider, models)| {
@@ -188,7 +187,7 @@ mod tests {
         }
         assert_eq!(health.admit("a", "m", at(30)), None);
         health.failed("a", "m", at(31));
-        // The first one was too long ago.
+        // The first failure is outside the window.
         assert_eq!(health.admit("a", "m", at(31)), None);
         health.failed("a", "m", at(32));
         assert_eq!(health.admit("a", "m", at(42)), Some(at(20)));
@@ -217,7 +216,7 @@ mod tests {
     fn times_to_the_first_token_are_averaged_and_forgotten() {
         let health = Health::default();
         let expected = |streams, now| health.expected_first_token("a", "m", streams, at(now));
-        // A model without a measured time is tried first, by one stream at a time.
+        // An unmeasured model is tried first, by one stream at a time.
         assert_eq!(expected(false, 0), Duration::MAX);
         assert_eq!(expected(true, 0), Duration::ZERO);
         health.trying("a", "m", at(0));

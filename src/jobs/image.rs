@@ -1,4 +1,4 @@
-//! Images: one submission, then each image is scaled to the requested size and stored.
+//! Images: submits once, then scales each image to the requested size and stores it.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ use crate::{
     store::generations::{Completion, Outcome},
 };
 
-/// Maximum size of an image that is downloaded.
+/// Maximum bytes of a downloaded image.
 const MAX_IMAGE_BYTES: u64 = 20 << 20;
 /// Attempts to download an image, and the pause between them.
 const DOWNLOAD_TRIES: u32 = 3;
 const DOWNLOAD_PAUSE: Duration = Duration::from_millis(500);
-/// Maximum time of all attempts: the caller waits.
+/// Maximum time of all attempts, since the caller waits.
 const DOWNLOAD_TIME: Duration = Duration::from_mins(2);
 
 impl Run<'_> {
@@ -78,7 +78,7 @@ impl Run<'_> {
         submitting.await
     }
 
-    /// Downloads an image, which the provider has charged.
+    /// Downloads an image that the provider has already charged.
     async fn download_image(&self, id: GenerationId, url: &Url) -> Result<Bytes, Failure> {
         let until = Instant::now() + DOWNLOAD_TIME;
         let mut tries = 0;
@@ -99,9 +99,9 @@ impl Run<'_> {
         }
     }
 
-    /// Stores and bills the usable images; without any, the generation fails. It also fails if the
-    /// storage fails for one image: only files of failed generations are deleted, so a file whose
-    /// write was reported as failed could otherwise remain unreferenced.
+    /// Stores and bills the usable images; fails the generation if there are none. Also fails it if
+    /// storing one image fails: only files of failed generations are deleted, so a file whose write
+    /// was reported as failed could otherwise remain unreferenced.
     async fn store_images(&self, work: &ImageWork, answer: ImageAnswer) -> Outcome {
         let id = self.job.id;
         let mut outputs: Vec<Output> = Vec::new();
@@ -142,7 +142,7 @@ impl Run<'_> {
         if !work.inputs.is_empty() {
             usage["input_images"] = work.inputs.len().into();
         }
-        // The record has the tokens if the inputs are charged by tokens.
+        // If inputs are charged by tokens, the record has the tokens.
         let price = if let Some(inputs) = by_tokens.filter(|_| !work.inputs.is_empty()) {
             usage["input_image_tokens"] = tokens.into();
             let made = work.price.without_inputs(images);
@@ -150,7 +150,7 @@ impl Run<'_> {
         } else {
             work.price.price(images)
         };
-        // The vendor bills every image that it delivered, and all tokens that it counted.
+        // The vendor bills every delivered image and all counted tokens.
         let mut billed = usage.clone();
         billed["images"] = delivered.into();
         if !work.inputs.is_empty() && work.price.inputs.per_million.is_some() {

@@ -1,8 +1,8 @@
-//! Generations with several candidates: moving on to the next one.
+//! Falls back to the next candidate of a generation.
 //!
-//! A generation moves on only if its provider is known not to have started. The move is one statement
-//! on its row, so that a server that dies before or after it leaves a row of which the sweep knows
-//! whether it can be continued.
+//! A generation falls back only if its provider is known not to have started. The move is one
+//! statement on its row. If a server dies before or after it, the row tells the sweep whether the
+//! generation can be continued.
 
 use std::{future::pending, pin::pin, time::Duration};
 
@@ -25,8 +25,8 @@ use crate::{
     },
 };
 
-/// Why another candidate may be asked after an error; `None` if the provider may have started, or the
-/// request is at fault.
+/// Returns why another candidate may be called after an error; `None` if the provider may have
+/// started or the request itself is at fault.
 pub(super) fn reason_to_move(error: &ProviderError) -> Option<MoveReason> {
     match error.kind {
         ProviderErrorKind::Account if error.is_refused => Some(MoveReason::AccountRefused),
@@ -37,7 +37,7 @@ pub(super) fn reason_to_move(error: &ProviderError) -> Option<MoveReason> {
     }
 }
 
-/// Whether the answer of a provider that may have started is lost.
+/// Whether the provider may have started but its answer is lost.
 pub(super) fn is_lost(error: &ProviderError) -> bool {
     !error.is_over_limit
         && matches!(
@@ -46,7 +46,7 @@ pub(super) fn is_lost(error: &ProviderError) -> bool {
         )
 }
 
-/// Whether a provider that works has refused the request itself.
+/// Whether a working provider refused the request itself.
 pub(super) fn is_about_input(error: &ProviderError) -> bool {
     let refused = error.status.is_some_and(|at| (400..500).contains(&at));
     refused
@@ -59,28 +59,28 @@ pub(super) fn is_about_input(error: &ProviderError) -> bool {
 }
 
 impl Runner {
-    /// How long a candidate is to be skipped because its circuit is open; `None` if it may be called
+    /// Returns how long to skip a candidate because its circuit is open; `None` if it may be called
     /// now.
     pub fn skipped_for(&self, provider: &str, model: &str) -> Option<Duration> {
         let now = self.0.clock.monotonic();
         self.0.health.skipped_for(provider, model, now)
     }
 
-    /// The expected time to the first token. Zero for a model that was not measured lately, if a
-    /// stream would measure it and none is about to; otherwise the maximum.
+    /// Returns the expected time to the first token. For a model that was not measured recently:
+    /// zero if a stream would measure it and no other is doing so, otherwise the maximum.
     pub fn expected_first_token(&self, provider: &str, model: &str, streams: bool) -> Duration {
         let now = self.0.clock.monotonic();
         let health = &self.0.health;
         health.expected_first_token(provider, model, streams, now)
     }
 
-    /// The models that this server skips where it has others.
+    /// Returns the models that this server skips if there are other candidates.
     pub fn open_circuits(&self) -> Vec<Circuit> {
         self.0.health.open(self.0.clock.monotonic())
     }
 
-    /// Runs a generation of this process to its end, one candidate after the other. `permit`: for
-    /// the call of the first one.
+    /// Runs a generation of this process to its end, candidate by candidate. `permit`: for the call
+    /// of the first candidate.
     pub(super) async fn run(
         &self,
         work: &Work,
@@ -147,12 +147,12 @@ impl Runner {
 }
 
 impl Run<'_> {
-    /// Advances a generation that may move on. The calls of the other candidates are dropped as soon
-    /// as its provider has accepted it.
+    /// Advances a generation that may fall back. Drops the calls of the other candidates as soon as
+    /// its provider has accepted it.
     async fn advance_first(&self, work: &Work, call: &Call) -> Advanced {
         let accepted = async {
             match call {
-                // An answer may get lost at any time.
+                // An answer may be lost at any time.
                 Call::Text(text) if !self.job.moves_on_unknown => {
                     text.call.conversation.released().await;
                 }
@@ -168,7 +168,7 @@ impl Run<'_> {
         advancing.await
     }
 
-    /// A permit for the call of a job. `Err`: what to do without one.
+    /// Acquires a permit for the call of a job. `Err`: the step if there is none.
     pub(super) async fn job_permit(&self) -> Result<ProviderPermit, Step> {
         let job = self.job;
         if !job.has_candidates() {
@@ -178,8 +178,8 @@ impl Run<'_> {
         permit.ok_or_else(|| Step::left(MoveReason::Busy, None))
     }
 
-    /// Admits a call that follows at once. `Err`: what to do while the candidate's circuit is open, or if
-    /// only another server has its model.
+    /// Admits a call that follows at once. `Err`: the step if the candidate's circuit is open, or
+    /// if only another server has its model.
     pub(super) fn admit(&self) -> Result<(), Step> {
         let job = self.job;
         let providers = &self.0.providers;
@@ -213,8 +213,9 @@ impl Run<'_> {
         })
     }
 
-    /// Moves a generation on to its next candidate. Fails it if the move is not known to be stored:
-    /// the provider has not started, so nothing is lost and nothing is submitted twice.
+    /// Moves a generation to its next candidate. Fails the generation if it is unknown whether the
+    /// move was stored: the provider has not started, so nothing is lost and nothing is submitted
+    /// twice.
     pub(super) async fn leave_candidate(&self, left: LeftCandidate) -> Advanced {
         let job = self.job;
         let reason = left.reason;
@@ -244,7 +245,7 @@ impl Run<'_> {
                 self.0.metrics.moved(&job.provider, &job.model, reason);
                 Advanced::Moved
             }
-            // Ended, or taken over.
+            // The generation has ended, or another process has taken it over.
             Ok(false) => Advanced::Open,
             Err(error) => {
                 tracing::warn!(generation = %job.id, %error, "could not store a move");
@@ -262,7 +263,7 @@ impl Run<'_> {
 }
 
 impl Job {
-    /// The same work for the next candidate, as the row has it after the move.
+    /// Returns the work for the next candidate, as the row describes it after the move.
     fn moved_to(self, next: &NextCandidate) -> Self {
         Self {
             provider: next.provider.clone(),

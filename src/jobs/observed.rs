@@ -1,7 +1,7 @@
 //! Providers with metrics and traces around every call.
 //!
-//! One wrapper per trait, so that neither adapters nor jobs deal with it. Spans follow
-//! OpenTelemetry's `GenAI` conventions; none holds a prompt or a result.
+//! One wrapper per trait keeps this out of adapters and jobs. Spans follow OpenTelemetry's `GenAI`
+//! conventions and contain no prompt or result.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// The wrapped adapters of a server, which can be replaced while it runs.
+/// The wrapped adapters of a server. They can be replaced while it runs.
 pub struct Adapters {
     text: Wrapped<dyn TextProvider>,
     image: Wrapped<dyn ImageProvider>,
@@ -126,7 +126,7 @@ impl<P: ?Sized> Observed<P> {
     }
 }
 
-/// A provider's name by the convention; the configured one where it has none.
+/// Returns a provider's conventional name, or the configured name if there is none.
 fn vendor(provider: &str) -> &str {
     match provider {
         "gemini" => "gcp.gemini",

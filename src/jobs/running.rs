@@ -1,6 +1,6 @@
-//! The generations that run in this process, and handles to wait for them. First attempts of SDKs
-//! whose hold is neither placed nor refused yet: a retry in the same process waits for them before
-//! it decides what it joins.
+//! The generations that run in this process, with handles to wait for them, and the first attempts
+//! of SDKs whose hold is undecided. A retry in this process waits for these attempts before it
+//! decides which attempt to join.
 
 use std::{
     collections::HashMap,
@@ -27,17 +27,17 @@ use crate::{
 type Done = watch::Receiver<Option<Arc<Generation>>>;
 type Entries = Arc<Mutex<HashMap<GenerationId, Handle>>>;
 
-/// A generation is registered from before its row is created until after it is settled: a row of
-/// this process that is not registered has no task that will finish it.
+/// The register of running generations, each from before its row is created until after it is
+/// settled. A row of this process that is not registered has no task that will finish it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Running(Entries);
 
 /// A handle to a running generation.
 #[derive(Debug, Clone)]
 pub struct Handle {
-    /// Asks its task to end it. A stream may still be read, without being delivered.
+    /// Asks its task to end it. The stream may still be read to its end without being delivered.
     pub(super) cancel: CancellationToken,
-    /// Parent of `cancel`: stops its task at once, because its row has ended or has another owner.
+    /// Parent of `cancel`. Stops the task at once, because the row has ended or has another owner.
     pub(super) abandon: CancellationToken,
     done: Done,
     state: Arc<State>,
@@ -48,15 +48,15 @@ struct State {
     attempts: AtomicU32,
     /// Whether the row has been created.
     held: AtomicBool,
-    /// Whether its text is streamed to the caller: then only its task ends it.
+    /// Whether its text is streamed to the caller, so that only its task ends it.
     streams: bool,
-    /// Whether a sweep has found that this process no longer owns the row.
+    /// Whether a sweep found that this process no longer owns the row.
     lost: AtomicBool,
-    /// The candidate that it has moved on to.
+    /// The candidate that it last fell back to.
     moved_to: Mutex<Option<NextCandidate>>,
 }
 
-/// A registration; removed on drop, also on a panic.
+/// A registration, removed on drop, also after a panic.
 #[derive(Debug)]
 pub struct RunningGuard {
     id: GenerationId,
@@ -136,8 +136,9 @@ impl Running {
         lock(&self.0).values().any(Handle::streams)
     }
 
-    /// Abandons work on rows that this process no longer owns: ended through another replica, or
-    /// taken over. Only when seen twice, since a row may end between the read and this call.
+    /// Abandons work on rows that this process no longer owns, because another replica has ended or
+    /// taken them over. Acts only on the second sighting, since a row may end between the read and
+    /// this call.
     pub(super) fn stop_lost(&self, owned: &[GenerationId]) {
         for (id, handle) in lock(&self.0).iter() {
             let state = &handle.state;
@@ -163,7 +164,7 @@ impl Handle {
         i32::try_from(self.state.attempts.load(Ordering::Acquire)).ok()
     }
 
-    /// Updates a record with the candidate that the generation has moved on to.
+    /// Updates a record with the candidate that the generation has fallen back to.
     pub fn follow_moves(&self, record: &mut Generation) {
         if let Some(next) = lock(&self.state.moved_to).clone() {
             record.provider = next.provider;
@@ -172,13 +173,13 @@ impl Handle {
         }
     }
 
-    /// Whether only its own task ends it when it is cancelled.
+    /// Whether only its own task ends it on a cancel.
     pub(super) fn streams(&self) -> bool {
         self.state.streams
     }
 
-    /// Waits for the settled record; `None` when the task ended without one (a panic or a
-    /// shutdown): the database then has it.
+    /// Waits for the settled record. Returns `None` if the task ended without one, by a panic or a
+    /// shutdown; the database has it then.
     pub async fn finished(mut self) -> Option<Arc<Generation>> {
         self.done
             .wait_for(Option::is_some)
@@ -190,7 +191,7 @@ impl Handle {
 
 impl Drop for RunningGuard {
     fn drop(&mut self) {
-        // Only its own entry: the same job may have been claimed again meanwhile.
+        // Remove only its own entry: the same job may have been claimed again meanwhile.
         let mut entries = lock(&self.entries);
         let own = |found: &Handle| Arc::ptr_eq(&found.state, &self.handle.state);
         if entries.get(&self.id).is_some_and(own) {
@@ -205,7 +206,7 @@ type Key = (AccountId, [u8; 32]);
 #[derive(Debug, Clone, Default)]
 pub(super) struct Attempts(Arc<Mutex<HashMap<Key, Vec<watch::Receiver<()>>>>>);
 
-/// A first attempt, undecided until it is dropped.
+/// A first attempt, undecided until this is dropped.
 #[derive(Debug)]
 pub struct UndecidedAttempt {
     key: Key,
@@ -249,7 +250,7 @@ impl Runner {
         let undecided = attempts.get(&(account, fingerprint))?.clone();
         Some(async move {
             for mut attempt in undecided {
-                // Nothing is ever sent: the channel closes.
+                // Nothing is ever sent; the channel closes.
                 while attempt.changed().await.is_ok() {}
             }
         })

@@ -1,4 +1,4 @@
-//! Speech: one submission; its audio parts are joined, checked and stored.
+//! Speech: submits once, then joins, checks and stores the audio parts.
 
 use serde_json::json;
 
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Run<'_> {
-    /// A job with a stored intent belongs to a call that was interrupted: it is never submitted
-    /// again.
+    /// Takes the step of a speech job. A job with a stored intent belongs to an interrupted call
+    /// and is never submitted again.
     pub(super) async fn speech_step(&self, call: &SpeechCall) -> Step {
         let job = self.job;
         if job.submitted_at.is_some() {

@@ -1,5 +1,5 @@
-//! A generation that is ready to run, with its provider call. Places the hold and takes the first
-//! step, in a task that outlives the caller's connection.
+//! Starts a generation: places the hold and takes the first step, in a task that outlives the
+//! caller's connection.
 
 use std::{
     collections::VecDeque,
@@ -31,12 +31,12 @@ use crate::{
     },
 };
 
-/// Maximum time in which the row of an unconfirmed hold is looked for: statements may run as long.
+/// Maximum time to look for the row of an unconfirmed hold: statements may run that long.
 const UNCONFIRMED: Duration = Duration::from_secs(30);
-/// Interval between two of its lookups.
+/// Interval between two of these lookups.
 const UNCONFIRMED_POLL: Duration = Duration::from_millis(500);
 
-/// Bytes of an answer in a record that is looked up instead of kept for a stream's client.
+/// Records with more bytes of answer are looked up instead of kept for a stream's client.
 const LARGE_RECORD: usize = 64 << 10;
 
 /// Permits that an immediate call acquires before its hold.
@@ -49,18 +49,18 @@ pub struct Permits {
     pub inputs: Option<Permit<AccountId>>,
 }
 
-/// A generation that is ready to run. Shared until its hold is decided, so that a refused one can be
-/// tried again.
+/// A generation that is ready to run. Shared until its hold is decided, so that a refused one can
+/// be tried again.
 pub struct Work {
     /// The row to create, with its hold.
     pub new: NewGeneration,
-    /// What this process runs at once; `None`: the row has everything, for any worker to take.
+    /// The call that this process runs at once; `None`: any worker takes it, from its row.
     pub call: Option<Call>,
-    /// Dropped once a provider has accepted the generation, which may be running.
+    /// Dropped once a provider has accepted the generation.
     pub fallbacks: Mutex<Fallbacks>,
 }
 
-/// The calls of the other candidates, as in the row, and the memory that they take.
+/// The calls of the other candidates, as in the row, and the memory reserved for them.
 #[derive(Default)]
 pub struct Fallbacks {
     pub calls: VecDeque<Call>,
@@ -68,7 +68,7 @@ pub struct Fallbacks {
 }
 
 pub enum Started {
-    /// Its record, and a handle to wait with.
+    /// The generation runs; its record, and a handle to wait with.
     Running(Generation, Handle),
     Queued(Generation),
     /// Nothing was created, and the work is no longer shared.
@@ -86,8 +86,8 @@ fn is_large(record: &Generation) -> bool {
 impl Runner {
     /// Places the hold and runs the work, or leaves it to a worker. Returns as soon as the outcome
     /// of the hold is known. If the returned future is dropped before the hold's statement is sent,
-    /// the hold is not placed. `permits`: of a call that runs at once. `attempt`: the first attempt
-    /// of an SDK that it belongs to.
+    /// the hold is not placed. `permits`: for a call that runs at once. `attempt`: the SDK's first
+    /// attempt that it belongs to.
     pub async fn start(
         &self,
         work: &Arc<Work>,
@@ -122,15 +122,15 @@ impl Runner {
                     }
                     Err(error) if error.is_unconfirmed() && new.idempotency.is_some() => {
                         runner.report(verdict, Err(error), uncounted).await;
-                        // A retry or a replay may find the row, so it must have its work.
+                        // A retry or a replay may find the row, so its work must run.
                         if !runner.is_held(new).await {
                             return;
                         }
                         guard.held();
                     }
                     outcome => {
-                        // The row of an unconfirmed hold may exist. It has no owner once the guard
-                        // is dropped, so the sweep ends it.
+                        // The row of an unconfirmed hold may exist. Dropping the guard leaves it
+                        // without an owner, so the sweep ends it.
                         drop((guard, permits, attempt, work));
                         runner.report(verdict, outcome, uncounted).await;
                         return;
@@ -141,8 +141,8 @@ impl Runner {
                 let ended = runner.run(&work, permits.call, &guard).await;
                 drop(permits.request);
                 let record = match ended {
-                    // It is looked up, with the attempts that it has left. A failure may be that of a
-                    // move of which it is not known whether it was stored.
+                    // Look the record up, with the attempts at earlier candidates. It may have
+                    // failed because of a move of which it is unknown whether it was stored.
                     Some(Ended::Now(settlement, _))
                         if guard.has_moved()
                             || new.route.is_some()
@@ -152,7 +152,8 @@ impl Runner {
                     }
                     ended => ended.map(|ended| ended.record(new)),
                 };
-                // A client that does not read must not keep a large record: it is looked up.
+                // A large record is looked up, so that a client that does not read cannot keep it
+                // in memory.
                 let record = record.filter(|record| !new.streamed || !is_large(record));
                 done.send_replace(record.map(Arc::new));
                 drop(guard);
@@ -169,7 +170,7 @@ impl Runner {
                         runner.report(verdict, Err(error), uncounted).await;
                         if new.idempotency.is_some() {
                             // A retry or a replay may find the job. A retry in this process waits
-                            // until the database has answered.
+                            // for the database's answer.
                             runner.is_held(new).await;
                         } else {
                             runner.end_unconfirmed((new.account_id, new.id)).await;
@@ -199,7 +200,7 @@ impl Runner {
         })
     }
 
-    /// Reads the record of a generation that has moved on. It has no part that is not stored.
+    /// Reads the record of a generation that has fallen back. All parts of it are stored.
     async fn moved_record(&self, new: &NewGeneration, outcome: &Outcome) -> Option<Generation> {
         let reading = self.0.store.generation(new.account_id, new.id).await;
         let mut record = reading.ok().flatten()?;
@@ -209,8 +210,7 @@ impl Runner {
         Some(record)
     }
 
-    /// Sends the outcome of a hold. If the caller is gone and the hold did not count its request, the
-    /// request is counted here.
+    /// Sends the outcome of a hold. Counts the request if the caller is gone and the hold did not.
     async fn report<T>(
         &self,
         verdict: oneshot::Sender<T>,
@@ -240,8 +240,8 @@ impl Runner {
         false
     }
 
-    /// Ends a job whose hold was reported as failed although its row may exist: a failed request must
-    /// not be charged.
+    /// Ends a job whose hold was reported as failed although its row may exist: a failed request
+    /// must not be charged.
     async fn end_unconfirmed(&self, of: (AccountId, GenerationId)) {
         let until = tokio::time::Instant::now() + UNCONFIRMED;
         while tokio::time::Instant::now() < until && !self.0.interrupt.is_cancelled() {
@@ -270,7 +270,7 @@ pub struct TextWork {
     pub prices: Arc<TextPrices>,
     /// Receives the pieces of a stream.
     pub deltas: Option<DeltaSink>,
-    /// The receipt to be written once the vendor has counted the input.
+    /// The receipt to write once the vendor has counted the input.
     pub receipt: Option<Blank>,
     /// Bytes that the input tokens are estimated from if the vendor reports none.
     pub input_bytes: usize,
@@ -279,21 +279,21 @@ pub struct TextWork {
 /// An image call and its prices.
 pub struct ImageWork {
     pub call: ImageCall,
-    /// Size in pixels to store; the provider may generate larger ones.
+    /// Pixels of the stored images; the provider may generate larger ones.
     pub size: (u32, u32),
     pub price: UnitCeiling,
-    /// Inputs that are loaded when the call is submitted.
+    /// Inputs to load for the submission.
     pub inputs: Vec<StoredInput>,
 }
 
-/// A video call, and the inputs that are loaded when it is submitted.
+/// A video call, and the inputs to load for its submission.
 pub struct VideoWork {
     pub call: VideoCall,
     pub inputs: Vec<StoredInput>,
 }
 
 impl Call {
-    /// The call that a queued job's row describes; `None` where it does not.
+    /// Builds the call that a queued job's row describes; `None` if it describes none.
     pub(super) fn of_job(job: &Job) -> Option<Self> {
         match job.modality {
             Modality::Video => video(job).map(Self::Video),

@@ -24,11 +24,11 @@ use crate::{
     },
 };
 
-/// The wait before a next step.
+/// The wait before the next step.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wait {
     Poll,
-    /// Until the next poll of a running task, for which the adapter may have a shorter interval.
+    /// Until the next poll of a running task. The adapter may have a shorter interval.
     Task,
     /// After a failed poll or download.
     Failure,
@@ -44,7 +44,8 @@ pub(super) enum Step {
         progress: Option<u8>,
         wait: Wait,
     },
-    /// As [`Self::Retry`], since our file storage failed; past the deadline it becomes the failure.
+    /// As [`Self::Retry`], because our file storage failed; past the deadline, the job fails with
+    /// this failure.
     NotStored(Failure),
     /// The provider is known not to have started, and there are other candidates.
     Left(Box<LeftCandidate>),
@@ -54,7 +55,7 @@ pub(super) enum Step {
     LeaseLost,
 }
 
-/// A candidate to be left.
+/// A candidate to leave.
 pub(super) struct LeftCandidate {
     pub reason: MoveReason,
     /// The call and its error; `None` if the provider was not called.
@@ -62,19 +63,19 @@ pub(super) struct LeftCandidate {
 }
 
 impl LeftCandidate {
-    /// The failure with which a generation ends that stays.
+    /// Returns the failure of a generation that cannot fall back.
     pub fn into_failure(self, job: &Job) -> Step {
         self.call
             .map_or_else(Step::interrupted, |(_, error)| Step::upstream(job, error))
     }
 }
 
-/// How a step ended.
+/// The result of a step.
 pub(super) enum Advanced {
     Ended(Ended),
-    /// It is not settled, or its outcome is unknown.
+    /// Not settled, or the outcome is unknown.
     Open,
-    /// It has moved on to its next candidate.
+    /// Moved to the next candidate.
     Moved,
 }
 
@@ -90,7 +91,7 @@ impl Step {
         }
     }
 
-    /// A stored file whose price was known in advance: the charge is the hold.
+    /// Completes a generation whose price was known in advance: the charge is the hold.
     pub(super) fn stored(
         job: &Job,
         output: Output,
@@ -121,7 +122,7 @@ impl Step {
 
     /// Fails the generation with the provider's error.
     pub(super) fn upstream(job: &Job, error: ProviderError) -> Self {
-        // Once, where its generation ends. The adapter has logged a refused account.
+        // Logged once, when the generation ends. The adapter has already logged a refused account.
         if error.kind != ProviderErrorKind::Account {
             tracing::warn!(provider = job.provider, model = job.model, %error, "a generation failed upstream");
         }
@@ -131,8 +132,8 @@ impl Step {
         }
     }
 
-    /// The result of a panic in a step. Whether the provider received the call is unknown: a task
-    /// that exists is polled until its deadline, and nothing is submitted twice.
+    /// Returns the step after a panic. It is unknown whether the provider received the call: an
+    /// existing task is polled until its deadline, and nothing is submitted twice.
     fn panicked(job: &Job) -> Self {
         if job.remote_id.is_some() {
             return Self::retry();
@@ -164,8 +165,9 @@ impl Step {
 }
 
 impl Job {
-    /// The cost of `usage` at the vendor's list prices; `None` if they are not stored. Usage above
-    /// the hold costs more than the charge; a text whose cost overflows has the maximum.
+    /// Returns the cost of `usage` at the vendor's list prices; `None` if they are not stored.
+    /// Usage above the hold costs more than the charge. A text whose cost overflows gets the
+    /// maximum.
     pub(super) fn list_cost(&self, usage: &Value) -> Option<Credits> {
         let prices = self.list_prices.as_ref()?;
         if self.modality == Modality::Text {
@@ -188,7 +190,7 @@ impl From<Stopped> for Step {
     }
 }
 
-/// A generation that takes a step in this process.
+/// A generation of which this process takes a step.
 #[derive(Clone, Copy)]
 pub(super) struct Run<'a> {
     pub runner: &'a Runner,
@@ -205,7 +207,7 @@ impl Deref for Run<'_> {
 }
 
 impl Runner {
-    /// The maximum delay of a rescheduled job.
+    /// Returns the maximum delay of a rescheduled job.
     pub(super) fn longest_wait(&self) -> TimeDelta {
         TimeDelta::from_std(self.after_failure().mul_f64(1.25)).unwrap_or_default()
     }
@@ -216,8 +218,8 @@ impl Runner {
 }
 
 impl Run<'_> {
-    /// Takes the next step and stores its outcome. `call`: the provider call; `None` where the row does
-    /// not describe one.
+    /// Takes the next step and stores its outcome. `call`: the provider call; `None` if the row
+    /// describes none.
     pub(super) async fn advance(&self, call: Option<&Call>) -> Advanced {
         let job = self.job;
         let late = job.deadline_at.is_some_and(|at| at <= self.0.clock.now());
@@ -225,7 +227,7 @@ impl Run<'_> {
         let step = AssertUnwindSafe(step).catch_unwind();
         let step = step.await.unwrap_or_else(|_panic| Step::panicked(job));
         let step = match step {
-            // Not where a shutdown cut the last poll short: the next worker takes it.
+            // Not if a shutdown interrupted the last poll: the next worker repeats it.
             Step::Retry { .. } if late && !self.0.interrupt.is_cancelled() => self.expire().await,
             Step::NotStored(failure) if late => Step::failed(failure),
             Step::NotStored(_) => Step::retry_later(),
@@ -251,7 +253,7 @@ impl Run<'_> {
 
     async fn next(&self, call: Option<&Call>, late: bool) -> Step {
         match call {
-            // One last poll of a task that may have completed while no server could poll it.
+            // Poll once more: the task may have completed while no server could poll it.
             _ if late && self.job.remote_id.is_none() => Step::retry(),
             None => self.unreadable().await,
             Some(Call::Text(work)) => self.text_step(work).await,
@@ -283,8 +285,8 @@ impl Run<'_> {
         let settlement = self.settlement(of, outcome, attempts, request_id);
         let settled = self.settle(settlement).await;
         if stored_files && settled.as_ref().is_some_and(Ended::failed) {
-            // Ended elsewhere meanwhile: the files just stored have no owner. Where the end is
-            // unknown the files stay; they may have been paid for.
+            // The generation has ended elsewhere, so the files just stored have no owner. If the
+            // end is unknown the files stay, because they may have been paid for.
             self.discard_files(self.job.id).await;
         }
         settled
@@ -302,7 +304,7 @@ impl Run<'_> {
                 }),
             Wait::Failure => self.after_failure(),
         };
-        // Jitter of a quarter, so that many jobs do not poll together.
+        // Jitter of up to a quarter, so that many jobs do not poll at the same time.
         let jitter: [u8; 1] = crate::domain::token::random().unwrap_or([128]);
         let wait = wait.mul_f64(0.75 + f64::from(jitter[0]) / 512.0);
         let next = self.0.clock.now() + TimeDelta::from_std(wait).unwrap_or_default();
@@ -311,7 +313,7 @@ impl Run<'_> {
         let releasing = store.release_job(job.account_id, job.id, instance, progress, next);
         match releasing.await {
             Ok(_) => self.0.wakeups.jobs.ring_at(next),
-            // The row stays with this process; the sweep finds it without a worker.
+            // The row stays with this process; the sweep finds that it has no worker.
             Err(error) => {
                 tracing::warn!(generation = %job.id, %error, "could not reschedule a job");
             }
@@ -332,7 +334,7 @@ pub(super) fn interrupted() -> Failure {
     Failure::new(FailureCode::Interrupted, message)
 }
 
-/// Postgres text cannot store U+0000.
+/// Replaces U+0000, which Postgres text cannot store.
 pub(super) fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }

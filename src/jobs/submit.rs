@@ -1,4 +1,4 @@
-//! Submissions: retried only when the provider is known not to have started.
+//! Submits calls. Retries only if the provider is known not to have started.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::{
 /// Retry policy of submissions.
 #[derive(Debug, Clone, Copy)]
 pub struct SubmitSettings {
-    /// Maximum number of submissions, the first included.
+    /// Maximum number of submissions, including the first.
     pub attempts: u32,
-    /// No retry begins later than this after the first submission.
+    /// Maximum time between the first submission and the start of a retry.
     pub window: Duration,
-    /// The backoff before the first retry, doubled for each further one; a longer Retry-After of the
+    /// Backoff before the first retry, doubled for each further one. A longer Retry-After of the
     /// provider takes precedence.
     pub retry_base: Duration,
 }
@@ -42,13 +42,13 @@ impl Submissions {
         }
     }
 
-    /// The backoff before the next submission; `None` when there must be none.
+    /// Returns the backoff before the next submission; `None` if there must be none.
     fn wait_after(&self, error: &ProviderError) -> Option<Duration> {
         if !error.not_started || self.made >= self.settings.attempts {
             return None;
         }
         let doubled = self.settings.retry_base * 2_u32.saturating_pow(self.made.saturating_sub(1));
-        // Half of it is jitter, so that many callers do not retry together.
+        // Half of it is jitter, so that many callers do not retry at the same time.
         let jitter: [u8; 1] = crate::domain::token::random().unwrap_or([128]);
         let backoff = doubled.mul_f64(0.5 + f64::from(jitter[0]) / 512.0);
         let wait = error
@@ -63,19 +63,19 @@ pub(super) enum Submission {
     /// Work of the process that created the row. No other process submits it, so it needs no stored
     /// intent.
     Once,
-    /// As [`Self::Once`]; the call itself handles a cancel.
+    /// As [`Self::Once`], but the call itself handles a cancel.
     OfText,
     /// A job that another process may continue: the intent to submit is stored first.
     OfJob,
-    /// As [`Self::OfJob`]; a cancel does not cut the call, because without the task's id the
+    /// As [`Self::OfJob`], but a cancel does not interrupt the call: without the task's id the
     /// provider could not be asked to stop.
     OfTask,
 }
 
 impl Run<'_> {
-    /// A permit for a call, once it is the account's turn; `None` after a poll interval or at a
-    /// shutdown, so that other jobs find a worker. Work of this process has until the end of the
-    /// grace period.
+    /// Waits for the account's turn and acquires a permit for a call. Returns `None` after a poll
+    /// interval or at a shutdown, so that other jobs find a worker. Work of this process may wait
+    /// until the end of the grace period.
     pub(super) async fn provider_permit(&self) -> Option<ProviderPermit> {
         let job = self.job;
         let acquiring = self.0.providers.acquire(&job.provider, job.account_id);
@@ -89,7 +89,7 @@ impl Run<'_> {
     }
 
     /// Submits until the provider has accepted the request or must not be called again. `Err`: the
-    /// outcome of the step.
+    /// resulting step.
     pub(super) async fn submit<T, F>(
         &self,
         kind: Submission,
@@ -139,7 +139,7 @@ impl Run<'_> {
             let reason = reason.or_else(|| {
                 (job.moves_on_unknown && is_lost(&error)).then_some(MoveReason::Unknown)
             });
-            // Another candidate is asked at once, rather than this one again.
+            // Call another candidate at once instead of retrying this one.
             if let Some((reason, at)) = reason.zip(submitted_at) {
                 return Err(Step::left(reason, Some((at, error))));
             }
@@ -154,7 +154,8 @@ impl Run<'_> {
         }
     }
 
-    /// Stores the intent to submit, before the call. `false`: do not submit the job.
+    /// Stores the intent to submit before the call. Returns `false` if the job must not be
+    /// submitted.
     async fn store_intent(&self, made: u32) -> bool {
         let job = self.job;
         if self.0.interrupt.is_cancelled() {
@@ -166,7 +167,7 @@ impl Run<'_> {
         match intent.await {
             Ok(still_ours) => still_ours,
             Err(error) => {
-                // Whether it was stored is unknown; the sweep will read the row.
+                // It is unknown whether it was stored; the sweep will read the row.
                 tracing::warn!(generation = %job.id, %error, "could not store the intent to submit");
                 false
             }

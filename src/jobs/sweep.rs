@@ -1,5 +1,5 @@
-//! The sweep: recovers generations that no process works on. Startup and crash recovery share this
-//! path. Periodic housekeeping: deletion by age, erasure of deleted accounts, and deferred work of
+//! The sweep recovers generations without a working process, at startup and after crashes. Also
+//! does periodic housekeeping: deletion by age, erasure of deleted accounts, and deferred work of
 //! settlements.
 
 use std::{collections::HashMap, sync::atomic::Ordering, time::Duration};
@@ -22,22 +22,21 @@ use crate::{
 
 /// Abandoned generations recovered per query.
 const BATCH: i64 = 500;
-/// Change of clock skew that is logged.
+/// Change of the clock skew that is logged.
 const LOGGED_SKEW: TimeDelta = TimeDelta::seconds(5);
 
-/// Running generations that end in this process before their rows are vacuumed. Each has some
-/// 0.3 KiB; autovacuum runs once a minute.
+/// Vacuums the rows of running generations after this many have ended in this process. Each row has
+/// some 0.3 KiB; autovacuum runs only once a minute.
 const ENDED_ROWS: u64 = 10_000;
 
 impl Runner {
-    /// Treats every other instance as dead: correct only when this one is known to be alone on the
-    /// database.
+    /// Treats every other instance as dead. Only correct if this one is alone on the database.
     pub async fn assume_sole_instance(&self) -> Result<(), StoreError> {
         self.heartbeat().await?;
         self.0.store.retire_others(self.0.instance).await
     }
 
-    /// Renews this process's lease, also while a sweep takes long, and measures the clock skew.
+    /// Renews this process's lease, even during a long sweep, and measures the clock skew.
     pub async fn heartbeat(&self) -> Result<(), StoreError> {
         let reading = ClockReading::of(self.0.store.heartbeat(self.0.instance)).await?;
         self.0.clock.follow(&reading);
@@ -65,8 +64,8 @@ impl Runner {
     }
 
     /// Sends a heartbeat, removes instances whose lease has expired, and recovers their generations
-    /// and those that this process has lost track of. Wakes who may have missed a notice. Returns how
-    /// many it ended.
+    /// and those that this process lost. Wakes waiters that may have missed a notification. Returns
+    /// the number of generations that it ended.
     pub async fn sweep_step(&self) -> Result<u64, StoreError> {
         let step = self.sweep().await;
         if step.is_err() {
@@ -76,7 +75,7 @@ impl Runner {
         step
     }
 
-    /// Says once that another server lives, where it may not see the files of this one.
+    /// Warns once that another server is alive if it may not see this one's files.
     fn tell_of_peers(&self) {
         if self.0.media.is_local() && !self.0.told_of_peers.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -129,7 +128,7 @@ impl Runner {
             let owned = store.owned(self.0.instance).await?;
             let ids: Vec<GenerationId> = owned.iter().map(|left| left.id).collect();
             for left in owned {
-                // The register is checked after the row was read: a row that had an owner then and
+                // The register is checked after the row was read. A row that had an owner then but
                 // has none now is settled, and ending it again has no effect.
                 if !self.0.running.contains(left.id) {
                     ended += self.recover(left).await?;
@@ -137,7 +136,7 @@ impl Runner {
             }
             self.0.running.stop_lost(&ids);
         }
-        // What a dead process settled last, too.
+        // Includes the last settlements of a dead process.
         if found.uncounted
             && let Err(error) = store.count_usage().await
         {
@@ -152,7 +151,7 @@ impl Runner {
         Ok(ended)
     }
 
-    /// Releases what another worker can resume; ends the rest.
+    /// Releases a generation that another worker can resume; ends any other.
     async fn recover(&self, left: Abandoned) -> Result<u64, StoreError> {
         if !left.resumable {
             return self.end_interrupted(&left).await;
@@ -173,7 +172,7 @@ impl Runner {
         };
         match self.end(&settlement).await {
             Ok(ended) => Ok(u64::from(ended.is_some())),
-            // Its account is locked: the next sweep retries, and other generations do not wait for
+            // Its account is locked. The next sweep retries it; other generations do not wait for
             // it.
             Err(error) if error.is_locked() => Ok(0),
             Err(error @ StoreError::Unavailable(_)) => Err(error),
@@ -186,8 +185,8 @@ impl Runner {
         }
     }
 
-    /// Deletes generations older than `age`, as their owners would, at most `batch` of them.
-    /// Returns whether there may be more.
+    /// Deletes up to `batch` generations older than `age`, as their owners would. Returns whether
+    /// there may be more.
     pub async fn delete_old(&self, age: TimeDelta, batch: i64) -> Result<bool, StoreError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         store.delete_old_generations(now - age, now, batch).await
@@ -204,8 +203,8 @@ impl Runner {
         Ok(!is_complete)
     }
 
-    /// Deletes what has expired, and webhook deliveries older than `log_age`, at most `batch` of
-    /// each kind. Returns whether there may be more.
+    /// Deletes expired rows, and webhook deliveries older than `log_age`, at most `batch` of each
+    /// kind. Returns whether there may be more.
     pub async fn purge(&self, log_age: TimeDelta, batch: i64) -> Result<bool, StoreError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let expired = store.purge_expired(now, batch).await?;
@@ -230,21 +229,21 @@ impl Runner {
     }
 }
 
-/// When each process's heartbeat was last seen to change, by this process's monotonic clock. The
-/// times in the rows are never compared with a clock, so that a clock that jumps cannot make a live
-/// process look dead, or a dead one alive.
+/// When each process's heartbeat last changed, by this process's monotonic clock. The times in the
+/// rows are never compared with a clock, so a jumping clock cannot make a live process look dead or
+/// a dead one alive.
 #[derive(Debug, Default)]
 pub(super) struct Peers(HashMap<InstanceId, (DateTime<Utc>, Duration)>);
 
 impl Peers {
-    /// Whether one of the heartbeats just read has changed: its process lives.
+    /// Whether any heartbeat has changed, so that its process is alive.
     pub(super) fn anybody(&self, read: &[(InstanceId, DateTime<Utc>)]) -> bool {
         let changed = |id, seen_at| self.0.get(id).is_some_and(|(before, _)| before != seen_at);
         read.iter().any(|(id, seen_at)| changed(id, seen_at))
     }
 
-    /// Records the heartbeats just read, and returns who has been silent for `lease`: only
-    /// processes that were watched for that long.
+    /// Records the heartbeats just read. Returns the processes that were watched and silent for
+    /// `lease`.
     pub(super) fn silent(
         &mut self,
         read: Vec<(InstanceId, DateTime<Utc>)>,

@@ -48,9 +48,9 @@ impl Run<'_> {
             Ok(Some(answer)) if is_closed => Some(answer),
             Ok(Some(answer)) => return self.completed_text(work, answer, None),
             Ok(None) | Err(Step::Cancelled) => None,
-            // The upstream broke down, or a shutdown came, after the cancel.
+            // The upstream failed, or a shutdown began, after the cancel.
             Err(_) if is_closed => None,
-            // What was delivered cannot be taken back.
+            // The delivered part cannot be taken back.
             Err(Step::Left(left))
                 if left.reason == MoveReason::Unknown
                     && sink.is_some_and(DeltaSink::has_delivered) =>
@@ -59,7 +59,7 @@ impl Run<'_> {
             }
             Err(step) => return step,
         };
-        // Nothing delivered costs nothing.
+        // If nothing was delivered, nothing is charged.
         let Some(delivered) = sink.and_then(DeltaSink::delivered) else {
             return Step::failed(cancelled());
         };
@@ -81,7 +81,7 @@ impl Run<'_> {
         cut: Option<FinishReason>,
     ) -> Step {
         let job = self.job;
-        // Until it is stored, the record's copies are kept too, and those of a stream.
+        // Until it is stored, the record's copies are in memory too, and those of a stream.
         let copies = if work.deltas.is_some() { 4 } else { 2 };
         memory::keep(answer.bytes() * copies);
         let mut usage = TextUsage::from_counts(answer.usage, work.input_bytes, answer.bytes());
@@ -95,7 +95,7 @@ impl Run<'_> {
         }
         let at_limit =
             usage.output_tokens >= u64::from(work.call.max_tokens) * u64::from(work.call.choices());
-        // A prompt of a text has no answer but text.
+        // Without a dialogue, the answer is only text.
         let beyond = if work.call.is_dialogue {
             let own = answer.own.clone();
             Answered::beyond_text(&answer.parts, &answer.stop, own, at_limit)
@@ -135,14 +135,14 @@ impl Run<'_> {
 }
 
 /// Calls the provider. A cancel drops the call, unless part of the answer was delivered and the
-/// model may have reasoned unseen, which the provider bills: then the delivery ends and the call is
-/// read to its end for the counts. `None`: the call was dropped.
+/// model may have reasoned unseen, which the provider bills. Then the delivery ends, and the call
+/// is read to its end for the counts. Returns `None` if the call was dropped.
 async fn call(
     provider: &dyn TextProvider,
     guard: &RunningGuard,
     work: &TextWork,
 ) -> Result<Option<TextAnswer>, ProviderError> {
-    // Before the call, which drops the conversation once the provider has accepted it.
+    // Determined before the call, which drops the conversation once the provider has accepted it.
     let may_hide = work.deltas.is_some() && provider.may_hide_reasoning(&work.call);
     let mut call = pin!(provider.generate(&work.call, work.deltas.as_ref()));
     tokio::select! {

@@ -1,5 +1,5 @@
-//! Stores pictures that callers send as uploads, and loads inputs into memory while they are
-//! submitted, within a budget shared by all accounts.
+//! Stores uploaded pictures, and loads inputs into memory for their submission, within a budget
+//! shared by all accounts.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -46,7 +46,7 @@ pub enum KeepError {
 /// before its row is inserted.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// One permit per account, so that waiting for the lock of [`Store::store_upload`] does not use a
+/// One permit per account, so that waiting for the lock of [`Store::store_upload`] takes no
 /// connection.
 ///
 /// [`Store::store_upload`]: crate::store::Store::store_upload
@@ -66,11 +66,10 @@ const COPIES: u64 = 5;
 /// Maximum bytes of one account's inputs in memory. The largest requests are forms, which need two
 /// copies of each input.
 const MAX_LOADED: u64 = 3 * MAX_ALL_INPUT_BYTES;
-/// Maximum wait for memory. After that, a job tries again later; other work is refused, without a
-/// hold.
+/// Maximum wait for memory. Afterwards a job is rescheduled; other work is refused without a hold.
 const MAX_WAIT: Duration = Duration::from_mins(1);
 
-/// Limiter of the bytes of inputs in memory, in total and per account.
+/// Limits the bytes of inputs in memory, in total and per account.
 static LOADED_BYTES: LazyLock<Limiter<AccountId>> = LazyLock::new(|| {
     let most = weight(MAX_LOADED);
     Limiter::with_queue((2 * most, most), (usize::MAX, usize::MAX))
@@ -81,7 +80,7 @@ fn weight(bytes: u64) -> usize {
     usize::try_from(copied).unwrap_or(usize::MAX)
 }
 
-/// Waits for memory for inputs. `None` after a minute.
+/// Waits for memory for inputs, at most [`MAX_WAIT`].
 async fn acquire(account: AccountId, bytes: u64) -> Option<Permit<AccountId>> {
     let acquiring = LOADED_BYTES.acquire(account, weight(bytes));
     let permit = tokio::time::timeout(MAX_WAIT, acquiring).await;
@@ -130,7 +129,7 @@ impl Runner {
             Err(_elapsed) => return Err(KeepError::TooLate),
         };
         if !matches!(&stored, UploadStored::Stored(record) if record.file_id == file_id.0) {
-            // On an error, the trash lists the file, so it is removed later.
+            // After an error the trash lists the file, so it is removed later.
             self.remove_files(file_id).await;
         }
         match stored {
@@ -154,12 +153,12 @@ impl Runner {
         Ok(Some(bytes.freeze()))
     }
 
-    /// Takes memory for the inputs of a call that runs at once, if it is free.
+    /// Takes memory for the inputs of a call that runs at once, if enough is free.
     pub fn try_input_memory(account: AccountId, bytes: u64) -> Option<Permit<AccountId>> {
         LOADED_BYTES.try_acquire_many(account, weight(bytes))
     }
 
-    /// Waits for that memory. `None` after a minute, or when the server stops.
+    /// Waits for that memory. Returns `None` after a minute, or when the server stops.
     pub async fn input_memory(&self, account: AccountId, bytes: u64) -> Option<Permit<AccountId>> {
         let acquiring = acquire(account, bytes);
         let acquired = self.stopping().run_until_cancelled(acquiring);
@@ -176,15 +175,15 @@ fn side(pixels: Option<u32>) -> i32 {
 
 /// Returns the key of an upload's file.
 pub fn upload_key(file_id: Uuid, content_type: &str) -> Option<MediaKey> {
-    // Videos are not uploaded, but kept as inputs.
+    // Videos cannot be uploaded, but are kept as inputs.
     let mut kinds = PICTURE_KINDS.into_iter().chain([MediaKind::Mp4]);
     let kind = kinds.find(|kind| kind.content_type() == content_type)?;
     Some(MediaKey::new(GenerationId(file_id), 0, kind))
 }
 
 impl Run<'_> {
-    /// Reads the inputs of a generation once there is memory for them, with the permit for it
-    /// unless the generation took that before its hold. `Err`: the step that replaces the submission.
+    /// Reads the inputs of a generation once there is memory for them. Also returns the memory
+    /// permit, unless it was taken before the hold. `Err`: the step instead of the submission.
     pub(super) async fn load_inputs(
         &self,
         inputs: &[StoredInput],

@@ -1,4 +1,4 @@
-//! Video: submitted once, polled, downloaded and stored.
+//! Video: submits once, polls, downloads and stores.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ use crate::{
 
 /// Maximum size of a video in bytes.
 const MAX_BYTES: u64 = 1 << 30;
-/// How long after its submission a task may be unknown at its own provider.
+/// How long after its submission a task may still be unknown to its provider.
 const REPLICATION_LAG: TimeDelta = TimeDelta::seconds(30);
-/// Seconds by which a video may be shorter than requested.
+/// Maximum seconds by which a video may be shorter than requested.
 const SHORTFALL: f64 = 1.0;
 /// Attempts to store a task's id after the grace period has ended.
 const STORE_TRIES_AT_END: u32 = 5;
-/// Between attempts to store a task's id, which must not be lost.
+/// Interval between attempts to store a task's id, which must not be lost.
 const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Run<'_> {
@@ -41,8 +41,8 @@ impl Run<'_> {
             // An intent without a task: the outcome of the call is unknown.
             return Step::interrupted();
         }
-        // Polls need no permit: there are no more of them than workers, and they must not wait
-        // for new work.
+        // Polls need no permit: there are at most as many as workers, and they must not wait for
+        // new work.
         let _permit = match job.remote_id {
             Some(_) => None,
             None => match self.job_permit().await {
@@ -77,8 +77,8 @@ impl Run<'_> {
         }
     }
 
-    /// Stores the task's id, however long the database is unavailable: without it the paid work
-    /// cannot be found again.
+    /// Stores the task's id, however long the database is unavailable. Without the id, the paid
+    /// work cannot be found again.
     async fn store_task(&self, provider: &dyn VideoProvider, task: &str) -> Step {
         let job = self.job;
         let mut tries_at_end = STORE_TRIES_AT_END;
@@ -192,9 +192,9 @@ async fn stop_task(job: &Job, provider: &dyn VideoProvider, task: &str) {
     }
 }
 
-/// Our own storage failed: the provider still has the file, and the job its deadline, so it is
-/// retried. But a full disk fails the job at once, as for every kind of file: nothing says that
-/// space will be freed, and each retry would fill the disk again.
+/// Returns the step after our own storage failed. The provider still has the file and the job has
+/// time until its deadline, so it is retried. A full disk fails the job at once: space may never be
+/// freed, and each retry would fill the disk again.
 fn storage_failure(job: &Job, error: &media::MediaStoreError) -> Step {
     let failure = not_stored(job.id, error);
     if matches!(error, media::MediaStoreError::NoSpace(_)) {

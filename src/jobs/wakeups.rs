@@ -1,5 +1,5 @@
-//! Wake-ups for due jobs, due deliveries and the ends of generations, from the notices of all
-//! servers. The sweep compensates for lost notices.
+//! Wakes tasks for due jobs, due deliveries and ended generations, by the notifications of all
+//! servers. The sweep compensates for lost notifications.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -28,7 +28,7 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Wakeups {
     /// Wakes the workers.
     pub(super) jobs: Alarm,
-    /// Wakes the dispatcher of webhooks.
+    /// Wakes the webhook dispatcher.
     pub(super) deliveries: Alarm,
     /// Wakes the reload of the catalogue.
     pub(super) catalogue: Notify,
@@ -39,7 +39,7 @@ pub(super) struct Wakeups {
 }
 
 impl Runner {
-    /// Receives the notices of all servers; never returns.
+    /// Receives the notifications of all servers; never returns.
     pub async fn listen(&self) {
         let mut notices = self.0.store.notices();
         let mut deaf = false;
@@ -75,15 +75,15 @@ impl Runner {
                 wakeups.catalogue.notify_one();
                 wakeups.ended.wake_all();
                 if let Err(error) = self.cancel_requested().await {
-                    // The sweep fails too, and logs it.
+                    // The sweep fails too, and logs the error.
                     tracing::debug!(%error, "looking for cancels failed");
                 }
             }
         }
     }
 
-    /// Waits for a request to reload the catalogue, and returns the new count of requests. `known`: the
-    /// last count. A reconnect alone is no request: the file may be half-written.
+    /// Waits for a request to reload the catalogue, and returns the new number of requests.
+    /// `known`: the previous number. A reconnect alone is no request: the file may be half-written.
     pub async fn reload_request(&self, known: i64) -> i64 {
         loop {
             self.0.wakeups.catalogue.notified().await;
@@ -100,14 +100,14 @@ impl Runner {
         }
     }
 
-    /// Returns a waiter for the end of a generation on any server. Create it before you read the row, so
-    /// that an end in between is not missed.
+    /// Returns a waiter for the end of a generation on any server. Create it before reading the
+    /// row, so that no end is missed.
     pub fn waiter(&self, id: GenerationId) -> Waiter<GenerationId> {
         self.0.wakeups.ended.waiter(id)
     }
 
-    /// Returns a waiter for settlements of an account in this process. Create it before you try a hold,
-    /// so that a settlement in between is not missed.
+    /// Returns a waiter for settlements of an account in this process. Create it before trying a
+    /// hold, so that no settlement is missed.
     pub fn freed(&self, account: AccountId) -> Waiter<AccountId> {
         self.0.wakeups.freed.waiter(account)
     }
@@ -130,11 +130,11 @@ impl Runner {
     }
 }
 
-/// Wakes a task at given times.
+/// A timer that wakes a task at given times.
 #[derive(Debug, Default)]
 pub struct Alarm {
     times: Mutex<BTreeSet<DateTime<Utc>>>,
-    /// Notified when the first time changes.
+    /// Notified when the earliest time changes.
     changed: Notify,
 }
 
@@ -151,14 +151,14 @@ impl Alarm {
         }
     }
 
-    /// Waits until it rings. Several times that are due ring once.
+    /// Waits until the next time. Several due times wake it once.
     pub async fn rung(&self, clock: &SharedClock) {
         while let Some(wait) = self.wait(clock.now()) {
             let _changed = timeout(wait, self.changed.notified()).await;
         }
     }
 
-    /// Returns the time until it rings; `None` if it rings now.
+    /// Returns the time until the alarm rings; `None` if it is due.
     fn wait(&self, now: DateTime<Utc>) -> Option<Duration> {
         let mut times = lock(&self.times);
         let mut rings = false;
@@ -176,7 +176,7 @@ type All<K> = Arc<Mutex<HashMap<K, Vec<Arc<Notify>>>>>;
 #[derive(Debug)]
 pub struct Waiters<K>(All<K>);
 
-/// A wake-up between two waits is kept for the next wait.
+/// Waits for wake-ups of a key. A wake-up between two waits is kept for the next wait.
 #[derive(Debug)]
 pub struct Waiter<K: Copy + Eq + Hash> {
     id: K,

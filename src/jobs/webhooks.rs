@@ -1,10 +1,11 @@
 //! Webhooks: reads the outbox and sends each delivery until its receiver accepts it.
 //!
-//! [`sender`] sends a delivery, [`permits`] limits concurrent attempts. The statement that finishes a
-//! generation writes the outbox, so no movement of credits waits for a webhook.
+//! [`sender`] sends a delivery, [`permits`] limits concurrent attempts. The statement that finishes
+//! a generation writes the outbox, so no movement of credits waits for a webhook.
 //!
-//! All state is in the database: a delivery is claimed by postponing its due time, so a crash during
-//! an attempt only delays the next one. Receivers may get an event more than once, with the same id.
+//! All state is in the database: a delivery is claimed by postponing its due time, so a crash
+//! during an attempt only delays the next one. Receivers may get an event more than once, with the
+//! same id.
 
 mod permits;
 mod sender;
@@ -38,20 +39,20 @@ use crate::{
 use permits::{DeliveryLimits, DeliveryPermit};
 use sender::Message;
 
-/// Maximum webhooks per reading of the outbox.
+/// Maximum webhooks per read of the outbox.
 const BATCH: i32 = 500;
-/// How much a lease exceeds the maximum time of an attempt: reading the record and writing the
-/// outcome at worst.
+/// By how much a lease exceeds the timeout of an attempt, for reading the record and writing the
+/// outcome.
 const LEASE_BEYOND_TIMEOUT: TimeDelta = TimeDelta::seconds(40);
 
 const SECOND: TimeDelta = TimeDelta::seconds(1);
 
-/// Attempts to write the outcome of an attempt, and the pause between: with the time limit of a
-/// statement they end within the lease.
+/// Attempts to write the outcome of a delivery, and the pause between them. Together with the time
+/// limit of a statement they end within the lease.
 const RECORD_TRIES: u32 = 4;
 const RECORD_AGAIN: Duration = Duration::from_secs(2);
 
-/// Renders the record of a generation as a lookup shows it.
+/// Renders the record of a generation as the API shows it.
 pub type RenderRecord = Arc<dyn Fn(&Generation) -> serde_json::Result<Value> + Send + Sync>;
 
 /// Cheap to clone.
@@ -64,13 +65,13 @@ struct Inner {
     sender: Sender,
     render: RenderRecord,
     limits: DeliveryLimits,
-    /// The webhook that the last reading ended at. Locked while deliveries are claimed.
+    /// The last webhook of the previous read. Locked while deliveries are claimed.
     turn: tokio::sync::Mutex<WebhookId>,
     wakeups: Arc<Wakeups>,
     tasks: TaskTracker,
-    /// Cancelled when no more deliveries are claimed.
+    /// Cancelled to claim no more deliveries.
     closing: CancellationToken,
-    /// Cancelled when running attempts are dropped.
+    /// Cancelled to drop running attempts.
     stop: CancellationToken,
 }
 
@@ -124,7 +125,7 @@ impl Dispatcher {
         self.0.tasks.len()
     }
 
-    /// Reads once through all webhooks, or until it finds a delivery: claims due deliveries for which
+    /// Reads all webhooks once, or until one has a due delivery. Claims due deliveries for which
     /// there are permits and starts their attempts. Returns their number.
     pub async fn step(&self) -> Result<usize, StoreError> {
         let mut turn = self.0.turn.lock().await;
@@ -171,7 +172,7 @@ impl Dispatcher {
             let stop = this.0.stop.clone();
             tokio::select! {
                 timed_out = this.attempt(attempt) => permit.timed_out(timed_out),
-                // The next server repeats it.
+                // The next server repeats the attempt.
                 () = stop.cancelled() => {}
             }
             drop(permit);
@@ -182,7 +183,7 @@ impl Dispatcher {
     /// Makes an attempt and stores its outcome. Returns whether it timed out.
     async fn attempt(&self, attempt: Attempt) -> bool {
         self.try_attempt(&attempt).await.unwrap_or_else(|error| {
-            // It is due again when its lease has passed.
+            // The delivery is due again when its lease has passed.
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, delivery = %attempt.id, "a webhook delivery will be repeated");
             false
@@ -202,8 +203,8 @@ impl Dispatcher {
         Ok(sent == Err(SendError::Timeout))
     }
 
-    /// Writes the outcome of an attempt, with retries within the lease: a short failure of the database
-    /// should not repeat the delivery.
+    /// Writes the outcome of an attempt, with retries within the lease: a short failure of the
+    /// database should not repeat the delivery.
     async fn record(&self, attempt: &Attempt, end: &AttemptEnd) -> Result<(), StoreError> {
         let mut tries = 1;
         loop {
@@ -225,7 +226,7 @@ impl Dispatcher {
     async fn send(&self, attempt: &Attempt) -> Result<Result<u16, SendError>, StoreError> {
         let body = match self.body(attempt).await {
             Ok(body) => body,
-            // No retry would help.
+            // A retry would not help.
             Err(StoreError::Corrupt(what)) => {
                 tracing::error!(delivery = %attempt.id, what, "the record of a webhook event cannot be read");
                 return Ok(Err(SendError::Unreadable));
@@ -288,11 +289,11 @@ impl Dispatcher {
         }
     }
 
-    /// Claims no more, lets running attempts end for a moment, and drops the rest, which the next server
-    /// repeats.
+    /// Stops claiming, gives running attempts up to `patience` to end, and drops the rest, which
+    /// the next server repeats.
     pub async fn stop(&self, patience: Duration) {
         self.0.closing.cancel();
-        // A step that is under way ends first.
+        // A running step ends first.
         let closing = async {
             let _turn = self.0.turn.lock().await;
             self.0.tasks.close();
@@ -308,7 +309,7 @@ impl Dispatcher {
     }
 }
 
-/// The URL is not logged: it may contain a secret.
+/// Logs the end of an attempt, without the URL, which may contain a secret.
 fn log(attempt: &Attempt, end: &AttemptEnd) {
     let (delivery, webhook, number) = (attempt.id, attempt.webhook, attempt.attempts);
     let error = end.error.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The workers: claim due jobs, take one step each, and reschedule them.
+//! The workers claim due jobs, take one step of each, and reschedule them.
 
 use futures_util::FutureExt as _;
 
@@ -29,8 +29,7 @@ impl Runner {
         }
     }
 
-    /// One round: claims due jobs for the free workers and starts them. Returns how many were
-    /// claimed.
+    /// Claims due jobs for the free workers once and starts them. Returns the number claimed.
     pub async fn work_step(&self) -> Result<usize, StoreError> {
         if self.is_draining() {
             return Ok(0);
@@ -46,9 +45,9 @@ impl Runner {
         let (video, speech) = (&self.0.providers.video, &self.0.providers.speech);
         let providers: Vec<String> = video.keys().chain(speech.keys()).cloned().collect();
         let mut claimed = 0;
-        // An account at its quota is skipped in the next claim, so that jobs of other accounts
-        // behind its own are found, however many these are. Each claim but the last fills an
-        // account's quota, so there are few.
+        // The next claim skips accounts at their quota, so it finds jobs of other accounts behind
+        // theirs, however many these are. Each claim but the last fills an account's quota, so
+        // there are few.
         while self.has_free_worker() {
             let free = self.0.quota.free();
             let limit = i64::try_from(free).unwrap_or(i64::MAX);
@@ -76,7 +75,8 @@ impl Runner {
     /// Takes a claimed job's next step in its own task.
     fn run_job(&self, job: Job) {
         if self.0.running.contains(job.id) {
-            // An earlier step of it is still running here; the sweep releases the row afterwards.
+            // An earlier step of the job is still running here; the sweep releases the row
+            // afterwards.
             return;
         }
         let (guard, done) = self.0.running.reserve(job.id, false);

@@ -1,8 +1,8 @@
 //! Limits of concurrent attempts.
 //!
 //! A receiver that does not answer occupies each attempt until its timeout, and an account may have
-//! many such receivers. So each webhook and each account has a limit, and unresponsive webhooks have
-//! a lower one, alone and together: the others always find permits.
+//! many such receivers. So each webhook and each account has a limit, and unresponsive webhooks
+//! have lower limits, alone and together, so that other webhooks always find permits.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -45,9 +45,9 @@ pub struct DeliveryPermit {
 /// The attempts that each webhook may start.
 #[derive(Debug, Default)]
 pub struct Allotment {
-    /// None is empty.
+    /// No list is empty.
     pub permits: BTreeMap<WebhookId, Vec<DeliveryPermit>>,
-    /// The last webhook that was considered; the next poll begins after it.
+    /// The last webhook considered; the next poll begins after it.
     pub looked_up_to: Option<WebhookId>,
 }
 
@@ -62,7 +62,7 @@ impl Default for DeliveryLimits {
 }
 
 impl DeliveryLimits {
-    /// Distributes the free permits to `queues`, in their order. One call at a time.
+    /// Distributes the free permits to `queues`, in order. Must not be called concurrently.
     pub fn allot(&self, queues: &[Queue]) -> Allotment {
         let mut allotment = Allotment::default();
         for queue in queues {

@@ -1,8 +1,8 @@
-//! The HTTP client for receivers: only public addresses, signed, with timeouts.
+//! The HTTP client for webhook receivers: only public addresses, signed requests, timeouts.
 //!
-//! A receiver's URL is untrusted: the addresses of its name are checked when the webhook is created
-//! and for each connection, which uses only the checked addresses. No redirects, no proxies of the
-//! environment, no cookies.
+//! A receiver's URL is untrusted. The addresses of its host are checked when the webhook is created
+//! and for each connection, which uses only checked addresses. Redirects, proxies of the
+//! environment and cookies are not used.
 
 use std::{error::Error, iter::successors, sync::Arc, time::Duration};
 
@@ -21,13 +21,13 @@ use crate::{
 
 /// Timeout of a connection attempt.
 const CONNECT_AT_MOST: Duration = Duration::from_secs(5);
-/// Timeout of the lookup of a name when a webhook is created.
+/// Timeout of the DNS lookup when a webhook is created.
 const RESOLVE_AT_MOST: Duration = Duration::from_secs(5);
 /// Maximum concurrent lookups for deliveries: as many as concurrent deliveries.
 const DELIVERY_LOOKUPS: usize = 128;
-/// Maximum concurrent lookups for new webhooks, and maximum waiting ones.
+/// Maximum concurrent lookups for new webhooks, and maximum queued ones.
 const CHECK_LOOKUPS: (usize, usize) = (16, 64);
-/// Maximum wait of a lookup.
+/// Maximum wait in that queue.
 const CHECK_WAIT: Duration = Duration::from_secs(2);
 /// How long an idle connection is kept.
 const KEEP_IDLE: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ const KEEP_IDLE: Duration = Duration::from_secs(30);
 const READ_AT_MOST: usize = 64 << 10;
 const READ_FOR: Duration = Duration::from_secs(1);
 
-/// Has a connection pool. Cheap to clone.
+/// The HTTP client, with a connection pool. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Sender {
     client: Client,
@@ -43,30 +43,30 @@ pub struct Sender {
     checks: Arc<Resource>,
     /// Whether private addresses are allowed.
     allow_private: bool,
-    /// Timeout of an attempt, from the first connection to the head of the response.
+    /// Timeout of an attempt, from connecting to the response's head.
     timeout: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressRefusal {
     Private,
-    /// The name has no address at all, or its name server does not answer.
+    /// The host has no address, or its name server does not answer.
     Unresolvable,
-    /// There are too many lookups, in all or of the account.
+    /// There are too many lookups, in total or by the account.
     Busy,
 }
 
-/// Reason for an attempt without a response, as the owner may see it: it contains nothing from name
-/// servers or addresses in the operator's network.
+/// Reason for an attempt without a response, as shown to the owner. Contains nothing from name
+/// servers and no addresses in the operator's network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// Never made by the API.
+    /// The API accepts no such URL.
     #[error("the URL cannot be used")]
     BadUrl,
-    /// The generation was deleted, or cannot be read.
+    /// The generation was deleted or cannot be read.
     #[error("the generation cannot be read any more")]
     Unreadable,
-    /// Its name no longer has a public address.
+    /// The host no longer has a public address.
     #[error("the host has no public address")]
     Private,
     #[error("there was no answer in time")]
@@ -74,22 +74,22 @@ pub enum SendError {
     /// Refused, unresolvable, or with an untrusted certificate.
     #[error("no connection could be made")]
     Unreachable,
-    /// The connection broke off, or the response is not HTTP.
+    /// The connection was closed early, or the response is not HTTP.
     #[error("the connection broke off before an answer")]
     Cut,
 }
 
 #[derive(Debug)]
 pub struct Message<'a> {
-    /// The same for every attempt.
+    /// The same for every attempt at a delivery.
     pub id: &'a str,
-    /// When this attempt is made, in Unix seconds.
+    /// Time of this attempt, in Unix seconds.
     pub timestamp: i64,
     pub body: Vec<u8>,
 }
 
 impl Message<'_> {
-    /// `v1,` and the base64 of the HMAC-SHA-256 of `id.timestamp.body`.
+    /// Returns `v1,` and the base64 of the HMAC-SHA-256 of `id.timestamp.body`.
     pub fn signature(&self, secret: &[u8]) -> Result<String, SendError> {
         let mac = Hmac::<Sha256>::new_from_slice(secret).map_err(|_| SendError::BadUrl)?;
         let mac = mac
@@ -103,7 +103,7 @@ impl Message<'_> {
 }
 
 impl Sender {
-    /// Fails only when the TLS library cannot be set up.
+    /// Creates the client. Fails only if the TLS library cannot be set up.
     pub fn new(allow_private: bool, timeout: Duration) -> Result<Self, reqwest::Error> {
         let gate = AddressPolicy::new(&[], allow_private, DELIVERY_LOOKUPS);
         let gate = Arc::new(gate);
@@ -138,7 +138,7 @@ impl Sender {
         let Some(url::Host::Domain(name)) = url.host() else {
             return Ok(());
         };
-        // Separate from deliveries, which unresolvable names must not delay.
+        // Separate from the lookups of deliveries, which unresolvable names must not delay.
         let permit = self.checks.acquire(account).await;
         let permit = permit.ok_or(AddressRefusal::Busy)?;
         let resolving = tokio::time::timeout(RESOLVE_AT_MOST, self.gate.resolve(name, permit));
@@ -149,7 +149,7 @@ impl Sender {
         }
     }
 
-    /// Posts a message. Returns the status, whatever it is.
+    /// Posts a message. Returns the status of any response.
     pub async fn send(
         &self,
         url: &str,
