@@ -1,7 +1,7 @@
 //! Upstream providers: one trait per modality, one module per vendor.
 //!
-//! Here: wire formats and their conversion in both directions. Not here: credits, SQL, our status
-//! codes; an adapter makes one call and reports its outcome.
+//! Adapters convert wire formats in both directions: each makes one call and reports its outcome.
+//! Credits, SQL and our status codes are elsewhere.
 
 pub mod answer;
 pub mod anthropic;

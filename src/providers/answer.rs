@@ -1,7 +1,5 @@
-//! Shared parts of response parsing: collected parts, plausible counts, the answering model,
-//! files in base64, task ids.
-//!
-//! Not here: where a vendor's response has them.
+//! Shared parts of response parsing: collected parts, plausible counts, the answering model, base64
+//! files and task ids.
 
 use std::{collections::BTreeMap, mem::take};
 
@@ -21,12 +19,12 @@ use crate::{
     memory::{self, Reservation},
 };
 
-/// Longest answer, in bytes: 128,000 tokens of 32 bytes, where some 4 are usual.
+/// Maximum bytes of an answer: 128,000 tokens of 32 bytes; usual tokens have about 4.
 pub const TEXT_CAP: usize = 4 << 20;
-/// Longest model id that is written to the log.
+/// Maximum bytes of a model id in the log.
 const MODEL_CAP: usize = 128;
 
-/// Base64 with or without its padding.
+/// Base64 with optional padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -37,9 +35,9 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub struct PartBuffer<'a> {
     parts: Vec<Part>,
     bytes: usize,
-    /// By choice.
+    /// Joins split surrogates, by choice.
     surrogates: BTreeMap<Option<u32>, Joiner>,
-    /// The choice of the next piece, of an answer with several, and that of the last one.
+    /// The choice of the next piece, if the answer has several, and that of the last piece.
     choice: Option<u32>,
     entered: Option<u32>,
     sink: Option<&'a DeltaSink>,
@@ -47,7 +45,7 @@ pub struct PartBuffer<'a> {
 }
 
 impl<'a> PartBuffer<'a> {
-    /// Empty; `sink` gets every piece.
+    /// Creates an empty buffer. `sink` gets every piece.
     pub fn new(sink: Option<&'a DeltaSink>) -> Self {
         Self {
             parts: Vec::new(),
@@ -60,7 +58,7 @@ impl<'a> PartBuffer<'a> {
         }
     }
 
-    /// Whether the caller was sent any piece.
+    /// Whether any piece was sent to the caller.
     pub fn has_delivered(&self) -> bool {
         self.sink.is_some_and(DeltaSink::has_delivered)
     }
@@ -80,7 +78,7 @@ impl<'a> PartBuffer<'a> {
             Delta::ToolCall(_) | Delta::Redacted(_) | Delta::Opaque(_)
         );
         let nothing = !is_whole && piece.bytes() == 0;
-        // Thinking that is not shown begins with an empty text: after signed thinking it is another.
+        // Hidden thinking begins with an empty text: after signed thinking it is a new part.
         let signed = matches!(self.parts.last(),
             Some(Part::Thinking { signature, .. }) if !signature.is_empty());
         if nothing && !(signed && matches!(piece, Delta::Thinking(_))) {
@@ -97,12 +95,12 @@ impl<'a> PartBuffer<'a> {
         self.add(piece)
     }
 
-    /// The pieces that follow are of this choice.
+    /// Sets the choice of the following pieces.
     pub const fn enter(&mut self, choice: u32) {
         self.choice = Some(choice);
     }
 
-    /// Adds a marker where another choice begins or continues.
+    /// Adds a marker before the first piece of another choice.
     fn mark_choice(&mut self) -> Result<(), ProviderError> {
         let Some(index) = self.choice.filter(|_| self.choice != self.entered) else {
             return Ok(());
@@ -115,12 +113,13 @@ impl<'a> PartBuffer<'a> {
         self.add(choice.into())
     }
 
-    /// A call without arguments is one with none: no client parses an empty text.
+    /// Ends the last part. A call without arguments gets an empty object, since clients cannot
+    /// parse an empty text.
     fn close(&mut self) {
         if let Some(Part::ToolCall(call)) = self.parts.last()
             && call.arguments.trim().is_empty()
         {
-            // Two bytes more are no matter of the cap.
+            // These two bytes may exceed the cap.
             let _within = self.add(Delta::Arguments("{}".to_owned()));
         }
     }
@@ -176,8 +175,9 @@ impl<'a> PartBuffer<'a> {
     }
 }
 
-/// A plausible count: an integer from 0 to [`MAX_COUNT`], which some servers write as `12.0`. Anything
-/// else is `None`, because an invalid `usage` must neither fail an answer nor make it free.
+/// Parses a plausible count: an integer from 0 to [`MAX_COUNT`], which some servers write as
+/// `12.0`. Returns `None` for anything else, because an invalid `usage` must neither fail an answer
+/// nor make it free.
 pub fn count(value: Option<&Value>) -> Option<u64> {
     let value = value?;
     let whole = || {
@@ -190,8 +190,8 @@ pub fn count(value: Option<&Value>) -> Option<u64> {
         .filter(|&count| count <= MAX_COUNT)
 }
 
-/// Adds a later usage of the same response. Servers repeat usage in part, or end with zeros: null,
-/// zero and invalid counts do not replace an earlier count.
+/// Merges a later usage of the same response. Servers repeat parts of the usage or end with zeros,
+/// so null, zero and invalid counts do not replace an earlier count.
 pub fn merge_usage(before: &mut Map<String, Value>, later: &Map<String, Value>) {
     for (name, value) in later {
         match (before.get_mut(name), value) {
@@ -212,8 +212,8 @@ fn is_reported(value: &Value) -> bool {
     }
 }
 
-/// The JSON text of a call's arguments: a string as it is, an object serialised, nothing for null.
-/// `None` for other values, which a call cannot have.
+/// Returns the JSON text of a call's arguments: a string unchanged, an object serialised, an empty
+/// text for null. Returns `None` for other values, which are invalid.
 pub fn arguments(value: Option<&Value>) -> Option<String> {
     match value {
         None | Some(Value::Null) => Some(String::new()),
@@ -223,14 +223,15 @@ pub fn arguments(value: Option<&Value>) -> Option<String> {
     }
 }
 
-/// As [`arguments`], of vendors whose calls have an object. `None` also for other text.
+/// As [`arguments`], for vendors that send an object. Returns `None` for text that is not an
+/// object.
 pub fn object_arguments(value: Option<&Value>) -> Option<String> {
     let is_object =
         |text: &str| Json::parse(text).is_some_and(|json| json.as_str().starts_with('{'));
     arguments(value).filter(|text| text.is_empty() || is_object(text))
 }
 
-/// As [`count`], but absent and null mean zero, where the vendor's format says so.
+/// As [`count`], but returns zero for absent and null values, as the vendor's format defines.
 pub fn count_or_zero(value: Option<&Value>) -> Option<u64> {
     match value {
         None | Some(Value::Null) => Some(0),
@@ -238,8 +239,8 @@ pub fn count_or_zero(value: Option<&Value>) -> Option<u64> {
     }
 }
 
-/// Warns when another model answered than the requested one: a retired id may silently be routed
-/// to a more expensive model. Responses usually add a date to the id, hence the prefix.
+/// Warns if another model answered than the requested one: a retired id may silently be routed to a
+/// more expensive model. Responses usually append a date to the id, so prefixes match.
 pub fn note_model(provider: &str, asked: &str, answered: Option<&Value>) {
     let Some(answered) = answered.and_then(Value::as_str) else {
         return;
@@ -257,9 +258,9 @@ pub fn note_model(provider: &str, asked: &str, answered: Option<&Value>) {
     }
 }
 
-/// A file in base64, of 1 to `cap` bytes.
+/// Decodes a base64 file of 1 to `cap` bytes.
 pub fn file(base64: &str, cap: usize) -> Result<Bytes, ProviderError> {
-    // Four characters are three bytes; padding is optional.
+    // Four characters are three bytes. Padding is optional.
     if base64.len() / 4 > cap / 3 + 1 {
         return Err(ProviderError::failed("file over the cap"));
     }
@@ -273,7 +274,7 @@ pub fn file(base64: &str, cap: usize) -> Result<Bytes, ProviderError> {
     }
 }
 
-/// The id of a task, if it is usable as one segment of a path ("." and ".." are not).
+/// Returns a task id that can be one segment of a path (not "." or "..").
 pub fn task_id(value: Option<&Value>) -> Option<String> {
     let id = value.and_then(Value::as_str).and_then(clean_id)?;
     (!id.bytes().all(|b| b == b'.')).then_some(id)

@@ -1,9 +1,8 @@
 //! Anthropic Messages.
 //!
-//! Here: the settings, the call and error types. Submodules: the request ([`request`]) and response
-//! parsing ([`response`]). Not here: which model takes a temperature; that is in the
-//! catalogue. Source: anthropic 2.10.0 (`PyPI`) `anthropic/types/*.py`; checked against requests
-//! recorded from the package.
+//! Submodules: the request ([`request`]) and response parsing ([`response`]). The catalogue has the
+//! parameters that each model takes. Source: anthropic 2.10.0 (`PyPI`) `anthropic/types/*.py`;
+//! checked against requests recorded from the package.
 
 pub mod request;
 pub mod response;
@@ -75,11 +74,11 @@ const WORDS: Spelling = Spelling {
     ..Spelling::ANY
 };
 const VERSION: &str = "anthropic-version";
-/// The least thinking of models that cannot do without.
+/// `thinking.type` for the minimum thinking of models that cannot switch it off.
 const BETWEEN_TOOLS: &str = "between_tools";
-/// Of models whose thinking cannot be changed.
+/// Marks models whose thinking cannot be changed.
 const ALWAYS: &str = "always";
-/// The current `anthropic-version`, which answers 400 to a temperature.
+/// The current `anthropic-version`, which refuses a temperature with 400.
 pub const CURRENT_VERSION: &str = "2026-10-21";
 /// The last version that takes a temperature, for older models.
 const SAMPLING_VERSION: &str = "2023-06-01";
@@ -88,15 +87,15 @@ const SAMPLING_VERSION: &str = "2023-06-01";
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AnthropicModel {
-    /// `anthropic-version`: [`CURRENT_VERSION`], or `2023-06-01` for a model that is offered
-    /// with a temperature (0 to 1).
+    /// `anthropic-version`: [`CURRENT_VERSION`], or `2023-06-01` for a model that takes a
+    /// temperature (0 to 1).
     #[serde(deserialize_with = "version")]
     pub version: String,
     /// `output_config.effort`. `None` sends nothing.
     #[serde(deserialize_with = "effort")]
     pub effort: Option<String>,
-    /// `thinking.type`, as the model takes it; [`ALWAYS`] where it takes none. `None` sends
-    /// nothing either.
+    /// `thinking.type` that the model takes; [`ALWAYS`] if it takes none. `None` sends nothing
+    /// either.
     #[serde(deserialize_with = "thinking")]
     pub thinking: Option<String>,
 }
@@ -139,18 +138,17 @@ impl ModelSettings for AnthropicModel {
     }
 }
 
-/// The text adapter of Anthropic.
 pub type Anthropic = Adapter<AnthropicModel>;
 
-/// The key is sent as `x-api-key`, which the API and every gateway accept; the SDK 2.x sends it
-/// as a bearer token.
+/// Builds the client. The key is sent as `x-api-key`, which the API and every gateway accept; the
+/// SDK 2.x sends it as a bearer token.
 fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
     let key = (HeaderName::from_static("x-api-key"), "");
     VendorClient::new(setup, VersionPath::Last("v1"), key, error_info)
 }
 
 impl Anthropic {
-    /// The client for a call: with the version of its model, and the headers of the caller.
+    /// Returns the client for a call, with its model's version and the caller's headers.
     fn client(&self, call: &TextCall, settings: &AnthropicModel) -> VendorClient {
         let mut client = self.client.clone();
         let original = call.original.as_ref().map(Released::get);
@@ -160,7 +158,7 @@ impl Anthropic {
             .into_iter()
             .chain(own)
         {
-            // They came in a header, or are words of the settings.
+            // The values came in a header or from the settings, so all are valid.
             if let Ok(value) = HeaderValue::from_str(value) {
                 client.headers.insert(name, value);
             }
@@ -196,10 +194,8 @@ impl TextProvider for Anthropic {
     }
 }
 
-/// Reads an error body or an `error` event; the most specific code wins.
-///
-/// `details.error_code` is more specific than `type`. Source: anthropic 2.13.0 (`PyPI`)
-/// `anthropic/types/shared/*_error.py`.
+/// Reads an error body or an `error` event. The most specific code wins: `details.error_code`, then
+/// `type`. Source: anthropic 2.13.0 (`PyPI`) `anthropic/types/shared/*_error.py`.
 fn error_info(root: Option<&Value>) -> ErrorInfo {
     let Some(error) = root.and_then(|root| root.get("error")) else {
         return ErrorInfo::default();
@@ -223,8 +219,8 @@ fn error_info(root: Option<&Value>) -> ErrorInfo {
     }
 }
 
-/// Codes that take precedence over the status: `organization_on_hold` comes with a 400, and a 503
-/// whose outcome is unknown, unlike others, may have started the work.
+/// Returns the kind for codes that take precedence over the status. `organization_on_hold` comes
+/// with a 400. A 503 whose outcome is unknown may, unlike other 503s, have started the work.
 fn kind(code: &str) -> Option<ProviderErrorKind> {
     let account =
         code.contains("spend_limit") || code.contains("billing") || code == "organization_on_hold";
@@ -239,7 +235,7 @@ fn kind(code: &str) -> Option<ProviderErrorKind> {
     }
 }
 
-/// What a type means inside a stream, where there is no status.
+/// Returns the kind of a type inside a stream, which has no status.
 fn hint(kind: &str) -> Option<ProviderErrorKind> {
     match kind {
         "authentication_error" | "permission_error" => Some(ProviderErrorKind::Account),

@@ -1,4 +1,4 @@
-//! Forwarding a streamed answer to the caller, and recording what was delivered.
+//! Forwards a streamed answer to the caller and records what was delivered.
 
 mod unread;
 
@@ -18,8 +18,8 @@ use crate::domain::{
 pub use unread::Deltas;
 use unread::Unread;
 
-/// Receives the pieces of a streamed answer. It never waits: a slow client must not stall paid
-/// work. Of what a client has not read a bounded part is kept; the rest is sent at the end.
+/// Receives the pieces of a streamed answer. Never waits, because a slow client must not stall paid
+/// work. Unread pieces are kept up to a limit; the rest is sent at the end.
 #[derive(Debug)]
 pub struct DeltaSink {
     channel: UnboundedSender<Delta>,
@@ -30,17 +30,17 @@ pub struct DeltaSink {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The pieces that the caller was sent, and the provider's counts so far.
+    /// The pieces that were sent to the caller, and the provider's counts so far.
     delivered: TextAnswer,
     first_at: Option<Instant>,
     /// Whether the caller has disconnected.
     caller_gone: bool,
-    /// Whether a cancel has ended the delivery.
+    /// Whether a cancel ended the delivery.
     is_closed: bool,
 }
 
 impl State {
-    /// Returns whether the caller received any content; the marker of a choice is not content.
+    /// Whether the caller received any content. The marker of a choice is not content.
     fn has_delivered(&self) -> bool {
         let mut parts = self.delivered.parts.iter();
         parts.any(|part| !part.is_marker())
@@ -48,7 +48,7 @@ impl State {
 }
 
 impl DeltaSink {
-    /// `visibility`: the pieces that the reader of the channel sends to the caller.
+    /// Creates a sink and its receiver. `visibility`: the pieces that are sent to the caller.
     pub fn channel(visibility: Visibility) -> (Self, Deltas) {
         let (channel, receiver) = unbounded_channel();
         let unread = Arc::<Unread>::default();
@@ -62,7 +62,7 @@ impl DeltaSink {
         (sink, deltas)
     }
 
-    /// One for the same channel, which nothing has passed through.
+    /// Returns a new sink for the same channel, with no pieces recorded.
     #[must_use]
     pub fn another(&self) -> Self {
         Self {
@@ -73,8 +73,8 @@ impl DeltaSink {
         }
     }
 
-    /// Forwards a piece unless the sink is closed. A caller who disconnects does not stop a
-    /// generation that is paid for.
+    /// Forwards a piece unless the sink is closed. A disconnected caller does not stop a paid
+    /// generation.
     pub fn push(&self, piece: Delta) {
         let mut state = self.state();
         if state.first_at.is_none() {
@@ -88,7 +88,7 @@ impl DeltaSink {
         let is_open = if self.unread.add(&piece) {
             self.channel.send(piece.clone()).is_ok()
         } else {
-            // The caller is sent the piece at the end.
+            // The caller gets the piece at the end.
             !self.channel.is_closed()
         };
         if !is_open {
@@ -99,7 +99,7 @@ impl DeltaSink {
         }
     }
 
-    /// Ends the delivery if anything was delivered, and returns whether it has.
+    /// Ends the delivery if anything was delivered. Returns whether it did.
     pub fn close(&self) -> bool {
         let mut state = self.state();
         state.is_closed = state.has_delivered();
@@ -110,8 +110,8 @@ impl DeltaSink {
         self.state().is_closed
     }
 
-    /// Records the provider's counts, which cover every piece so far, and its request id. Ignored
-    /// once the caller has disconnected: the counts would include pieces that it did not get.
+    /// Records the request id and the provider's counts, which cover every piece so far. Does
+    /// nothing once the caller has disconnected: the counts would include undelivered pieces.
     pub fn note(&self, usage: Option<TokenCounts>, request_id: Option<&String>) {
         let mut state = self.state();
         if state.caller_gone {
@@ -124,7 +124,7 @@ impl DeltaSink {
         let Some(usage) = usage else { return };
         let before = delivered.usage;
         delivered.usage = match usage.output {
-            // Some providers report 0 before the first piece, which is not a count.
+            // Some providers report 0 before the first piece.
             None | Some(0) => TokenCounts {
                 output: before.output,
                 uncounted_bytes: before.uncounted_bytes,
@@ -138,13 +138,13 @@ impl DeltaSink {
         self.state().has_delivered()
     }
 
-    /// The pieces that the caller was sent, with the counts so far; `None` if there are none.
+    /// Returns the delivered pieces with the counts so far; `None` if there are none.
     pub fn delivered(&self) -> Option<TextAnswer> {
         let state = self.state();
         state.has_delivered().then(|| state.delivered.clone())
     }
 
-    /// When the first piece came.
+    /// Returns the time of the first piece.
     pub fn first_at(&self) -> Option<Instant> {
         self.state().first_at
     }
@@ -241,7 +241,7 @@ mod tests {
         let (sink, receiver) = DeltaSink::channel(Visibility::TEXT);
         sink.push(text("Hello"));
         drop(receiver);
-        // Still counts what was delivered.
+        // What was delivered still counts.
         sink.note(Some(counts(7, Some(2))), None);
         sink.push(text(" there"));
         sink.note(Some(counts(7, Some(90))), None);

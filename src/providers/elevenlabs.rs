@@ -86,13 +86,12 @@ impl ModelSettings for ElevenLabsModel {
 fn body(call: &SpeechCall) -> Value {
     let mut body = json!({"text": call.text, "model_id": call.model});
     if call.speed.total_cmp(&1.0).is_ne() {
-        // Only what is requested: the rest stays as configured for the voice.
+        // Other settings keep their values of the voice.
         body["voice_settings"] = json!({"speed": call.speed});
     }
     body
 }
 
-/// The speech adapter of ElevenLabs.
 pub type ElevenLabs = Adapter<ElevenLabsModel>;
 
 fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
@@ -124,8 +123,8 @@ impl SpeechProvider for ElevenLabs {
     }
 }
 
-/// `{"detail": {"status", "message"}}`; with 422 `detail` is a list of fields, sometimes it is a bare
-/// string. Newer bodies may have `code` and `type` in addition to `status`.
+/// Reads `{"detail": {"status", "message"}}`. With 422 `detail` is a list of fields; sometimes it
+/// is a bare string. Newer bodies may have `code` and `type` in addition to `status`.
 ///
 /// Source: elevenlabs/elevenlabs-docs `developer-guides/error-messages.mdx`.
 fn error_info(root: Option<&Value>) -> ErrorInfo {
@@ -152,7 +151,8 @@ fn error_info(root: Option<&Value>) -> ErrorInfo {
     }
 }
 
-/// Billing, which takes precedence over the status, and content policy.
+/// Returns the kind for billing codes, which take precedence over the status, and for content
+/// policy.
 fn kind(code: &str) -> Option<ProviderErrorKind> {
     let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
     if has(&["quota", "payment", "billing", "insufficient_credits"]) {

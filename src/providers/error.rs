@@ -1,8 +1,8 @@
 //! Upstream failures, in a closed set of kinds.
 //!
 //! The message for clients ([`ProviderError::message`]) and the detail for the log
-//! ([`ProviderError::detail`]) are separate: an upstream body may echo a prompt, which the log must
-//! not have, or part of a key, which must not be shown.
+//! ([`ProviderError::detail`]) are separate: an upstream body may repeat a prompt, which must not
+//! be logged, or part of a key, which must not be shown.
 
 use std::{fmt, time::Duration};
 
@@ -31,26 +31,26 @@ named_enum!(
 #[derive(Debug, Clone)]
 pub struct ProviderError {
     pub kind: ProviderErrorKind,
-    /// Whether the provider is known not to have started the work: connection refused,
-    /// 429 (rate), 503, 529. Only then may a submission be repeated.
+    /// Whether the provider is known not to have started the work: connection refused, 429 (rate),
+    /// 503, 529. Only then may the call be repeated.
     pub not_started: bool,
     /// Whether the provider refused the call before any work, for a reason that only another
-    /// provider or model helps: our account (401 to 403, billing), or an unknown model (404).
+    /// provider or model avoids: our account (401 to 403, billing), or an unknown model (404).
     pub is_refused: bool,
-    /// Whether one of our own limits ended an answer that went on: its size, or the duration of
-    /// its stream.
+    /// Whether one of our own limits ended the answer: its size, or the duration of its stream.
     pub is_over_limit: bool,
     /// HTTP status of the response, if there was one.
     pub status: Option<u16>,
-    /// How long the provider asks to wait before the next try.
+    /// The retry delay that the provider requests.
     pub retry_after: Option<Duration>,
-    /// The provider's own id of the request, for its support.
+    /// The provider's request id, for its support.
     pub request_id: Option<String>,
-    /// What the provider says about the caller's input, without keys, hosts and ids of the operator.
+    /// The provider's message about the caller's input, without keys, hosts and ids of the
+    /// operator.
     pub vendor_message: Option<String>,
-    /// The numbers of [`ProviderErrorKind::ContextLength`].
+    /// The token counts of [`ProviderErrorKind::ContextLength`].
     pub overflow: Option<Box<ContextOverflow>>,
-    /// For the log: a short code, or the transport's error. Never a body, never a key.
+    /// For the log: a short code, or the transport's error. Never contains a body or a key.
     pub detail: String,
 }
 
@@ -70,14 +70,15 @@ impl ProviderError {
         }
     }
 
-    /// The message for clients: one of ours, with the provider's message about their input.
+    /// Returns the message for clients: our own, followed by the provider's message about their
+    /// input.
     pub fn message(&self) -> String {
         let own = match self.kind {
             ProviderErrorKind::Rejected => "the provider rejected the request",
             ProviderErrorKind::ContentPolicy => "the provider refused the content by its policy",
             ProviderErrorKind::Timeout => "the provider did not answer in time",
             ProviderErrorKind::Overloaded => "the provider is overloaded",
-            // Nothing is added: the stored message says that the failure is final.
+            // Returned alone: the stored message says that the failure is final.
             ProviderErrorKind::Account => return ACCOUNT_REFUSED.to_owned(),
             ProviderErrorKind::Failed => "the provider failed",
             ProviderErrorKind::ContextLength => {
@@ -96,12 +97,12 @@ impl ProviderError {
         }
     }
 
-    /// A failed call, or an answer that cannot be used.
+    /// Creates the error of a failed call, or of an unusable answer.
     pub fn failed(detail: &str) -> Self {
         Self::new(ProviderErrorKind::Failed, detail)
     }
 
-    /// An answer that exceeds one of our own limits.
+    /// Creates the error of an answer that exceeds one of our own limits.
     pub fn over_limit(detail: &str) -> Self {
         Self {
             is_over_limit: true,
@@ -109,7 +110,8 @@ impl ProviderError {
         }
     }
 
-    /// A call that is refused before it is sent, as the provider would refuse it.
+    /// Creates the error of a call that is refused before it is sent, as the provider would refuse
+    /// it.
     pub fn rejected(detail: &str) -> Self {
         Self::new(ProviderErrorKind::Rejected, detail)
     }

@@ -1,6 +1,7 @@
-//! One call of a text adapter: a JSON request, then one JSON body or a stream of events.
+//! Makes one call of a text adapter: sends a JSON request and reads one JSON body or an event
+//! stream.
 //!
-//! A vendor's wire format is its request and a [`TextParser`]. Here: everything else.
+//! A vendor's wire format is in its request and its [`TextParser`].
 
 use std::collections::HashSet;
 
@@ -40,22 +41,22 @@ pub trait TextParser<'a>: Sized {
     /// Parses a body that was not streamed.
     fn whole(&mut self, root: &Value) -> Result<(), ProviderError>;
 
-    /// Parses one event of a stream; true when it was the last.
+    /// Parses one event of a stream. Returns whether it was the last.
     fn event(&mut self, event: &Event) -> Result<bool, ProviderError>;
 
-    /// The answer, after the body or the last event. Fails if a stream was cut.
+    /// Returns the answer, after the body or the last event. Fails if a stream was cut.
     fn end(self, streamed: bool) -> Result<TextAnswer, ProviderError>;
 }
 
-/// Sends once and parses the response. With `deltas` a stream is requested; how the response is read
-/// depends on its content type, since some servers do not send what was requested.
+/// Sends once and parses the response. Requests a stream if there are `deltas`. The content type
+/// decides how the response is read, since some servers do not send what was requested.
 pub async fn exchange<'a, P: TextParser<'a>>(
     client: &'a VendorClient,
     (url, body): (Url, RequestJson),
     call: &'a TextCall,
     deltas: Option<&'a DeltaSink>,
 ) -> Result<TextAnswer, ProviderError> {
-    // Before the call releases the conversation.
+    // Computed before the call releases the conversation.
     let estimate = (call.conversation.get().bytes() / 4 + call.media_tokens) as u64;
     let answer = send::<P>(client, (url, body), call, deltas).await;
     answer.map_err(|mut error| {
@@ -91,7 +92,7 @@ async fn send<'a, P: TextParser<'a>>(
         Some(_) => client.open_stream(url, body).await?,
     };
     let has_one_call = call.conversation.get().tools.one_at_a_time;
-    // No other submission follows.
+    // There is no retry.
     call.release();
     memory::release();
     let head = answer.head().clone();
@@ -119,7 +120,7 @@ async fn send<'a, P: TextParser<'a>>(
         return parser.end(false);
     }
     match read_events(parser, answer.events(P::EVENT_CAP), &head).await {
-        // The call ends with this function, so there are no further counts.
+        // The call ends with this function, so no further counts follow.
         Err(error) if error.is_over_limit => match deltas.and_then(DeltaSink::delivered) {
             Some(delivered) => Ok(TextAnswer {
                 stop: Stop::Limit,
@@ -145,7 +146,7 @@ async fn read_events<'a, P: TextParser<'a>>(
     parser.end(true)
 }
 
-/// The answer so far, and what its errors carry.
+/// The answer so far, and the context for its errors.
 #[derive(Debug)]
 pub struct AnswerBuilder<'a> {
     client: &'a VendorClient,
@@ -155,18 +156,19 @@ pub struct AnswerBuilder<'a> {
     stops: StopFilter<'a>,
     id: Option<String>,
     model_noted: bool,
-    /// Why the provider ended the answer early.
+    /// Why the provider ended the answer early, if it did.
     early: Option<Stop>,
     /// Whether the provider sent content that no caller gets, such as an image.
     has_unread: bool,
     /// Whether the caller takes at most one tool call.
     has_one_call: bool,
-    /// Those of the calls so far.
+    /// Ids of the calls so far.
     call_ids: HashSet<String>,
 }
 
 impl<'a> AnswerBuilder<'a> {
-    /// Ends the answer at the first of these stop sequences, which are not sent to the vendor.
+    /// Sets the stop sequences at which this server ends the answer. They are not sent to the
+    /// vendor.
     pub fn stop_at(&mut self, sequences: impl Iterator<Item = &'a String>) {
         self.stops = StopFilter::new(sequences);
     }
@@ -186,7 +188,7 @@ impl<'a> AnswerBuilder<'a> {
         Ok(root)
     }
 
-    /// An error inside a 200.
+    /// Returns the error inside a 200.
     pub fn error(&self, root: &Value) -> ProviderError {
         self.client.error(&self.head, Some(root))
     }
@@ -196,7 +198,7 @@ impl<'a> AnswerBuilder<'a> {
         self.client.error_of_code(&self.head, code, Some(kind))
     }
 
-    /// Keeps the first usable id, and compares the first model with the requested one.
+    /// Stores the first usable id, and compares the first model with the requested one.
     pub fn identify(&mut self, id: Option<&Value>, model: Option<&Value>) {
         if self.id.is_none() {
             self.id = id.and_then(Value::as_str).and_then(clean_id);
@@ -209,7 +211,7 @@ impl<'a> AnswerBuilder<'a> {
         }
     }
 
-    /// Adds a piece, unless a stop sequence came before it. Fails above 4 MiB in all.
+    /// Adds a piece, unless a stop sequence was found. Fails above 4 MiB in total.
     pub fn push(&mut self, piece: Delta) -> Result<(), ProviderError> {
         if let Delta::Text(text) = &piece {
             return self.text(text);
@@ -227,7 +229,7 @@ impl<'a> AnswerBuilder<'a> {
         self.add(Delta::Text(text))
     }
 
-    /// Adds the text that was held back as a possible start of a stop sequence.
+    /// Adds the text that was held back as the possible start of a stop sequence.
     fn release_text(&mut self) -> Result<(), ProviderError> {
         let text = self.stops.flush();
         self.add(Delta::Text(text))
@@ -238,8 +240,8 @@ impl<'a> AnswerBuilder<'a> {
         added.map_err(|error| self.head.with_context(error))
     }
 
-    /// Begins a call, by the caller's name of the function. One without an id, or with that of an
-    /// earlier call, gets a new one.
+    /// Begins a call, with the caller's name of the function. A call with a missing or repeated id
+    /// gets a new id.
     pub fn begin_call(&mut self, mut call: ToolCall) -> Result<(), ProviderError> {
         call.name = self.call.replaced_names.original(call.name);
         if call.id.is_empty() || !self.call_ids.insert(call.id.clone()) {
@@ -265,8 +267,8 @@ impl<'a> AnswerBuilder<'a> {
         }
     }
 
-    /// Adds what only the vendor's dialect has a name for, for a caller who speaks it. To others a
-    /// dialogue would look whole without it; a plain text is.
+    /// Adds a block that only the vendor's dialect can represent. In other dialects a dialogue
+    /// fails, because it would be incomplete; a plain text ignores the block.
     pub fn opaque(&mut self, block: &Value) -> Result<(), ProviderError> {
         if self.call.original.is_some() {
             self.push(Delta::Opaque(block.clone()))
@@ -289,12 +291,12 @@ impl<'a> AnswerBuilder<'a> {
         self.has_one_call && self.calls().next().is_some()
     }
 
-    /// Whether the vendor was sent the caller's body, so that the caller speaks its dialect.
+    /// Whether the vendor got the caller's body, so that the caller speaks its dialect.
     pub fn is_passed(&self) -> bool {
         self.call.original.is_some()
     }
 
-    /// Whether nothing has been answered but thoughts.
+    /// Whether the answer has nothing but thinking.
     pub fn is_empty(&self) -> bool {
         let thought = |part: &Part| match part {
             Part::Thinking { .. } | Part::Redacted { .. } => true,
@@ -304,7 +306,7 @@ impl<'a> AnswerBuilder<'a> {
         self.parts.parts().iter().all(thought)
     }
 
-    /// The calls so far.
+    /// Returns the calls so far.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.parts().iter().filter_map(|part| match part {
             Part::ToolCall(call) => Some(call),
@@ -312,14 +314,14 @@ impl<'a> AnswerBuilder<'a> {
         })
     }
 
-    /// Forwards the counts and the id so far ([`DeltaSink::note`]).
+    /// Forwards the counts and the id so far (see [`DeltaSink::note`]).
     pub fn note(&self, usage: Option<TokenCounts>) {
         let id = self.head.request_id.as_ref().or(self.id.as_ref());
         self.parts.note(usage, id);
     }
 
-    /// Notes that the provider ended the answer early: it stays an answer if part of it was
-    /// delivered, and otherwise fails with `error`.
+    /// Records that the provider ended the answer early. It succeeds if part of it was delivered,
+    /// and otherwise fails with `error`.
     pub fn end_early(&mut self, stop: Stop, error: ProviderError) -> Result<(), ProviderError> {
         if !self.parts.has_delivered() {
             return Err(error);
@@ -355,8 +357,8 @@ impl<'a> AnswerBuilder<'a> {
         })
     }
 
-    /// Whether the provider counted output. At the token limit, and where a stop sequence may have
-    /// ended the answer, which not every vendor reports, a count of 0 is enough.
+    /// Whether the provider counted output. A count of 0 is enough at the token limit, or if a stop
+    /// sequence may have ended the answer, which not every vendor reports.
     fn was_billed(&self, usage: &TokenCounts, stop: &Stop) -> bool {
         let may_be_empty = *stop == Stop::Limit || !self.call.sampling.stop.is_empty();
         usage

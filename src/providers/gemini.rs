@@ -1,8 +1,8 @@
 //! Google Gemini `generateContent` and `streamGenerateContent`.
 //!
-//! Here: the settings, the call of a text, and errors. Submodules: its request ([`request`]), response
-//! parsing ([`response`]), and the other modalities, [`speech`] and video ([`omni`]). Source: google-genai 3.3.0 (`PyPI`) `google/genai/models.py`, `types.py`; checked
-//! against requests recorded from the package.
+//! Submodules: the text request ([`request`]), response parsing ([`response`]), [`speech`] and
+//! video ([`omni`]). Source: google-genai 3.3.0 (`PyPI`) `google/genai/models.py`, `types.py`;
+//! checked against requests recorded from the package.
 
 pub mod omni;
 pub mod request;
@@ -101,7 +101,8 @@ pub struct GeminiModel {
     /// `thinkingConfig.thinkingLevel`, from the 3.x family on. `None` sends nothing.
     #[serde(deserialize_with = "thinking_level")]
     pub thinking_level: Option<String>,
-    /// `thinkingConfig.thinkingBudget` in tokens, 2.5 family; 0 is off. `None` sends nothing.
+    /// `thinkingConfig.thinkingBudget` in tokens, 2.5 family; 0 disables thinking. `None` sends
+    /// nothing.
     #[serde(deserialize_with = "thinking_budget")]
     pub thinking_budget: Option<i64>,
 }
@@ -134,22 +135,22 @@ fn text(wire: Option<toml::Value>) -> Result<SharedSettings, ConfigError> {
     Ok(Arc::new(model))
 }
 
-/// The text adapter of Gemini.
 pub type Gemini = Adapter<GeminiModel>;
 
 const KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
-/// A base URL without a version path gets `/v1beta`; a given one (`/v1`) is kept.
+/// Builds the client. A base URL without a version path gets `/v1beta`; a given one (`/v1`) is
+/// kept.
 fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
     VendorClient::new(setup, VersionPath::Last("v1beta"), (KEY, ""), error_info)
 }
 
-/// The name of a model in a path and in answers.
+/// Returns the model's name in paths and answers.
 fn bare_name(model: &str) -> &str {
     model.strip_prefix("models/").unwrap_or(model)
 }
 
-/// The URL of a method of a model.
+/// Returns the URL of a model's method.
 fn method_url(client: &VendorClient, model: &str, method: &str) -> Url {
     client.url(&["models", &format!("{}:{method}", bare_name(model))])
 }
@@ -183,12 +184,13 @@ impl TextProvider for Gemini {
     }
 }
 
-/// The wait of a per-day quota, for which `RetryInfo` wrongly gives seconds too.
+/// Wait after a per-day quota error, whose `RetryInfo` wrongly gives seconds.
 const DAY_QUOTA_WAIT: Duration = Duration::from_hours(1);
 
-/// The error in a response, if it is one: `{"error": {"code", "status", "message", "details":
-/// [...]}}`, sometimes in an array of one. Source: google-genai 3.3.0 (`PyPI`) `google/genai/errors.py`;
-/// `google/rpc/error_details.proto` for `ErrorInfo`, `RetryInfo` and `QuotaFailure`.
+/// Returns the error in a response, if there is one: `{"error": {"code", "status", "message",
+/// "details": [...]}}`, sometimes in an array of one. Source: google-genai 3.3.0 (`PyPI`)
+/// `google/genai/errors.py`; `google/rpc/error_details.proto` for `ErrorInfo`, `RetryInfo` and
+/// `QuotaFailure`.
 fn error_of(root: &Value) -> Option<&Value> {
     let root = root.get(0).unwrap_or(root);
     root.get("error").filter(|error| error.is_object())

@@ -1,9 +1,9 @@
 //! The HTTP client of all adapters: timeouts, size limits, secrets, no redirects.
 //!
-//! Submodules: the client of one API ([`client`]), endpoint URLs ([`base_url`]), form bodies ([`form`]), the meaning of failures
-//! ([`classify`]), their messages ([`vendor_message`]) and the wait after them ([`retry_after`]). Not
-//! here: vendors' fields, and retries, since only the caller knows what a second submission would
-//! cost.
+//! Submodules: the client of one API ([`client`]), endpoint URLs ([`base_url`]), form bodies
+//! ([`form`]), error classification ([`classify`]), error messages ([`vendor_message`]) and retry
+//! delays ([`retry_after`]). Vendors' fields are elsewhere, and so are retries, since only the
+//! caller knows the cost of a second submission.
 
 pub mod base_url;
 pub mod classify;
@@ -31,28 +31,28 @@ pub use client::VendorClient;
 pub use request_json::RequestJson;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A whole text response: 128,000 tokens are some 600 KiB; the rest is room for escapes, reasoning
-/// and unrequested log probabilities.
+/// Maximum bytes of a text response: 128,000 tokens are some 600 KiB; the rest is room for escapes,
+/// reasoning and unrequested log probabilities.
 pub const TEXT_BODY_CAP: usize = 16 << 20;
-/// A larger body is parsed off the threads of requests.
+/// Larger bodies are parsed off the async threads.
 const LARGE_JSON: usize = 256 << 10;
-/// Images in JSON: four in base64, at some 12 MiB each.
+/// Maximum bytes of images in JSON: four in base64, some 12 MiB each.
 pub const IMAGES_BODY_CAP: usize = 64 << 20;
 pub const IMAGE_CAP: usize = 20 << 20;
-/// All parts of one recording.
+/// Maximum bytes of all parts of one recording.
 pub const SPEECH_CAP: usize = 100 << 20;
-/// A streamed response including framing (some 300 bytes per token at OpenAI).
+/// Maximum bytes of a streamed response, including framing (some 300 bytes per token at OpenAI).
 pub const STREAM_CAP: usize = 64 << 20;
-/// A code and a sentence are read from an error response; anything longer is a gateway's page.
+/// Maximum bytes of an error response. Longer ones are a gateway's HTML page.
 const ERROR_BODY_CAP: usize = 64 << 10;
-/// The beginnings of the lines of an event stream, and the longest of them in bytes.
+/// The possible beginnings of lines in an event stream, and the length of the longest in bytes.
 const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
 const FIELDS_LENGTH: usize = 6;
-/// The longest gap in an open stream; keep-alives count as data. Generous, because a model may
-/// think before its first token and a local server may have to load the model.
+/// Maximum gap in an open stream; keep-alives count as data. Generous, because a model may think
+/// before its first token, and a local server may have to load the model.
 const STREAM_IDLE: Duration = Duration::from_mins(2);
-/// The longest call. The configuration allows no longer time-out; a stream needs most of it for
-/// 128,000 tokens at 40 a second.
+/// Maximum duration of a call, and of a configured timeout. A stream needs most of it for 128,000
+/// tokens at 40 per second.
 pub const MAX_CALL_TIME: Duration = Duration::from_hours(1);
 
 /// Why an adapter cannot be built from its settings.
@@ -73,9 +73,9 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// Redirects are not followed, since a key must never reach another host. reqwest's built-in
-    /// retries stay enabled: they cover only requests that the server declared unprocessed
-    /// (RFC 9113, section 8.7).
+    /// Builds the client. Redirects are not followed, since a key must never reach another host.
+    /// reqwest's built-in retries stay enabled: they only repeat requests that the server declared
+    /// unprocessed (RFC 9113, section 8.7).
     pub fn new() -> Result<Self, SetupError> {
         let inner = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -89,14 +89,14 @@ impl HttpClient {
     }
 }
 
-/// A response whose body has not been read yet.
+/// A response whose body was not read yet.
 #[derive(Debug)]
 pub struct Answer {
     head: Head,
     response: Response,
-    /// The part of the body that was read.
+    /// The part of the body read so far.
     begun: Vec<u8>,
-    /// The longest gap of a stream.
+    /// Maximum gap of a stream.
     idle: Duration,
 }
 
@@ -105,21 +105,21 @@ impl Answer {
         &self.head
     }
 
-    /// The content type without its parameters, in lower case.
+    /// Returns the content type in lower case, without its parameters.
     fn content_type(&self) -> Option<String> {
         let content_type = self.response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
         let essence = content_type.split(';').next()?;
         Some(essence.trim().to_ascii_lowercase())
     }
 
-    /// Whether the body is an event stream: by its content type, or by its beginning, since some
-    /// servers send another type or none. If neither says it, it is what was `requested`.
+    /// Whether the body is an event stream: by its content type or its beginning, since some
+    /// servers send another type or none. If neither decides, as `requested`.
     pub async fn is_stream(&mut self, requested: bool) -> Result<bool, ProviderError> {
         let content_type = self.content_type().unwrap_or_default();
         if content_type == "text/event-stream" {
             return Ok(true);
         }
-        // Some servers send empty lines while they work.
+        // Some servers send empty lines while they are working.
         while self.begun.trim_ascii_start().len() < FIELDS_LENGTH
             && self.begun.len() < ERROR_BODY_CAP
         {
@@ -141,13 +141,14 @@ impl Answer {
         chunk.map_err(|error| self.head.with_context(classify::transport(&error)))
     }
 
-    /// The head, and the body as JSON, of at most `cap` bytes after decompression.
+    /// Returns the head and the JSON body, of at most `cap` bytes after decompression.
     pub async fn json(self, cap: usize) -> Result<(Head, Value), ProviderError> {
         let read = |head: &Head, root| Ok((head.clone(), root));
         self.json_files(cap, read).await
     }
 
-    /// What `read` makes of a body as [`Self::json`] that holds files.
+    /// As [`Self::json`], and converts the value with `read`. Large bodies are parsed and converted
+    /// off the async threads.
     pub async fn json_files<T: Send + 'static>(
         mut self,
         cap: usize,
@@ -167,7 +168,7 @@ impl Answer {
         answer.unwrap_or_else(|| Err(ProviderError::failed("reading it failed")))
     }
 
-    /// The body as a file of at most `cap` bytes. An empty body, JSON or a page is a failure; the
+    /// Returns the body as a file of at most `cap` bytes. Fails on an empty body, JSON or HTML; the
     /// caller validates the format.
     pub async fn file(mut self, cap: usize) -> Result<Bytes, ProviderError> {
         let (body, _) = self.whole_body(cap).await?;
@@ -178,8 +179,8 @@ impl Answer {
         }
     }
 
-    /// The JSON of an error response, or its plain text. Never fails: the status alone decides when a
-    /// gateway sends HTML, nothing, or too much.
+    /// Returns the JSON of an error response, or its plain text. Never fails: if a gateway sends
+    /// HTML, nothing or too much, the status alone decides.
     pub async fn error_json(mut self) -> (Head, Option<Value>) {
         let is_text = self.content_type().is_some_and(|kind| kind == "text/plain");
         let text = |body: &[u8]| {
@@ -194,7 +195,7 @@ impl Answer {
         (self.head, body)
     }
 
-    /// The body as server-sent events of at most `event_cap` bytes.
+    /// Returns the body as server-sent events of at most `event_cap` bytes.
     pub fn events(self, event_cap: usize) -> Events {
         let begun = (!self.begun.is_empty()).then(|| Ok(Bytes::from(self.begun)));
         let begun = stream::iter(begun);
@@ -202,7 +203,8 @@ impl Answer {
         Events::new(chunks, self.idle, STREAM_CAP, event_cap)
     }
 
-    /// The body, and what it has reserved: it is paid for, so it is kept whatever the budget says.
+    /// Reads the body, and returns its memory reservation. It is paid for, so it is kept even if
+    /// the budget is used up.
     async fn whole_body(
         &mut self,
         cap: usize,
@@ -214,7 +216,7 @@ impl Answer {
         }
     }
 
-    /// Up to `cap` bytes, and whether the body is complete.
+    /// Reads up to `cap` bytes. Returns whether the body is complete.
     async fn take_body(
         &mut self,
         cap: usize,
@@ -248,8 +250,8 @@ fn json(head: &Head, body: &[u8]) -> Result<Value, ProviderError> {
     })
 }
 
-/// The chunks of a streamed body; ends after the first error. Its only timeout is that of the whole
-/// stream: [`Events`] has that of a gap.
+/// Returns the chunks of a streamed body; ends after the first error. Has only the timeout of the
+/// whole stream: [`Events`] limits gaps.
 fn chunks(response: Response) -> impl Stream<Item = Result<Bytes, ProviderError>> + Send {
     stream::try_unfold(response, |mut response| async move {
         let chunk = response.chunk().await.map_err(|error| {

@@ -1,4 +1,4 @@
-//! What image, speech and video adapters are called with and return, and their interfaces.
+//! Calls, answers and traits of the image, speech and video adapters.
 //!
 //! A video is a task that is submitted once and polled.
 
@@ -17,7 +17,7 @@ use crate::domain::request::{Background, InputRole, Outpaint, Quality, SpeechFor
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputPicture {
     pub role: InputRole,
-    /// `image/png`, `image/jpeg` or `image/webp`; `video/mp4` of a video to extend.
+    /// `image/png`, `image/jpeg` or `image/webp`; `video/mp4` for a video to extend.
     pub content_type: String,
     pub bytes: Bytes,
 }
@@ -47,8 +47,8 @@ pub fn inputs_with_role(
     pictures.iter().filter(move |picture| picture.role == role)
 }
 
-/// An image generation as every adapter receives it. What a model has no field for
-/// is already part of the prompt.
+/// An image generation as every adapter receives it. Options for which the model has no field are
+/// already part of the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageCall {
     /// The provider's own model id.
@@ -58,15 +58,15 @@ pub struct ImageCall {
     pub negative_prompt: Option<String>,
     /// Width and height in pixels, a native size of the model.
     pub size: (u32, u32),
-    /// Pixels to add to the sides of the source; only for models that do nothing else. `size` is
-    /// that of the result.
+    /// Pixels to add to the sides of the source; only for models that extend images. `size` is the
+    /// size of the result.
     pub outpaint: Option<Outpaint>,
     pub quality: Quality,
     /// Only for models with a field for it.
     pub style: Option<Style>,
-    /// Only for models that take a background.
+    /// Only for models that support a background.
     pub background: Option<Background>,
-    /// How many, 1 to 4.
+    /// Number of images, 1 to 4.
     pub n: u32,
     /// The input pictures.
     pub inputs: Vec<InputPicture>,
@@ -86,9 +86,9 @@ pub struct ImageAnswer {
 
 #[async_trait]
 pub trait ImageProvider: Send + Sync {
-    /// One submission, without retries. Where a vendor makes one image per request, `n` requests
-    /// are one submission: the images that succeed are the answer, and the first error only if
-    /// none does. `not_started` only if no request was started.
+    /// Submits once, without retries. If a vendor makes one image per request, `n` requests are one
+    /// submission: the answer has the images that succeeded, and if none did, it fails with the
+    /// first error. `not_started` is set only if no request was started.
     async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError>;
 }
 
@@ -100,9 +100,9 @@ pub struct SpeechCall {
     pub text: String,
     /// The provider's own voice id.
     pub voice: String,
-    /// Playback rate, 0.25 to 4.0; 1.0 is sent only where the vendor requires it.
+    /// Playback rate, 0.25 to 4.0. 1.0 is sent only if the vendor requires a rate.
     pub speed: f64,
-    /// How to speak; only for models that take instructions.
+    /// Speaking style; only for models that take instructions.
     pub instructions: Option<String>,
     pub format: SpeechFormat,
 }
@@ -120,17 +120,18 @@ pub struct SpeechAnswer {
     /// One file per call, in order, of the requested format (headers may be those of a stream).
     /// The caller joins and validates them. At most 100 MiB in total.
     pub parts: Vec<Bytes>,
-    /// The provider's id of the (last) request.
+    /// The provider's id of the last request.
     pub request_id: Option<String>,
 }
 
 #[async_trait]
 pub trait SpeechProvider: Send + Sync {
-    /// One submission, without retries. A text beyond the vendor's limit is split at sentence ends
-    /// into several calls; `not_started` only if none was started.
+    /// Submits once, without retries. A text above the vendor's limit is split at sentence ends
+    /// into several calls; `not_started` is set only if none was started.
     async fn generate(&self, call: &SpeechCall) -> Result<SpeechAnswer, ProviderError>;
 
-    /// Whether this server has the settings of a model. Another one may, and have accepted its job.
+    /// Whether this server has the settings of a model. Another server may have them, and may have
+    /// accepted its job.
     fn has_model(&self, _model: &str) -> bool {
         true
     }
@@ -176,28 +177,29 @@ pub enum VideoOutput {
 
 #[async_trait]
 pub trait VideoProvider: Send + Sync {
-    /// One submission, without retries; returns the provider's task id at once.
+    /// Submits once, without retries. Returns the provider's task id at once.
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError>;
 
-    /// Polls a task once. An error means that the poll failed (and will be retried), not the task.
+    /// Polls a task once. An error means that the poll failed and will be retried, not that the
+    /// task failed.
     async fn poll(&self, task: &str, call: &VideoCall) -> Result<VideoStatus, ProviderError>;
 
-    /// Whether this server has the settings of a model. Another one may, and have accepted its job.
+    /// As [`SpeechProvider::has_model`].
     fn has_model(&self, _model: &str) -> bool {
         true
     }
 
-    /// Returns whether the next poll needs the inputs of its call, as the sandbox does to make the
+    /// Whether the next poll needs the inputs of its call. Only the sandbox does, to make the
     /// result.
     fn poll_needs_inputs(&self, _task: &str) -> bool {
         false
     }
 
-    /// The time between two polls, where it may be shorter than the configured one.
+    /// Returns the poll interval if it may be shorter than the configured one.
     fn poll_interval(&self) -> Option<Duration> {
         None
     }
 
-    /// Cancels a task; does nothing where the provider has no such call.
+    /// Cancels a task. Does nothing if the provider cannot cancel.
     async fn cancel(&self, task: &str) -> Result<(), ProviderError>;
 }

@@ -59,7 +59,7 @@ const DIALOGUE: Dialogue = Dialogue {
     },
     max_stops: 4,
     own: Some(Surface::OpenAiChat),
-    // From gpt-5.6 on; earlier ones have no price for it.
+    // Only gpt-5.6 and later have a price for cache writes.
     cache_writes: CacheWrites::Short,
     ..Dialogue::ALL
 };
@@ -70,7 +70,7 @@ pub const ADAPTERS: Adapters = Adapters {
         dialogue: Dialogue {
             custom_tools: true,
             combined_schemas: false,
-            // Other servers make longer ones themselves.
+            // Other servers themselves generate longer ids.
             ids: Spelling {
                 max_chars: 40,
                 ..Spelling::ANY
@@ -101,12 +101,12 @@ pub const COMPATIBLE: Adapters = Adapters {
         access: Access::OptionalKey,
         temperature: Some([0.0, 2.0]),
         dialogue: Dialogue {
-            // Templates of many models refuse them.
+            // The chat templates of many models refuse them.
             late_instructions: false,
-            // Unless it is the role of a model's instructions.
+            // Unless a model's instructions use that role.
             developer_role: false,
             null_members: false,
-            // It would fetch them from within the operator's network.
+            // The server would fetch them from within the operator's network.
             image_urls: false,
             reasoning_fields: true,
             ..DIALOGUE
@@ -127,7 +127,7 @@ pub const COMPATIBLE: Adapters = Adapters {
     },
 };
 
-/// Fields that only `OpenAI` has are not sent unless configured.
+/// Reads image settings. Fields that only `OpenAI` has are not sent unless configured.
 fn compatible_image(wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
     let blank = |name: &str| (name.to_owned(), Value::from(""));
     let mut table = Table::from_iter(["output_format", "moderation"].map(blank));
@@ -135,7 +135,8 @@ fn compatible_image(wire: Option<Value>) -> Result<SharedSettings, ConfigError> 
     read_settings::<OpenAiImageModel>(Some(over(table, wire)))
 }
 
-/// Google's server, and others with its models, take back their signatures; strict servers refuse them.
+/// Reads text settings. Google's server, and others with its models, accept their signatures back;
+/// strict servers refuse them.
 fn compatible_text(id: &str, wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
     let name = id.rsplit('/').next().unwrap_or(id);
     let is_gemini = name.to_ascii_lowercase().contains("gemini");
@@ -143,7 +144,7 @@ fn compatible_text(id: &str, wire: Option<Value>) -> Result<SharedSettings, Conf
     read_settings::<OpenAiModel>(Some(over(table, wire)))
 }
 
-/// Other defaults, and the settings of a file over them.
+/// Overrides defaults with the settings of a file.
 fn over(mut defaults: Table, wire: Option<Value>) -> Value {
     match wire {
         None => {}
@@ -153,7 +154,7 @@ fn over(mut defaults: Table, wire: Option<Value>) -> Value {
     Value::Table(defaults)
 }
 
-/// `OpenAI` itself: other defaults, and checked values.
+/// Reads text settings for `OpenAI` itself, with other defaults and checked values.
 fn text(id: &str, wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
     let api = if has_responses(id) {
         "responses"
@@ -178,8 +179,8 @@ fn text(id: &str, wire: Option<Value>) -> Result<SharedSettings, ConfigError> {
     read_settings::<OpenAiModel>(Some(wire))
 }
 
-/// Whether a model is called by the Responses API unless configured: from gpt-5.4 on, and those that
-/// have no other API.
+/// Whether a model uses the Responses API unless configured otherwise: from gpt-5.4 on, and models
+/// that have no other API.
 fn has_responses(id: &str) -> bool {
     let name = id.strip_prefix("ft:").unwrap_or(id);
     let Some(rest) = name.strip_prefix("gpt-") else {
@@ -192,10 +193,9 @@ fn has_responses(id: &str) -> bool {
     version.is_some_and(|version| version >= (5, 4)) || words.any(|w| ["codex", "pro"].contains(&w))
 }
 
-/// The text adapter of `OpenAI` and of compatible servers.
 pub type OpenAi = Adapter<OpenAiModel>;
 
-/// The client of all modalities. Without a key no `Authorization` is sent.
+/// Builds the client of all modalities. Without a key no `Authorization` is sent.
 fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
     let version = VersionPath::Anywhere("v1");
     let key = (AUTHORIZATION, "Bearer ");

@@ -1,4 +1,4 @@
-//! The providers of a server, ready to be called.
+//! The providers of a server.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,13 +15,13 @@ pub struct Registry {
     pub image: BTreeMap<String, Arc<dyn ImageProvider>>,
     pub speech: BTreeMap<String, Arc<dyn SpeechProvider>>,
     pub video: BTreeMap<String, Arc<dyn VideoProvider>>,
-    /// Concurrent calls of this process, by provider, in total and per account.
+    /// Limits of this process's concurrent calls, by provider, in total and per account.
     pub limiters: BTreeMap<String, Limiter<AccountId>>,
-    /// The base URL of each, by provider.
+    /// Base URLs by provider.
     pub base_urls: BTreeMap<String, String>,
 }
 
-/// One call to a provider, while it lasts; `None` inside if the provider has no limit.
+/// A permit for one running call to a provider; `None` inside if the provider has no limit.
 #[derive(Debug)]
 pub struct ProviderPermit(
     #[expect(dead_code, reason = "held, not read")] Option<Permit<AccountId>>,
@@ -44,7 +44,8 @@ impl Registry {
         self.video.insert(setup.name.clone(), Arc::new(adapter));
     }
 
-    /// A permit for a call of `account`, or `None` if the provider or the account is at its limit.
+    /// Returns a permit for a call of `account`, or `None` if the provider or the account is at its
+    /// limit.
     pub fn try_acquire(&self, provider: &str, account: AccountId) -> Option<ProviderPermit> {
         let permit = match self.limiters.get(provider) {
             Some(limiter) => Some(limiter.try_acquire(account)?),
@@ -53,7 +54,7 @@ impl Registry {
         Some(ProviderPermit(permit))
     }
 
-    /// As [`Self::try_acquire`], once it is the account's turn.
+    /// As [`Self::try_acquire`], but waits for the account's turn.
     pub async fn acquire(&self, provider: &str, account: AccountId) -> Option<ProviderPermit> {
         let permit = match self.limiters.get(provider) {
             Some(limiter) => Some(limiter.acquire(account, 1).await?),
@@ -62,7 +63,7 @@ impl Registry {
         Some(ProviderPermit(permit))
     }
 
-    /// The account's share of the calls to `provider`, if all of it is in use.
+    /// Returns the account's share of the calls to `provider`, if it is used up.
     pub fn reached_share(&self, provider: &str, account: AccountId) -> Option<usize> {
         let limiter = self.limiters.get(provider)?;
         let share = limiter.per_key();

@@ -1,9 +1,9 @@
-//! Runway: video from text or from pictures, and images, as a task that is polled.
+//! Runway: video from text or images, and images, as tasks that are polled.
 //!
-//! Here: settings, tasks and their failure codes, and videos; in [`image`]: images. Sources: runwayml
-//! 5.24.0 (`PyPI`) `runwayml/types/text_to_video_create_params.py`, `task_retrieve_response.py`,
+//! Submodule: images ([`image`]). Sources: runwayml 5.24.0 (`PyPI`)
+//! `runwayml/types/text_to_video_create_params.py`, `task_retrieve_response.py`,
 //! `resources/tasks.py`; docs.dev.runwayml.com errors/task-failures; checked against requests
-//! recorded from the package; `image_to_video_create_params.py` for pictures; issue 28 of
+//! recorded from the package; `image_to_video_create_params.py` for input images; issue 28 of
 //! runwayml/sdk-node for the lack of credits.
 
 pub mod image;
@@ -62,14 +62,14 @@ pub const ADAPTERS: Adapters = Adapters {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunwayModel {
-    /// From our ratio to the model's value, mostly pixels: `"16:9" = "1280:720"`. Other ratios are
+    /// Maps our ratio to the model's value, mostly pixels: `"16:9" = "1280:720"`. Other ratios are
     /// rejected.
     #[serde(deserialize_with = "ratios")]
     pub ratios: BTreeMap<String, String>,
     /// `resolution` of models that take a named one (`768p`). `None` sends nothing.
     #[serde(deserialize_with = "blank_is_none")]
     pub resolution: Option<String>,
-    /// `audio` of models where it is optional; changes the price. `None` sends nothing.
+    /// `audio` of models where it is optional; it changes the price. `None` sends nothing.
     pub audio: Option<bool>,
 }
 
@@ -84,7 +84,7 @@ impl Default for RunwayModel {
     }
 }
 
-/// Keys in lowest terms, like the ratios of calls.
+/// Reads the ratios, with keys in lowest terms like the ratios of calls.
 fn ratios<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<String, String>, D::Error> {
     let mut reduced = BTreeMap::new();
     for (ours, theirs) in BTreeMap::<String, String>::deserialize(source)? {
@@ -129,7 +129,7 @@ impl ModelSettings for RunwayModel {
 /// The implemented API version; the header is required.
 const VERSION: &str = "2024-11-06";
 
-/// A picture as a data URI of at most 5 MB; a reference if it has no position.
+/// Converts a picture to a data URI of at most 5 MB; without a position it is a reference.
 fn picture(picture: &InputPicture) -> WireObject<'_> {
     let position = match picture.role {
         InputRole::FirstFrame => Some("first"),
@@ -159,7 +159,8 @@ fn body(call: &VideoCall, settings: &RunwayModel) -> Result<RequestJson, Provide
 /// The image and video adapter of Runway.
 pub type Runway = Adapter<RunwayModel>;
 
-/// The timeout bounds each call. For images it also bounds the whole generation.
+/// Builds the client. The timeout applies to each call; for images it also applies to the whole
+/// generation.
 fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
     let key = (AUTHORIZATION, "Bearer ");
     let client = VendorClient::new(setup, VersionPath::Last("v1"), key, error_info)?;
@@ -167,7 +168,7 @@ fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
 }
 
 impl Runway {
-    /// A call about a task: its response, or `None` if the task is unknown.
+    /// Calls a task. Returns the response, or `None` if the task is unknown.
     async fn task(&self, method: Method, task: &str) -> Result<Option<Answer>, ProviderError> {
         let url = self.client.url(&["tasks", task]);
         let answer = self.client.bare(method, url).await?;
@@ -184,8 +185,8 @@ impl Runway {
         task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
     }
 
-    /// Polls a task once. The caller decides whether [`VideoStatus::Gone`] can be lag right after
-    /// the submission.
+    /// Polls a task once. The caller decides whether [`VideoStatus::Gone`] can be replication lag
+    /// after the submission.
     async fn status(&self, task: &str) -> Result<VideoStatus, ProviderError> {
         let Some(answer) = self.task(Method::GET, task).await? else {
             return Ok(VideoStatus::Gone);
@@ -212,7 +213,8 @@ impl VideoProvider for Runway {
         self.status(task).await
     }
 
-    /// Deletes the output of a finished task. An unknown task counts as cancelled.
+    /// Cancels a task, or deletes the output of a finished one. An unknown task counts as
+    /// cancelled.
     async fn cancel(&self, task: &str) -> Result<(), ProviderError> {
         self.task(Method::DELETE, task).await?;
         Ok(())
@@ -223,8 +225,8 @@ impl VideoProvider for Runway {
     }
 }
 
-/// `{"error": "a sentence"}` has no code, and an account without credits is reported only by its
-/// sentence, with status 400.
+/// Reads `{"error": "a sentence"}`, which has no code. Only the sentence of a 400 reports an
+/// account without credits.
 fn error_info(root: Option<&Value>) -> ErrorInfo {
     let text = root
         .and_then(|root| root.get("error")?.as_str())
@@ -238,7 +240,7 @@ fn error_info(root: Option<&Value>) -> ErrorInfo {
     }
 }
 
-/// The state of a task. Fails when `root` is not one.
+/// Reads the state of a task. Fails if `root` is not a task.
 fn read_status(
     client: &VendorClient,
     head: &Head,
@@ -254,15 +256,14 @@ fn read_status(
             let kind = code.and_then(kind);
             VideoStatus::Failed(client.error_of_code(head, code.unwrap_or(status), kind))
         }
-        // PENDING; THROTTLED, which is our account's limit of running tasks; RUNNING; unknown
-        // states.
+        // PENDING; THROTTLED (our account's limit of running tasks); RUNNING; unknown states.
         _ => VideoStatus::Running {
             progress: progress(root),
         },
     })
 }
 
-/// The output is on another host and needs no key.
+/// Reads the output, which is on another host and needs no key.
 fn succeeded(head: &Head, root: &Value) -> VideoStatus {
     let url = root.pointer("/output/0").and_then(Value::as_str);
     match url.and_then(|url| Url::parse(url).ok()) {
@@ -271,9 +272,10 @@ fn succeeded(head: &Head, root: &Value) -> VideoStatus {
     }
 }
 
-/// `SAFETY.INPUT.TEXT`, `INPUT_PREPROCESSING.SAFETY.TEXT`, `THIRD_PARTY.SAFETY`: a refusal
-/// wherever `SAFETY` occurs. `ASSET.INVALID` is an invalid request. The rest
-/// (`INTERNAL.*`, `INPUT_PREPROCESSING.INTERNAL`, `THIRD_PARTY.*`) is the provider's.
+/// Returns the kind of a failure code. Codes with `SAFETY` anywhere are refusals
+/// (`SAFETY.INPUT.TEXT`, `INPUT_PREPROCESSING.SAFETY.TEXT`, `THIRD_PARTY.SAFETY`). `ASSET.INVALID`
+/// is an invalid request. Others (`INTERNAL.*`, `INPUT_PREPROCESSING.INTERNAL`, `THIRD_PARTY.*`)
+/// are failures of the provider.
 fn kind(code: &str) -> Option<ProviderErrorKind> {
     if code.split('.').any(|word| word == "SAFETY") {
         Some(ProviderErrorKind::ContentPolicy)
@@ -284,7 +286,7 @@ fn kind(code: &str) -> Option<ProviderErrorKind> {
     }
 }
 
-/// A fraction from 0 to 1 as percent.
+/// Converts a fraction from 0 to 1 to percent.
 fn progress(root: &Value) -> Option<u8> {
     let fraction = root.get("progress")?.as_f64()?;
     let percent = (fraction.clamp(0.0, 1.0) * 100.0).round();

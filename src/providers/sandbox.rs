@@ -1,7 +1,7 @@
-//! The built-in provider: needs no key, costs nothing upstream, and fails on demand.
+//! The built-in provider, which needs no key, costs nothing upstream, and fails on demand.
 //!
-//! Makes a server without any key usable, and a client's error handling testable. Deterministic:
-//! the same call gets the same answer.
+//! It makes a server usable without any key, and lets clients test their error handling. It is
+//! deterministic: equal calls get equal answers.
 
 mod edit;
 pub mod fault;
@@ -28,7 +28,7 @@ pub use speech::SandboxSpeech;
 pub use text::SandboxText;
 pub use video::SandboxVideo;
 
-/// Between two words of a streamed text: slow enough to be visible, fast enough for tests.
+/// Pause between two words of a streamed text: slow enough to be visible, fast enough for tests.
 const WORD_DELAY: Duration = Duration::from_millis(5);
 
 pub const ADAPTERS: Adapters = Adapters {
@@ -49,7 +49,7 @@ pub const ADAPTERS: Adapters = Adapters {
     },
 };
 
-/// A model has no settings.
+/// Sandbox models have no settings.
 #[derive(Debug, Default)]
 struct SandboxModel;
 

@@ -1,8 +1,8 @@
-//! The order of the events of a stream whose blocks alternate.
+//! Orders the events of a stream whose blocks alternate.
 //!
-//! A block is one part of an answer, such as a text or a tool call. Vendors send one after the other,
-//! but servers that imitate them may interleave the events of several blocks, each with the index of
-//! its block. The caller gets one part after the other.
+//! A block is one part of an answer, such as a text or a tool call. Vendors send blocks one after
+//! the other, but servers that imitate them may interleave the events of several blocks, each with
+//! its block's index. The caller gets one part after the other.
 
 use std::{
     collections::HashMap,
@@ -14,9 +14,9 @@ use serde_json::Value;
 use super::{ProviderError, answer::TEXT_CAP, sse::Event};
 use crate::memory::{self, Reservation};
 
-/// The most blocks of an answer.
+/// Maximum blocks of an answer.
 const MAX_BLOCKS: usize = 10_000;
-/// Size of a waiting event in addition to its text.
+/// Size of a waiting event in addition to its text, in bytes.
 const EVENT_BYTES: usize = 64;
 /// Memory of an event for each byte of its size.
 const MEMORY_PER_BYTE: usize = 8;
@@ -24,21 +24,22 @@ const MEMORY_PER_BYTE: usize = 8;
 /// How a vendor's events name a block and its end.
 #[derive(Debug)]
 pub struct Blocks {
-    /// The member with the index of the block.
+    /// The member with the block's index.
     pub index: &'static str,
-    /// Where the id of the block is, for events without an index.
+    /// Pointers to the block's id, for events without an index.
     pub ids: &'static [&'static str],
     /// The type of the first event of a block.
     pub begin: &'static str,
-    /// How the types of the pieces of a block end.
+    /// The suffix of the types of a block's pieces.
     pub piece: &'static str,
     /// The type of the last event of a block.
     pub end: &'static str,
-    /// The member of the last event that has the whole block, so that it may be the only event.
+    /// The member of the last event that contains the whole block, so that it may be the only
+    /// event.
     pub whole: Option<&'static str>,
     /// The types of the events after the last block.
     pub after: &'static [&'static str],
-    /// Whether a block with this first event is a text, whose pieces need no beginning.
+    /// Whether a block with this first event is a text, whose first event may be missing.
     pub is_text: fn(&Value) -> bool,
 }
 
@@ -48,25 +49,25 @@ pub struct Sequence {
     /// The last block of each index and each id.
     indexes: HashMap<u64, usize>,
     ids: HashMap<String, usize>,
-    /// In the order in which they began.
+    /// Blocks in the order in which they began.
     begun: Vec<Block>,
-    /// How many of them have ended and were passed on. Events of the next one are passed on as they
-    /// come.
+    /// How many blocks have ended and were passed on. Events of the next block are passed on as
+    /// they arrive.
     passed: usize,
-    /// The size of the events that wait.
+    /// Total size of waiting events.
     bytes: usize,
     reserved: Option<Reservation>,
 }
 
 #[derive(Debug, Default)]
 struct Block {
-    /// A text may go on after other blocks, and its end may be missing.
+    /// Whether it is a text, which may continue after other blocks and may have no end.
     is_text: bool,
     has_ended: bool,
-    /// The hash of the whole block in its last event.
+    /// Hash of the whole block in its last event.
     whole: Option<u64>,
     waiting: Vec<Value>,
-    /// The size of the events that wait.
+    /// Size of its waiting events.
     bytes: usize,
 }
 
@@ -89,7 +90,7 @@ impl Sequence {
         }
     }
 
-    /// Adds an event, whose parsed data is `root`, and returns the events that come next. Fails if a
+    /// Adds an event, whose parsed data is `root`, and returns the events to pass on. Fails if a
     /// piece may belong to several blocks.
     pub fn push(&mut self, event: &Event, root: Value) -> Result<Vec<Value>, ProviderError> {
         let kind = root["type"].as_str().unwrap_or_default();
@@ -138,8 +139,8 @@ impl Sequence {
         self.begun.get(at).is_some_and(|block| block.is_text)
     }
 
-    /// The block with these names: by its id, or by its index. Some servers have another id in each
-    /// event of a block; others give one index to a block with another id after the first has ended.
+    /// Finds a block by its id or its index. Some servers have another id in each event of a block;
+    /// others reuse an index for a block with another id after the first has ended.
     fn find(&self, names: &Names<'_>) -> Option<usize> {
         let by_id = names.id.and_then(|id| self.ids.get(id));
         let by_index = names.index.and_then(|index| self.indexes.get(&index));
@@ -147,7 +148,8 @@ impl Sequence {
         by_id.or(by_index).copied()
     }
 
-    /// As [`Self::find`]. An event without a name belongs to the last block; fails if others are open.
+    /// As [`Self::find`]. An event without a name belongs to the last block; fails if others are
+    /// open.
     fn find_or_last(&self, names: &Names<'_>) -> Result<Option<usize>, ProviderError> {
         if names.is_some() {
             return Ok(self.find(names));
@@ -158,7 +160,7 @@ impl Sequence {
         Ok(self.begun.len().checked_sub(1))
     }
 
-    /// Begins a block by its first event. Some servers leave out the end of the one before.
+    /// Begins a block with its first event. Some servers omit the end of the previous block.
     fn begin(&mut self, names: &Names<'_>, is_text: bool) -> Result<usize, ProviderError> {
         let open = self.find_or_last(names)?.filter(|&at| self.is_open(at));
         if open.is_some_and(|at| self.blocks.whole.is_some() && !self.is_text(at)) {
@@ -177,13 +179,13 @@ impl Sequence {
         match self.find_or_last(names)? {
             Some(at) if self.is_open(at) => Ok(at),
             Some(at) if self.is_text(at) => self.add(names, true),
-            // Some servers leave out the first event of a text.
+            // Some servers omit the first event of a text.
             None if self.passed == self.begun.len() => self.add(names, true),
             _ => Err(mixed()),
         }
     }
 
-    /// Ends a block. `None`: the event is a duplicate.
+    /// Ends a block. Returns `None` if the event is a duplicate.
     fn end(&mut self, names: &Names<'_>, root: &Value) -> Result<Option<usize>, ProviderError> {
         let whole = self.blocks.whole.map(|name| hash_of(&root[name]));
         let known = self.find_or_last(names)?;
@@ -238,7 +240,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// Ends the first `count` blocks and returns the events that no longer wait for another block.
+    /// Ends the first `count` blocks and returns the events that no longer have to wait.
     fn pass_on(&mut self, count: usize) -> Vec<Value> {
         let mut ready = Vec::new();
         while let Some(block) = self.begun.get_mut(self.passed) {

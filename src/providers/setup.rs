@@ -1,4 +1,4 @@
-//! Adapters, and what they are built from.
+//! Adapters and their settings.
 
 use std::{any::Any, collections::BTreeMap, time::Duration};
 
@@ -19,16 +19,16 @@ pub struct Setup {
     /// Its name in our API and in the log.
     pub name: String,
     pub http: HttpClient,
-    /// With or without a version path; empty for the sandbox.
+    /// Base URL with or without a version path; empty for the sandbox.
     pub base_url: String,
-    /// None for the sandbox and for servers that need none.
+    /// `None` for the sandbox and for servers that need no key.
     pub api_key: Option<SecretString>,
-    /// Bounds one call from connecting to the last byte.
+    /// Maximum duration of a call, from connecting to the last byte.
     pub timeout: Duration,
-    /// Time between two polls of a task within one call.
+    /// Interval between two polls of a task within one call.
     pub poll_interval: Duration,
     pub clock: SharedClock,
-    /// By model id.
+    /// Settings by model id.
     pub models: BTreeMap<String, SharedSettings>,
 }
 
@@ -36,12 +36,13 @@ pub struct Setup {
 #[derive(Debug, Clone)]
 pub struct Adapter<S> {
     pub client: VendorClient,
-    /// The settings of its models, by id.
+    /// Settings by model id.
     pub models: BTreeMap<String, S>,
 }
 
 impl<S: Any + Clone> Adapter<S> {
-    /// An adapter for the models with settings of type `S`. `client` builds that of their API.
+    /// Creates an adapter for models with settings of type `S`. `client` builds the client of their
+    /// API.
     pub fn new(
         setup: &Setup,
         client: fn(&Setup) -> Result<VendorClient, SetupError>,
@@ -56,7 +57,7 @@ impl<S: Any + Clone> Adapter<S> {
         })
     }
 
-    /// The settings of a model; the default ones if it has none.
+    /// Returns the settings of a model, or the defaults.
     pub fn settings(&self, model: &str) -> S
     where
         S: Default,
@@ -68,7 +69,7 @@ impl<S: Any + Clone> Adapter<S> {
 /// A vendor and its adapters.
 #[derive(Debug)]
 pub struct Adapters {
-    /// For the configuration.
+    /// The vendor in the configuration.
     pub vendor: Vendor,
     /// Adds a provider's adapters to the registry.
     pub add: fn(&mut Registry, &Setup) -> Result<(), SetupError>,

@@ -1,10 +1,10 @@
-//! Splits a long text into pieces that are spoken one by one.
+//! Splits a long text into pieces that are spoken separately.
 //!
-//! At the end of a sentence if possible, else at whitespace, else between two characters. The
+//! Cuts at the end of a sentence if possible, else at whitespace, else between two characters. The
 //! pieces concatenate to the text.
 
-/// Pieces of at most `max` characters (Unicode scalar values), in order; blank ones, which no
-/// provider speaks, are left out.
+/// Returns pieces of at most `max` characters (Unicode scalar values), in order. Omits blank
+/// pieces, which no provider speaks.
 pub fn split(text: &str, max: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -18,7 +18,7 @@ pub fn split(text: &str, max: usize) -> Vec<&str> {
     pieces
 }
 
-/// Where to cut `window`, a piece of maximum length that is followed by `next`.
+/// Returns where to cut `window`, a piece of maximum length that is followed by `next`.
 fn cut(window: &str, next: &str) -> usize {
     let mut sentence = None;
     let mut blank = None;
@@ -61,7 +61,7 @@ enum Ending {
     Plain,
     /// A mark that always ends a sentence.
     Wide,
-    /// The whitespace after it: a quote that follows opens the next sentence.
+    /// Whitespace after a mark: a following quote opens the next sentence.
     Over,
 }
 

@@ -1,8 +1,9 @@
 //! Server-sent events of an upstream, within limits.
 //!
-//! `sse_stream` decodes the lines. Here: idle and size limits, the last event of a body that ends
-//! without a blank line (several servers do, and the decoder would drop it), and our error
-//! kinds. Not here: what an event means, `[DONE]` included. Source: WHATWG HTML, section 9.2.
+//! `sse_stream` decodes the lines. This module adds idle and size limits, our error kinds, and the
+//! last event of a body that ends without a blank line, which several servers send and the decoder
+//! would drop. The meaning of events, including `[DONE]`, is elsewhere. Source: WHATWG HTML,
+//! section 9.2.
 
 use std::{pin::Pin, time::Duration};
 
@@ -23,16 +24,16 @@ pub struct Event {
     pub data: String,
 }
 
-/// Maximum bytes of one event, unless its format has larger ones. The largest are those of compatible
-/// servers that send a whole answer at once.
+/// Maximum bytes of one event, unless its format has larger events. Compatible servers that send a
+/// whole answer at once have the largest.
 pub const EVENT_CAP: usize = 1 << 20;
 
-/// Bytes of events after which other tasks run: a provider that sends faster than events are parsed
-/// would otherwise keep a thread for the whole stream.
+/// Bytes of events after which this task yields: a provider that sends faster than events are
+/// parsed would otherwise occupy a thread for the whole stream.
 const YIELD_BYTES: usize = 32 << 10;
 
-/// Streams that go on in one round of the scheduler. Hundreds of fast ones would otherwise run between
-/// any two steps of every other request.
+/// Limits how many streams continue in one round of the scheduler. Hundreds of fast ones would
+/// otherwise run between any two steps of every other request.
 static TURNS: Semaphore = Semaphore::const_new(4);
 
 /// Counts the bytes since the last blank line, which ends an event.
@@ -40,12 +41,13 @@ static TURNS: Semaphore = Semaphore::const_new(4);
 struct EventLength {
     bytes: usize,
     line: usize,
-    /// Whether the last byte was a carriage return, with which a line feed is one line end.
+    /// Whether the last byte was a carriage return: a line feed after it belongs to the same line
+    /// end.
     after_return: bool,
 }
 
 impl EventLength {
-    /// The largest count within this chunk.
+    /// Returns the largest count within this chunk.
     fn add(&mut self, chunk: &[u8]) -> usize {
         let mut largest = 0;
         let mut rest = chunk;
@@ -73,10 +75,11 @@ impl EventLength {
     }
 }
 
-/// Chunks of a fast body that are in memory: one is parsed, one waits, and one is being read.
+/// Chunks of a fast body in memory: one is parsed, one waits, and one is being read.
 const CHUNKS: usize = 3;
 
-/// Reserves memory for the largest chunks: the connection's buffer grows to their size and stays so.
+/// Reserves memory for the largest chunks: the connection's buffer grows to their size and keeps
+/// it.
 #[derive(Debug)]
 struct Buffer {
     bytes: usize,
@@ -95,14 +98,14 @@ impl Buffer {
 
 pub struct Events {
     inner: Pin<Box<dyn Stream<Item = Result<Sse, Error>> + Send>>,
-    /// Bytes of events since other tasks could run.
+    /// Bytes of events since the last yield.
     since_yield: usize,
 }
 
 impl Events {
-    /// Decodes `bytes`. More than `idle` between two chunks is a timeout; comments count, so a server
-    /// can keep a slow response alive. A body of more than `cap` bytes or an event of more than
-    /// `event_cap` fails.
+    /// Decodes `bytes`. A gap longer than `idle` between two chunks is a timeout; comments count,
+    /// so a server can keep a slow response alive. Fails on a body of more than `cap` bytes or an
+    /// event of more than `event_cap`.
     pub fn new<S>(bytes: S, idle: Duration, cap: usize, event_cap: usize) -> Self
     where
         S: Stream<Item = Result<Bytes, ProviderError>> + Send + 'static,
@@ -119,7 +122,7 @@ impl Events {
             let silent = |_| ProviderError::new(ProviderErrorKind::Timeout, "stream fell silent");
             let next = timeout(idle, bytes.next()).await.map_err(silent)?;
             let Some(chunk) = next.transpose()? else {
-                // Only after a clean end: completes an event without its blank line.
+                // Only after a clean end: completes an event that has no blank line.
                 return Ok(Some((Bytes::from_static(b"\n\n"), None)));
             };
             let seen = seen.saturating_add(chunk.len());
@@ -138,8 +141,8 @@ impl Events {
         }
     }
 
-    /// The next event with data, or `None` at the end of the body. Blocks without data
-    /// (an id, a retry time, a keep-alive) are skipped.
+    /// Returns the next event with data, or `None` at the end of the body. Skips blocks without
+    /// data (an id, a retry time, a keep-alive).
     pub async fn next(&mut self) -> Result<Option<Event>, ProviderError> {
         while let Some(block) = self.inner.next().await {
             let block = block.map_err(convert)?;

@@ -1,7 +1,7 @@
 //! Stability AI's `stable-image` (v2beta): core, ultra, sd3 and inpaint.
 //!
-//! Here: the calls and error codes; in [`mask`]: masks in its format. The endpoints take an aspect ratio, not a size, or keep that of the source; the caller
-//! scales the result. Sources: api-evangelist/stability-ai
+//! Submodule: masks in its format ([`mask`]). The endpoints take an aspect ratio instead of a size,
+//! or keep the source's; the caller scales the result. Sources: api-evangelist/stability-ai
 //! `openapi/_original/stability-ai-stable-image-generate-openapi.yml`; Comfy-Org/ComfyUI
 //! `comfy_api_nodes/apis/stability_api.py`; `Stability-AI/ComfyUI-SAI_API` `stability_api.py` for
 //! `image`, `mask` and `strength`.
@@ -45,9 +45,9 @@ pub const ADAPTERS: Adapters = Adapters {
     },
 };
 
-/// One image in base64, with room for the JSON around it.
+/// Maximum bytes of a response: one image in base64 and some JSON.
 const ONE_IMAGE_BODY_CAP: usize = IMAGE_CAP / 3 * 4 + (64 << 10);
-/// Concurrent requests, and the maximum of a call.
+/// Maximum concurrent requests, and maximum images of a call.
 const MOST: u32 = 4;
 /// The supported aspect ratios.
 const RATIOS: [(&str, f64); 9] = [
@@ -64,7 +64,7 @@ const RATIOS: [(&str, f64); 9] = [
 /// Tolerance between size and ratio: real outputs are multiples of 64, such as 1344x768 for 16:9.
 const TOLERANCE: f64 = 0.03;
 
-/// The ratio closest to `size`, within the tolerance.
+/// Returns the ratio closest to `size`, within the tolerance.
 fn aspect_ratio((width, height): (u32, u32)) -> Option<&'static str> {
     let wanted = f64::from(width) / f64::from(height);
     RATIOS
@@ -121,7 +121,7 @@ fn form(call: &ImageCall, settings: &StabilityModel, target: &StabilityTarget) -
 /// The image adapter of Stability. It rejects a model without settings.
 pub type Stability = Adapter<StabilityModel>;
 
-/// The timeout bounds each of the `n` concurrent requests.
+/// Builds the client. The timeout applies to each of the `n` concurrent requests.
 fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
     let key = (AUTHORIZATION, "Bearer ");
     VendorClient::new(setup, VersionPath::Last("v2beta"), key, error_info)
@@ -136,7 +136,7 @@ impl Stability {
         self.client.url(&["stable-image", kind, target.as_str()])
     }
 
-    /// One request; returns the image and the request id.
+    /// Makes one request. Returns the image and the request id.
     async fn one(&self, url: Url, form: Form) -> Result<(Bytes, Option<String>), ProviderError> {
         let answer = self.client.post_form(url, form).await?;
         let read = |head: &Head, root| Ok((image(head, &root)?, head.request_id.clone()));
@@ -144,7 +144,7 @@ impl Stability {
     }
 }
 
-/// A filtered image is included, but blurred.
+/// Decodes an image. A filtered image is included in the response, but blurred.
 fn image(head: &Head, root: &Value) -> Result<Bytes, ProviderError> {
     match root["finish_reason"].as_str() {
         None | Some("SUCCESS") => {}
@@ -205,7 +205,7 @@ impl ImageProvider for Stability {
     }
 }
 
-/// `{"id", "name": "bad_request", "errors": ["..."]}`. Only `name` decides what an error means.
+/// Reads `{"id", "name": "bad_request", "errors": ["..."]}`. Only `name` decides the kind.
 fn error_info(root: Option<&Value>) -> ErrorInfo {
     let name = classify::code(root.and_then(|root| root.get("name")));
     ErrorInfo {
@@ -216,7 +216,7 @@ fn error_info(root: Option<&Value>) -> ErrorInfo {
     }
 }
 
-/// A moderated prompt is reported as 403, which otherwise means an invalid key.
+/// Returns the kind of a name. A moderated prompt gets 403, which otherwise means an invalid key.
 fn kind(name: &str) -> Option<ProviderErrorKind> {
     match name {
         "content_moderation" | "content_filtered" => Some(ProviderErrorKind::ContentPolicy),

@@ -1,12 +1,12 @@
-//! Ends a text at a stop sequence that a vendor does not take.
+//! Ends a text at a stop sequence that a vendor does not accept.
 //!
-//! The model writes on behind the sequence, and what it writes is billed.
+//! The model continues after the sequence, and that output is billed.
 
-/// Finds the first stop sequence in a text that comes in pieces.
+/// Finds the first stop sequence in a text that arrives in pieces.
 #[derive(Debug, Default)]
 pub struct StopFilter<'a> {
     sequences: Vec<&'a str>,
-    /// The end of the text, which may be the beginning of a sequence.
+    /// The end of the text, which may begin a sequence.
     held: String,
     found: Option<&'a str>,
 }
@@ -20,13 +20,13 @@ impl<'a> StopFilter<'a> {
         }
     }
 
-    /// The sequence that ended the text.
+    /// Returns the sequence that ended the text.
     pub const fn found(&self) -> Option<&'a str> {
         self.found
     }
 
-    /// Adds a piece and returns the text that cannot be a part of a sequence. Nothing follows a
-    /// sequence that was found.
+    /// Adds a piece. Returns the text that cannot be part of a sequence; nothing after a sequence
+    /// was found.
     pub fn push(&mut self, piece: &str) -> String {
         if self.found.is_some() {
             return String::new();
@@ -50,12 +50,12 @@ impl<'a> StopFilter<'a> {
         std::mem::replace(&mut self.held, rest)
     }
 
-    /// The text that was held back.
+    /// Returns the text that was held back.
     pub fn flush(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
-    /// Bytes at the end of the text that may be the beginning of a sequence.
+    /// Returns the number of bytes at the end of the text that may begin a sequence.
     fn begun(&self) -> usize {
         let text = &self.held;
         let begun = self.sequences.iter().filter_map(|sequence| {

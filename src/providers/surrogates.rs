@@ -1,8 +1,9 @@
-//! Characters beyond U+FFFF that a server splits over two JSON strings, as two escaped surrogates.
+//! Joins characters beyond U+FFFF that a server splits over two JSON strings, as escaped
+//! surrogates.
 //!
-//! `serde_json` refuses a lone surrogate, and a `String` cannot hold one. [`parse`] writes a mark in
-//! its place, and a [`Joiner`] makes one character of the marks at the end of one piece and at the
-//! beginning of the next.
+//! `serde_json` refuses a lone surrogate, and a `String` cannot hold one. [`parse`] writes a mark
+//! in its place. A [`Joiner`] combines the marks at the end of one piece and the beginning of the
+//! next into one character.
 
 use std::mem::{discriminant, take};
 
@@ -13,7 +14,7 @@ use crate::domain::{
     json::{may_have_nul, parse_lenient, without_escaped_nul},
 };
 
-/// First character of a mark: a noncharacter, which no text is meant to have.
+/// First character of a mark: a noncharacter, which texts should not contain.
 const MARK: char = '\u{fdd0}';
 /// Second character of a mark: this plus the surrogate's offset from [`FIRST`].
 const BASE: u32 = 0xe000;
@@ -75,21 +76,21 @@ fn without_lone(text: &str, replace: fn(u32) -> String) -> Option<String> {
     (copied > 0).then(|| replaced + &text[copied..])
 }
 
-/// The code unit of a `\uXXXX` at this place.
+/// Returns the code unit of a `\uXXXX` at this position.
 fn escaped(text: &str, at: usize) -> Option<u32> {
     let hex = text.get(at..at + 6)?.strip_prefix("\\u")?;
     u32::from_str_radix(hex, 16).ok()
 }
 
-/// Joins marks of consecutive pieces of one text.
+/// Joins the marks of consecutive pieces of one text.
 #[derive(Debug, Default)]
 pub struct Joiner {
-    /// A high surrogate that the text ended with, and an empty piece of that text.
+    /// A high surrogate at the end of the text, and an empty piece of that text.
     pending: Option<(u32, Delta)>,
 }
 
 impl Joiner {
-    /// The pieces that are complete: the end of the text before, if it changed, and this one.
+    /// Adds a piece. Returns the completed end of the previous text, if it changed, and this piece.
     pub fn join(&mut self, mut piece: Delta) -> impl Iterator<Item = Delta> + use<> {
         let mut ended = None;
         let is_blank = text_of(&mut piece).is_some_and(|text| text.is_empty());
@@ -125,7 +126,7 @@ impl Joiner {
         [ended, Some(piece)].into_iter().flatten()
     }
 
-    /// The end of a text whose last character stayed half.
+    /// Returns the end of a text whose last surrogate has no pair.
     pub fn end(&mut self) -> Option<Delta> {
         let (_, mut piece) = self.pending.take()?;
         text_of(&mut piece)?.push(REPLACEMENT);
@@ -153,7 +154,7 @@ fn text_of(piece: &mut Delta) -> Option<&mut String> {
     }
 }
 
-/// An empty piece that continues the text of this one.
+/// Returns an empty piece that continues this piece's text.
 fn empty(piece: &Delta) -> Delta {
     match piece {
         Delta::ToolCall(_) => Delta::Arguments(String::new()),
@@ -167,7 +168,7 @@ fn empty(piece: &Delta) -> Delta {
     }
 }
 
-/// The text with its marks resolved: pairs become characters, others U+FFFD. A high surrogate at the
+/// Resolves the marks of a text: pairs become characters, others U+FFFD. A high surrogate at the
 /// end is returned instead.
 fn resolved(text: &str) -> (String, Option<u32>) {
     let mut units = Vec::new();
@@ -213,7 +214,7 @@ mod tests {
     fn joined(pieces: impl IntoIterator<Item = Delta>) -> Vec<Part> {
         let (mut joiner, mut parts) = (Joiner::default(), Vec::new());
         for piece in pieces {
-            // As a `PartBuffer`, which drops empty pieces.
+            // `PartBuffer` also drops empty pieces.
             let complete = joiner.join(piece).filter(|piece| piece.bytes() > 0);
             complete.for_each(|piece| piece.add_to(&mut parts));
         }
@@ -292,7 +293,7 @@ mod tests {
     }
 
     proptest! {
-        /// Text that is cut between any two UTF-16 code units is the same text.
+        /// Splitting a text between any two UTF-16 code units does not change it.
         #[test]
         fn cuts_change_nothing(whole in "[a\u{e9}\\\\\"\u{1f600}\u{10ffff}\n]{0,20}", cuts in prop::collection::vec(1_usize..4, 1..20)) {
             let units: Vec<u16> = whole.encode_utf16().collect();

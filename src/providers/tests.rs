@@ -1,3 +1,3 @@
-//! What the tests of all adapters share.
+//! Helpers for the tests of all adapters.
 
 pub mod fake;

@@ -21,23 +21,23 @@ pub struct TextCall {
     /// The provider's own model id.
     pub model: String,
     pub conversation: Released<Conversation>,
-    /// Upper bound of the tokens of its images, or of the whole input if it has PDFs.
+    /// Maximum tokens of its images, or of the whole input if it has PDFs.
     pub media_tokens: usize,
-    /// Upper bound of output tokens of each choice; always sent.
+    /// Maximum output tokens of each choice; always sent.
     pub max_tokens: u32,
-    /// Choices that the caller's body asks for; 0: one.
+    /// Choices that the caller's body requests; 0 means one.
     pub n: u32,
-    /// What vendors refuse more input tokens than; `None`: not known.
+    /// Maximum input tokens that vendors accept; `None` if unknown.
     pub max_input_tokens: Option<u32>,
     pub sampling: Sampling,
-    /// Names of functions that the vendor is sent in place of the caller's.
+    /// Function names that are sent to the vendor in place of the caller's.
     pub replaced_names: ReplacedNames,
-    /// A dialogue of an SDK, whose caller chooses what the vendor's cache does.
+    /// Whether it is a dialogue of an SDK, whose caller controls the vendor's cache.
     pub is_dialogue: bool,
-    /// The caller's body, for a vendor that speaks its dialect: sent instead of the conversation,
+    /// The caller's body, for a vendor that speaks its dialect. Sent instead of the conversation,
     /// with the model and the limit of this call.
     pub original: Option<Released<Original>>,
-    /// Members of the caller's body that are sent along with the conversation.
+    /// Members of the caller's body that are sent with the conversation.
     pub shared: Members,
 }
 
@@ -46,12 +46,12 @@ impl TextCall {
         self.n.max(1)
     }
 
-    /// A member of the caller's body that is sent along.
+    /// Returns a member of the caller's body that is sent with the conversation.
     pub fn shared(&self, name: &str) -> Option<Json> {
         Json::parse(str::from_utf8(self.shared.get(name)?).ok()?)
     }
 
-    /// Drops what only a submission needs, once the provider has accepted one.
+    /// Drops the parts that only a submission needs, once the provider has accepted one.
     pub fn release(&self) {
         self.conversation.release();
         if let Some(original) = &self.original {
@@ -60,7 +60,7 @@ impl TextCall {
     }
 }
 
-/// A large part of a call, which is dropped before the rest.
+/// A large part of a call that is dropped before the rest.
 #[derive(Debug, Default)]
 pub struct Released<T> {
     value: Mutex<Arc<T>>,
@@ -77,7 +77,7 @@ impl<T> Released<T> {
 }
 
 impl<T: Default> Released<T> {
-    /// The value, or an empty one after [`Self::release`].
+    /// Returns the value, or an empty one after [`Self::release`].
     pub fn get(&self) -> Arc<T> {
         Arc::clone(&lock(&self.value))
     }
@@ -87,7 +87,7 @@ impl<T: Default> Released<T> {
         self.released.notify_one();
     }
 
-    /// Waits for [`Self::release`]; for one waiter.
+    /// Waits for [`Self::release`]. Supports one waiter.
     pub async fn released(&self) {
         self.released.notified().await;
     }
@@ -113,23 +113,23 @@ impl<T: Default + PartialEq> PartialEq for Released<T> {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TextAnswer {
-    /// In order; none when reasoning used up the token limit.
+    /// In order; empty if reasoning used up the token limit.
     pub parts: Vec<Part>,
     pub stop: Stop,
     pub usage: TokenCounts,
-    /// Members of the vendor's answer that only its dialect has.
+    /// Members of the vendor's answer that exist only in its dialect.
     pub own: Map<String, Value>,
     /// The provider's id of the request.
     pub request_id: Option<String>,
 }
 
 impl TextAnswer {
-    /// The visible text; of several choices, that of the first.
+    /// Returns the visible text, of the first choice if there are several.
     pub fn text(&self) -> String {
         texts(choices(&self.parts)[0].1, "")
     }
 
-    /// Bytes of all that was written.
+    /// Returns the bytes of all parts.
     pub fn bytes(&self) -> usize {
         self.parts.iter().map(Part::bytes).sum()
     }
@@ -137,7 +137,7 @@ impl TextAnswer {
 
 #[async_trait]
 pub trait TextProvider: Send + Sync {
-    /// One submission, without retries. With `deltas` the response is streamed and every piece is
+    /// Submits once, without retries. With `deltas` the response is streamed, and every piece is
     /// pushed as it arrives; the answer is their concatenation, at most 4 MiB.
     async fn generate(
         &self,
@@ -145,13 +145,13 @@ pub trait TextProvider: Send + Sync {
         deltas: Option<&DeltaSink>,
     ) -> Result<TextAnswer, ProviderError>;
 
-    /// Returns the vendor's own count of the input tokens of a call, which is free.
+    /// Returns the vendor's own count of a call's input tokens, which is free.
     async fn count_input(&self, _call: &TextCall) -> Result<u64, ProviderError> {
         Err(ProviderError::failed("this provider cannot count tokens"))
     }
 
-    /// Whether the model may reason without showing all of it. Only the counts at the end of such
-    /// an answer say what it costs.
+    /// Whether the model may reason without showing all of it. Only the final counts then say what
+    /// the answer costs.
     fn may_hide_reasoning(&self, _call: &TextCall) -> bool {
         true
     }

@@ -2,7 +2,7 @@
 
 use super::{anthropic, elevenlabs, gemini, openai, runway, sandbox, setup::Adapters, stability};
 
-/// All, in the order in which errors list them.
+/// All vendors, in the order in which errors list them.
 pub const VENDORS: &[&Adapters] = &[
     &sandbox::ADAPTERS,
     &openai::ADAPTERS,

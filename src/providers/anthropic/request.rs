@@ -36,7 +36,7 @@ const COUNTED: &[&str] = &[
 
 fn message(message: &Message) -> WireObject<'_> {
     let role = match message.role {
-        // Instructions between messages became texts of the user.
+        // Instructions between messages were converted to texts of the user.
         Role::System | Role::User => "user",
         Role::Assistant => "assistant",
     };
@@ -78,7 +78,7 @@ fn block(part: &Part) -> WireValue<'_> {
         Part::ToolCall(call) => WireObject::with_type("tool_use")
             .with("id", &call.id)
             .with("name", &call.name)
-            // It was made an object before.
+            // The arguments were checked to be an object.
             .with_some("input", call.object()),
         Part::ToolResult(result) => WireObject::with_type("tool_result")
             .with("tool_use_id", &result.call_id)
@@ -103,12 +103,12 @@ fn tool(function: &Function) -> WireObject<'_> {
         Some(schema) => object.with("input_schema", schema),
         None => object.with("input_schema", json!({"type": "object", "properties": {}})),
     };
-    // False is the default, which older models know no other name for.
+    // False is the default, and older models do not know the field.
     let strict = function.strict.filter(|strict| *strict);
     object.with_some("strict", strict.map(Value::from))
 }
 
-/// `None`: the default.
+/// Returns `None` for the default.
 fn tool_choice(tools: &Tools) -> Option<Value> {
     let kind = match &tools.choice {
         ToolChoice::Auto if !tools.one_at_a_time || tools.functions.is_empty() => return None,
@@ -127,7 +127,7 @@ fn tool_choice(tools: &Tools) -> Option<Value> {
     Some(choice)
 }
 
-/// The model's own settings where nothing is asked for.
+/// Returns `thinking.type` and the effort; the model's own settings if the request has none.
 fn thinking(reasoning: Reasoning, settings: &AnthropicModel) -> (Option<Value>, Option<&str>) {
     let own = settings.thinking.as_deref().filter(|own| *own != ALWAYS);
     let kind = |kind: &str| Some(json!({ "type": kind }));
@@ -135,15 +135,15 @@ fn thinking(reasoning: Reasoning, settings: &AnthropicModel) -> (Option<Value>, 
         return (own.and_then(kind), settings.effort.as_deref());
     }
     let effort = match reasoning.effort {
-        // Nothing is less than low here.
+        // The vendor has no effort below low.
         Some(Effort::Minimal) => Some("low"),
         Some(Effort::None) => settings.effort.as_deref(),
         None if reasoning.thinking.is_some_and(Thinking::is_off) => settings.effort.as_deref(),
         effort => effort.map(Effort::as_str),
     };
     let thinking = match reasoning.thinking {
-        // The least that the model takes: without settings of its own it does not think unless it
-        // is asked to, or always.
+        // The minimum that the model takes. A model without thinking settings thinks only if asked
+        // to, or always.
         Some(Thinking::Off | Thinking::BetweenTools) => own.and_then(kind),
         None if reasoning.effort == Some(Effort::None) => own.and_then(kind),
         None => None,
@@ -153,8 +153,8 @@ fn thinking(reasoning: Reasoning, settings: &AnthropicModel) -> (Option<Value>, 
     (thinking, effort)
 }
 
-/// Whether the model may think. It shows a summary of that at most, and nothing with `display:
-/// omitted`, while all of it is billed. Models that have the setting think unless it is disabled.
+/// Whether the model may think. All thinking is billed, but at most a summary is shown, and nothing
+/// with `display: omitted`. Models with a thinking setting think unless it is disabled.
 pub fn may_think(call: &TextCall, settings: &AnthropicModel) -> bool {
     let sent: Option<Value> = match &call.original {
         Some(original) => original
@@ -172,7 +172,7 @@ pub fn may_think(call: &TextCall, settings: &AnthropicModel) -> bool {
     }
 }
 
-/// The body to send: the caller's, or one written from the conversation.
+/// Builds the body: the caller's own, or one from the conversation.
 pub fn json(
     call: &TextCall,
     settings: &AnthropicModel,
@@ -202,7 +202,7 @@ pub fn count_json(
     RequestJson::sharing(&prompt, &conversation.buffers())
 }
 
-/// The caller's body with our model and limit.
+/// Returns the caller's body with our model and limit.
 fn passed(
     call: &TextCall,
     settings: &AnthropicModel,
@@ -219,14 +219,14 @@ fn passed(
     }
     let named = |(name, value): &(&str, String)| *name == VERSION && value != CURRENT_VERSION;
     if settings.version == CURRENT_VERSION && !original.headers.iter().any(named) {
-        // Other values than one, which is the default, are refused before.
+        // Only 1, the default, gets here; other values were refused.
         members.remove("temperature");
         members.remove("top_p");
     }
     members
 }
 
-/// The members that the model reads, which are all that count as input.
+/// Returns the members that the model reads. Only these count as input.
 fn prompt<'a>(
     call: &'a TextCall,
     conversation: &'a Conversation,
@@ -237,7 +237,7 @@ fn prompt<'a>(
         Format::Schema(Schema { schema, .. }) => {
             Some(WireObject::with_type("json_schema").with("schema", schema))
         }
-        // The second is refused before.
+        // `JsonObject` was refused earlier.
         Format::Text | Format::JsonObject => None,
     };
     let output = WireObject::default()
@@ -254,7 +254,7 @@ fn prompt<'a>(
         .with_some("thinking", thinking)
 }
 
-/// Whether the vendor takes a stop sequence. This server ends the text at others.
+/// Whether the vendor accepts a stop sequence. This server ends the text at others.
 pub fn is_taken_stop(sequence: &str) -> bool {
     !sequence.trim().is_empty()
 }
@@ -274,7 +274,7 @@ fn body<'a>(
     let sampling = &call.sampling;
     prompt(call, conversation, settings)
         .with("max_tokens", json!(call.max_tokens))
-        // Sent even where the version refuses it: never silently dropped.
+        // Sent even if the version refuses it: a parameter is never silently dropped.
         .with_some("temperature", sampling.temperature.map(Value::from))
         .with_some("top_p", sampling.top_p.map(Value::from))
         .with_some("stop_sequences", stops(&sampling.stop))

@@ -1,8 +1,7 @@
 //! Parses an Anthropic message, whole or event by event.
 //!
-//! Blocks of other kinds than text, thinking and tools pass to callers of the same dialect. Unknown
-//! events are skipped.
-//! Source: anthropic 2.10.0 (`PyPI`) `anthropic/types/message.py`,
+//! Blocks other than text, thinking and tools are passed to callers of the same dialect. Unknown
+//! events are skipped. Source: anthropic 2.10.0 (`PyPI`) `anthropic/types/message.py`,
 //! `raw_message_stream_event.py`, `usage.py`, `message_delta_usage.py`.
 
 use serde_json::{Map, Value};
@@ -34,7 +33,7 @@ const BLOCKS: Blocks = Blocks {
     },
 };
 
-/// The reason of an answer that fills the model's context. Agents compact the dialogue then.
+/// The stop reason of an answer that fills the model's context. Agents compact the dialogue then.
 const CONTEXT_EXCEEDED: &str = "model_context_window_exceeded";
 
 #[derive(Debug)]
@@ -43,15 +42,15 @@ pub struct ResponseParser<'a> {
     sequence: Sequence,
     stop: Option<Stop>,
     usage: Map<String, Value>,
-    /// Members that other dialects do not have, and the reason of the end if they have no such.
+    /// Members that only this dialect has, and the stop reason if other dialects lack it.
     own: Map<String, Value>,
-    /// Whether a stream had its `message_stop`.
+    /// Whether the stream sent `message_stop`.
     stopped: bool,
-    /// Whether the open block is of another kind.
+    /// Whether the open block is passed on unparsed.
     is_opaque: bool,
-    /// The open call of a tool that runs at the vendor, and its arguments so far.
+    /// The open call of a tool that the vendor runs, and its arguments so far.
     server_call: Option<(Value, String)>,
-    /// The arguments that a call began with. Pieces that follow replace them.
+    /// The initial arguments of a call, which later pieces replace.
     input: Option<String>,
 }
 
@@ -117,7 +116,7 @@ impl ResponseParser<'_> {
         match root["type"].as_str() {
             Some("message_start") => {
                 self.start(&root["message"]);
-                // About 1 at the start: only the last delta has the real count.
+                // About 1 at the start; only the last delta has the real count.
                 self.usage.remove("output_tokens");
                 self.answer.note(Some(reported(&self.usage)));
             }
@@ -185,8 +184,7 @@ impl ResponseParser<'_> {
         }
     }
 
-    /// Reads the reason of the end. A refusal may follow text. A reason that is not listed here is a
-    /// breakdown.
+    /// Reads the stop reason. A refusal may follow text. Unlisted reasons are failures.
     fn stop(&mut self, holder: &Value) -> Result<(), ProviderError> {
         let text = |path: &str| holder.pointer(path).and_then(Value::as_str);
         let reason = match holder.get("stop_reason") {
@@ -217,7 +215,7 @@ impl ResponseParser<'_> {
         Ok(())
     }
 
-    /// A whole block, or the beginning of one.
+    /// Reads a whole block, or the beginning of one.
     fn block(&mut self, block: &Value) -> Result<(), ProviderError> {
         self.close()?;
         self.is_opaque = false;
@@ -229,7 +227,7 @@ impl ResponseParser<'_> {
             Some("thinking") => {
                 let thinking = self.string(block, "thinking")?;
                 self.answer.push(Delta::Thinking(thinking))?;
-                // Comes later in a stream.
+                // In a stream the signature comes later.
                 let signature = block["signature"].as_str();
                 let signature = signature.unwrap_or_default().to_owned();
                 self.answer.push(Delta::Signature(signature))
@@ -287,7 +285,7 @@ impl ResponseParser<'_> {
         text.map(str::to_owned).ok_or_else(missing)
     }
 
-    /// Ends a block: a call without pieces has the arguments that it began with.
+    /// Ends a block. A call without pieces keeps its initial arguments.
     fn close(&mut self) -> Result<(), ProviderError> {
         if let Some((mut block, input)) = self.server_call.take() {
             if let Ok(input) = serde_json::from_str::<Value>(&input) {
@@ -308,7 +306,8 @@ impl ResponseParser<'_> {
     }
 }
 
-/// The counts, or the sums of `iterations` where these are more: the main counts leave out compactions.
+/// Returns the counts, or the sums of `iterations` if these are larger: the main counts exclude
+/// compactions.
 fn reported(usage: &Map<String, Value>) -> TokenCounts {
     let main = counts(usage);
     let iterations = usage.get("iterations").and_then(Value::as_array);
@@ -341,7 +340,8 @@ fn sum(a: TokenCounts, b: TokenCounts) -> TokenCounts {
     }
 }
 
-/// `input_tokens` excludes cache writes and reads; `output_tokens` includes thinking.
+/// Reads the counts. `input_tokens` excludes cache writes and reads; `output_tokens` includes
+/// thinking.
 fn counts(usage: &Map<String, Value>) -> TokenCounts {
     let field = |name: &str| usage.get(name);
     let read = field("cache_read_input_tokens");
@@ -351,7 +351,7 @@ fn counts(usage: &Map<String, Value>) -> TokenCounts {
         kept("ephemeral_1h_input_tokens"),
     );
     let sum = field("cache_creation_input_tokens").filter(|sum| !sum.is_null());
-    // Without the sum, its parts.
+    // If the sum is missing, add its parts.
     let written = match sum {
         None => count_or_zero(short)
             .zip(count_or_zero(long))

@@ -1,4 +1,4 @@
-//! Anthropic Messages against a fake upstream: what is sent, read, refused and failed.
+//! Anthropic Messages against a fake upstream.
 
 mod failures;
 
@@ -104,8 +104,8 @@ async fn sends_what_the_sdk_sends() {
                 (&want.method, &want.path, &want.body)
             );
             for (name, value) in &want.headers {
-                // The one difference: SDK 2.x sends the key as a bearer token, we in the
-                // header that the API documents first and older gateways know alone.
+                // SDK 2.x sends the key as a bearer token. We use the header that the API documents
+                // first; older gateways know no other.
                 let (name, value) = match value.strip_prefix("Bearer ") {
                     Some(key) => ("x-api-key", key),
                     None => (name.as_str(), value.as_str()),
@@ -195,7 +195,7 @@ async fn plain_answers() {
         (json!([]), "model_context_window_exceeded", ""),
         (json!([text("H")]), "stop_sequence", "H"),
         (json!([text("H")]), "pause_turn", "H"),
-        // Reasoning that is not shown.
+        // Hidden reasoning.
         (json!([]), "end_turn", ""),
         (json!([thinking]), "end_turn", ""),
     ] {
@@ -324,7 +324,7 @@ async fn streams() {
         ("Hi you", &["Hi".to_owned(), " you".to_owned()][..])
     );
     assert_eq!(got.request_id.as_deref(), Some("msg_1"));
-    // 61 replaces 43; the cache counts of the start stay.
+    // 61 replaces 43; the cache counts of the start remain.
     assert_eq!(
         got.usage,
         TokenCounts {
@@ -336,7 +336,7 @@ async fn streams() {
             ..TokenCounts::default()
         }
     );
-    // The output figure of the start is no count.
+    // The output count of the start is not a real count.
     let mut bare = end("end_turn");
     bare["usage"] = Value::Null;
     let items = [start(), delta("Hi"), bare, stop()];

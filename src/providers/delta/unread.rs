@@ -1,4 +1,4 @@
-//! The pieces of a stream that its client has not read.
+//! Buffers the pieces of a stream that its client has not read.
 
 use std::{
     collections::BTreeMap,
@@ -19,16 +19,16 @@ use crate::{
     memory::{self, Reservation},
 };
 
-/// Bytes of one stream, some 60,000 tokens.
+/// Maximum bytes of one stream, some 60,000 tokens.
 const MAX_UNREAD: usize = 256 << 10;
-/// Memory that a piece takes beyond its text.
+/// Memory of a piece in addition to its text, in bytes.
 const PIECE_BYTES: usize = 96;
 
 /// Counts the pieces in a channel.
 #[derive(Debug)]
 pub struct Unread {
     bytes: AtomicUsize,
-    /// A piece was not kept, and none after it.
+    /// Whether a piece was dropped; all later pieces are dropped too.
     has_overflowed: AtomicBool,
     /// The provider's counts before the first piece.
     pub counts: Mutex<Option<TokenCounts>>,
@@ -51,7 +51,8 @@ fn size(piece: &Delta) -> usize {
 }
 
 impl Unread {
-    /// Whether a piece can be kept. Only the provider's task adds pieces.
+    /// Reserves room for a piece. Returns `false` if it must be dropped. Only the provider's task
+    /// adds pieces.
     pub fn add(&self, piece: &Delta) -> bool {
         if self.has_overflowed.load(Ordering::Acquire) {
             return false;
@@ -77,15 +78,15 @@ impl Unread {
     }
 }
 
-/// The pieces of a streamed answer, as its client reads them.
+/// The pieces of a streamed answer, read by its client.
 #[derive(Debug)]
 pub struct Deltas {
     receiver: UnboundedReceiver<Delta>,
     unread: Arc<Unread>,
     visibility: Visibility,
-    /// All pieces that were read.
+    /// How much was read.
     read: Progress,
-    /// Those of them that the caller is sent.
+    /// The part of it that is sent to the caller.
     visible: Progress,
 }
 
@@ -104,7 +105,7 @@ impl Deltas {
         }
     }
 
-    /// Those of an answer that is only known when it has ended.
+    /// Creates pieces for an answer that is known only at its end.
     pub fn at_end() -> Self {
         let (_, receiver) = unbounded_channel();
         let unread = Unread {
@@ -114,12 +115,12 @@ impl Deltas {
         Self::new(receiver, Arc::new(unread), Visibility::TEXT)
     }
 
-    /// The provider's counts before the first piece.
+    /// Returns the provider's counts before the first piece.
     pub fn counts(&self) -> Option<TokenCounts> {
         *lock(&self.unread.counts)
     }
 
-    /// The next piece; `None` after the last one that was kept.
+    /// Returns the next piece; `None` after the last one that was kept.
     pub async fn recv(&mut self) -> Option<Delta> {
         let piece = self.receiver.recv().await?;
         self.note(&piece);
@@ -140,14 +141,14 @@ impl Deltas {
         }
     }
 
-    /// The pieces of the answer that were not kept; none if all were.
+    /// Returns the pieces of the answer that were dropped.
     pub fn rest(&self, answer: &[Part]) -> Vec<Delta> {
         if !self.unread.has_overflowed.load(Ordering::Acquire) {
             return Vec::new();
         }
         let is_hidden = |piece: &Delta| piece.bytes() > 0 && !self.visibility.shows(piece);
         let mut pieces = answer.iter().cloned().flat_map(Delta::of);
-        // An answer that was cut short has only the pieces that the caller is sent.
+        // An answer that was cut short has only the pieces that are sent to the caller.
         if pieces.any(|piece| is_hidden(&piece)) {
             self.read.rest(answer)
         } else {
@@ -155,21 +156,21 @@ impl Deltas {
         }
     }
 
-    /// As [`Self::rest`] of a client that is sent texts only.
+    /// As [`Self::rest`], for a client that gets only texts.
     pub fn rest_of_text<'a>(&self, text: &'a str) -> Option<&'a str> {
         let is_complete = !self.unread.has_overflowed.load(Ordering::Acquire);
         let rest = text.get(self.read.all_text()..).filter(|_| !is_complete);
         rest.filter(|rest| !rest.is_empty())
     }
 
-    /// Reserves memory for the end of the stream, until this is dropped. Small ends need none.
+    /// Reserves memory for the end of the stream until this is dropped. Small ends need none.
     pub fn reserve(&self, bytes: usize) -> bool {
         let reserved = self.unread.reserved.as_ref();
         bytes <= MAX_UNREAD || reserved.is_none_or(|reserved| reserved.try_add_to_started(bytes))
     }
 }
 
-/// How much of each choice was read.
+/// Position in each choice.
 #[derive(Debug, Default)]
 struct Progress {
     choices: BTreeMap<u32, Read>,
@@ -185,7 +186,7 @@ impl Progress {
         }
     }
 
-    /// Bytes of all texts of an answer with one choice.
+    /// Returns the bytes of all texts of an answer with one choice.
     fn all_text(&self) -> usize {
         self.choices.get(&0).map_or(0, |read| read.all_text)
     }
@@ -203,13 +204,13 @@ impl Progress {
     }
 }
 
-/// How much of a choice was read, in the parts that [`Delta::add_to`] makes of the pieces.
+/// Position in a choice, counted in the parts that [`Delta::add_to`] makes of the pieces.
 #[derive(Debug, Default)]
 struct Read {
     /// Bytes of all texts.
     all_text: usize,
     parts: usize,
-    /// Of the last part.
+    /// Kind of the last part.
     kind: Kind,
     text: usize,
     signature: usize,
@@ -286,7 +287,7 @@ impl Read {
     }
 }
 
-/// Bytes of a text in the record, where U+FFFD stands for U+0000.
+/// Bytes of a text in the record, which has U+FFFD for U+0000.
 fn stored_length(text: &str) -> usize {
     text.len() + 2 * text.bytes().filter(|byte| *byte == 0).count()
 }
@@ -298,7 +299,7 @@ mod tests {
     use super::*;
     use crate::{domain::conversation::ToolCall, providers::DeltaSink};
 
-    /// No server sends both reasoning in a field and signatures.
+    /// No server sends both a reasoning field and signatures.
     fn pieces() -> impl Strategy<Value = Vec<Delta>> {
         let of = |has_signatures| prop::collection::vec(piece(has_signatures), 0..20);
         any::<bool>().prop_flat_map(of)
@@ -323,7 +324,6 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was read, the rest completes the answer.
         #[test]
         fn the_rest_follows_what_was_read(
             pieces in pieces(),

@@ -1,4 +1,4 @@
-//! ElevenLabs against a fake upstream: what is sent, read and failed.
+//! ElevenLabs against a fake upstream.
 
 use std::time::Duration;
 

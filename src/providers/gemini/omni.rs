@@ -1,9 +1,8 @@
 //! Gemini Omni: video through the Interactions API, in background mode.
 //!
-//! Here: the calls and their settings. Submodule: interactions ([`response`]). Sources: google-genai
-//! 3.4.0 (`PyPI`) `google/genai/_gaos/types/interactions/`; checked against requests recorded from the
-//! package. Some rules come from live responses in the tests of a public adapter; they are marked
-//! "live".
+//! Submodule: parsing of interactions ([`response`]). Sources: google-genai 3.4.0 (`PyPI`)
+//! `google/genai/_gaos/types/interactions/`; checked against requests recorded from the package.
+//! Rules marked "live" come from live responses in the tests of a public adapter.
 
 pub mod response;
 
@@ -71,7 +70,7 @@ impl ModelSettings for OmniModel {
     }
 }
 
-/// Without `background` the call would take as long as the generation (live).
+/// Builds the body. Without `background` the call would take as long as the generation (live).
 fn body(call: &VideoCall, settings: &OmniModel) -> Value {
     let (width, height) = call.ratio;
     let mut body = json!({
@@ -99,7 +98,7 @@ fn body(call: &VideoCall, settings: &OmniModel) -> Value {
     body
 }
 
-/// Returns the pictures, if any, and then the prompt. The first frame precedes the last frame.
+/// Returns the pictures, if any, followed by the prompt. The first frame precedes the last frame.
 fn input(call: &VideoCall) -> Value {
     if call.inputs.is_empty() {
         return json!(call.prompt);
@@ -123,10 +122,9 @@ fn input(call: &VideoCall) -> Value {
     pictures.chain([prompt]).collect()
 }
 
-/// The video adapter of Gemini.
 pub type GeminiOmni = Adapter<OmniModel>;
 
-/// The timeout bounds one call (a submission, a poll), not the generation.
+/// Builds the client. The timeout bounds one call (a submission or a poll), not the generation.
 pub fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
     let mut client = super::client(setup)?;
     client.error_info = response::error_info;
@@ -134,7 +132,7 @@ pub fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
 }
 
 impl GeminiOmni {
-    /// A call about a task: its response, or `None` if the task is unknown.
+    /// Calls a task. Returns the response, or `None` if the task is unknown.
     async fn task(&self, method: Method, path: &[&str]) -> Result<Option<Answer>, ProviderError> {
         let url = self.client.url(&[&["interactions"], path].concat());
         let answer = self.client.bare(method, url).await?;
@@ -148,7 +146,7 @@ impl GeminiOmni {
         Err(self.client.error(&head, body.as_ref()))
     }
 
-    /// The file is on the API itself and needs the key.
+    /// Returns the output. The file is on the API's own host and needs the key.
     fn output(&self, mut url: Url) -> VideoOutput {
         let own = url.origin() == self.client.url(&[]).origin();
         if own && !url.query_pairs().any(|(name, _)| name == "alt") {
@@ -175,8 +173,8 @@ impl VideoProvider for GeminiOmni {
         task_id(root.get("id")).ok_or_else(|| head.failed("answer without a task id"))
     }
 
-    /// Reports [`VideoStatus::Gone`] as soon as the provider does; the caller decides whether that
-    /// can be lag right after the submission.
+    /// Polls once. Returns [`VideoStatus::Gone`] as soon as the provider does; the caller decides
+    /// whether that can be replication lag after the submission.
     async fn poll(&self, task: &str, _call: &VideoCall) -> Result<VideoStatus, ProviderError> {
         let Some(answer) = self.task(Method::GET, &[task]).await? else {
             return Ok(VideoStatus::Gone);
@@ -190,7 +188,7 @@ impl VideoProvider for GeminiOmni {
         }
     }
 
-    /// A task that is unknown or finished counts as cancelled.
+    /// Cancels a task. An unknown or finished task counts as cancelled.
     async fn cancel(&self, task: &str) -> Result<(), ProviderError> {
         self.task(Method::POST, &[task, "cancel"]).await?;
         Ok(())

@@ -20,16 +20,16 @@ use crate::domain::{
     request::{SEED, TOP_K},
 };
 
-/// What stands for the signature of a call that Gemini did not make: without any it refuses the
-/// call (ai.google.dev, "Thought signatures").
+/// The signature for a call that Gemini did not make, which it refuses without one (ai.google.dev,
+/// "Thought signatures").
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// The functions that were called, by the ids of the calls.
+/// Function names by the ids of their calls.
 type Calls<'a> = HashMap<&'a str, &'a str>;
 
 fn content<'a>(message: &'a Message, calls: &'a Calls<'a>) -> WireObject<'a> {
     let role = match message.role {
-        // Instructions between messages became texts of the user.
+        // Instructions between messages were converted to texts of the user.
         Role::System | Role::User => "user",
         Role::Assistant => "model",
     };
@@ -62,7 +62,7 @@ fn text_part(text: &str) -> WireObject<'_> {
     WireObject::default().with("text", text)
 }
 
-/// `None` for thoughts of other vendors, which are left out.
+/// Returns `None` for other vendors' thinking, which is left out.
 fn wire_part<'a>(part: &'a Part, is_first_call: bool, calls: &Calls<'a>) -> Option<WireObject<'a>> {
     Some(match part {
         Part::Text { text } => text_part(text),
@@ -90,16 +90,16 @@ fn wire_part<'a>(part: &'a Part, is_first_call: bool, calls: &Calls<'a>) -> Opti
             let function = WireObject::default()
                 .with("id", &call.id)
                 .with("name", &call.name)
-                // It was made an object before.
+                // The arguments were checked to be an object.
                 .with_some("args", call.object());
-            // Of calls side by side only the first is signed.
+            // Of parallel calls only the first is signed.
             let stand_in = is_first_call.then_some(NO_SIGNATURE);
             let signature = call.thought_signature.as_deref().or(stand_in);
             WireObject::default()
                 .with("functionCall", function)
                 .with_some("thoughtSignature", signature)
         }
-        // Images by URL are refused before.
+        // Images by URL were refused earlier.
         Part::Image(_) | Part::Thinking { .. } | Part::Redacted { .. } | Part::Opaque { .. } => {
             return None;
         }
@@ -124,7 +124,7 @@ fn declaration(function: &Function) -> WireObject<'_> {
         .with_some("parametersJsonSchema", function.parameters.as_ref())
 }
 
-/// `None`: the default.
+/// Returns `None` for the default.
 fn tool_config(choice: &ToolChoice) -> Option<Value> {
     let config = match choice {
         ToolChoice::Auto => return None,
@@ -135,7 +135,7 @@ fn tool_config(choice: &ToolChoice) -> Option<Value> {
     Some(json!({ "functionCallingConfig": config }))
 }
 
-/// The level and the budget of thinking: the model's own settings where nothing is asked for.
+/// Returns the level and the budget of thinking; the model's own settings if the request has none.
 fn thinking(reasoning: Reasoning, settings: &GeminiModel) -> (Option<&str>, Option<i64>) {
     let own = settings.thinking_level.as_deref();
     if reasoning == Reasoning::default() {
@@ -145,7 +145,7 @@ fn thinking(reasoning: Reasoning, settings: &GeminiModel) -> (Option<&str>, Opti
         return (None, Some(budget(reasoning)));
     }
     let level = match reasoning.as_effort() {
-        // Thinking cannot be switched off: the least that the model takes.
+        // Thinking cannot be switched off; use the model's minimum.
         Some(Effort::None) => own,
         Some(Effort::Minimal) => Some("MINIMAL"),
         Some(Effort::Low) => Some("LOW"),
@@ -156,12 +156,12 @@ fn thinking(reasoning: Reasoning, settings: &GeminiModel) -> (Option<&str>, Opti
     (level, None)
 }
 
-/// Whether the model may think, which its answers never show. Only a budget of 0 keeps it from that.
+/// Whether the model may think, which its answers never show. Only a budget of 0 prevents it.
 pub fn may_think(reasoning: Reasoning, settings: &GeminiModel) -> bool {
     thinking(reasoning, settings).1 != Some(0)
 }
 
-/// As tokens; -1 is the model's own choice.
+/// Converts an effort to tokens; -1 lets the model choose.
 fn budget(reasoning: Reasoning) -> i64 {
     match (reasoning.thinking, reasoning.as_effort()) {
         (Some(Thinking::Budget(budget)), _) => budget.into(),
@@ -181,7 +181,7 @@ pub fn json(call: &TextCall, settings: &GeminiModel) -> Result<RequestJson, Prov
     RequestJson::sharing(&body, &conversation.buffers())
 }
 
-/// Builds the body of a request to count the input, which is sent before the limit is known.
+/// Builds the body of a request to count the input. It is sent before the limit is known.
 pub fn count_json(call: &TextCall, settings: &GeminiModel) -> Result<RequestJson, ProviderError> {
     let conversation = call.conversation.get();
     let calls = conversation.calls();
@@ -221,7 +221,7 @@ fn body<'a>(
     let messages = &conversation.messages;
     let contents =
         WireValue::list(move || messages.iter().map(move |message| content(message, calls)));
-    // The role is ignored upstream; it is what the SDK sends.
+    // The role is ignored upstream, but the SDK sends it.
     let system = conversation.system.as_ref().map(|text| {
         WireObject::default()
             .with("role", "user")

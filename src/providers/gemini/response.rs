@@ -46,8 +46,8 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         }
     }
 
-    /// Fails on an error object, and on a blocked prompt or a finish reason that ends the answer
-    /// early before any of it was delivered.
+    /// Parses a response or a chunk. Fails on an error object, and on a blocked prompt or a finish
+    /// reason that ends the answer early before any of it was delivered.
     fn whole(&mut self, root: &Value) -> Result<(), ProviderError> {
         if error_of(root).is_some() {
             return Err(self.answer.error(root));
@@ -57,7 +57,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         }
         self.answer
             .identify(root.get("responseId"), root.get("modelVersion"));
-        // On every chunk and cumulative.
+        // Every chunk has the cumulative usage.
         let usage = root["usageMetadata"].as_object();
         if let Some(usage) = usage {
             merge_usage(&mut self.usage, usage);
@@ -94,7 +94,7 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
         if streamed && self.stop.is_none() {
             return Err(self.answer.head.failed("stream was cut"));
         }
-        // The default value of an enum is left out of a whole answer.
+        // An enum's default value is omitted from a whole answer.
         let stop = self.stop.unwrap_or_default();
         let counts = reported(&self.usage, self.answer.is_empty());
         self.answer.finish(counts, stop)
@@ -132,7 +132,7 @@ impl ResponseParser<'_> {
         Ok(())
     }
 
-    /// Reads a finish reason. One that is not listed here is a breakdown.
+    /// Reads a finish reason. Unlisted reasons are failures.
     fn finish(&mut self, reason: &str) -> Result<(), ProviderError> {
         let head = &self.answer.head;
         let failed = head.failed("generation ended in an error");
@@ -166,7 +166,7 @@ impl ResponseParser<'_> {
         Ok(())
     }
 
-    /// A call comes whole.
+    /// Adds a call, which is never split.
     fn call(&mut self, call: &Value, signature: Option<&Value>) -> Result<(), ProviderError> {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let Some(name) = text(call.get("name")) else {
@@ -184,8 +184,8 @@ impl ResponseParser<'_> {
     }
 }
 
-/// The content policy finish reasons. `ESCALATION` is "filtered by an escalation rule";
-/// `IMAGE_OTHER` and `NO_IMAGE` are not refusals.
+/// Whether a finish reason is a content policy refusal. `ESCALATION` is "filtered by an escalation
+/// rule"; `IMAGE_OTHER` and `NO_IMAGE` are not refusals.
 pub fn is_policy(reason: &str) -> bool {
     matches!(
         reason,
@@ -202,8 +202,9 @@ pub fn is_policy(reason: &str) -> bool {
     )
 }
 
-/// Thoughts are billed as output and not included in the candidates' count. Zero counts are
-/// omitted, so a missing one means zero if there is a prompt count, unless there is text.
+/// Reads the counts. Thoughts are billed as output and not included in the candidates' count. Zero
+/// counts are omitted, so if there is a prompt count, a missing count means zero, unless there is
+/// text.
 fn reported(usage: &Map<String, Value>, no_text: bool) -> TokenCounts {
     let field = |name: &str| usage.get(name).filter(|value| !value.is_null());
     let sum = |a: Option<u64>, b: Option<u64>| a.zip(b).and_then(|(a, b)| a.checked_add(b));

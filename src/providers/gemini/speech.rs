@@ -30,16 +30,17 @@ use crate::{
     media::wav,
 };
 
-/// Speech in base64: 16,384 tokens, a model's maximum, are some 42 MB at 25 per second.
+/// Maximum bytes of a response. A model's maximum of 16,384 tokens is about 42 MB in base64, at 25
+/// tokens per second.
 const BODY_CAP: usize = 64 << 20;
 /// Maximum seconds per call: 15,000 of the model's 16,384 output tokens.
 const MAX_SECONDS: usize = 600;
-/// Characters per call of a text that is split. In Chinese they take 500 s.
+/// Characters per call of a split text. In Chinese they take 500 s.
 const SLOW_CHARS: usize = 2_000;
-/// The sample rate of PCM that does not state one.
+/// The sample rate of PCM that states none, in Hz.
 const RATE: u32 = 24_000;
 
-/// A model has no settings.
+/// Gemini speech models have no settings.
 #[derive(Debug, Default, Clone)]
 pub struct GeminiSpeechModel;
 
@@ -55,7 +56,6 @@ impl ModelSettings for GeminiSpeechModel {
     }
 }
 
-/// The speech adapter of Gemini.
 pub type GeminiSpeech = Adapter<GeminiSpeechModel>;
 
 fn read(
@@ -118,7 +118,7 @@ fn body(call: &SpeechCall, text: &str) -> Value {
     })
 }
 
-/// A WAV file: as received, or raw PCM with a header prepended.
+/// Returns a WAV file: as received, or raw PCM with a header prepended.
 fn part(data: &Value) -> Result<Bytes, ProviderError> {
     let text = |name: &str| data[name].as_str();
     let bytes = answer::file(text("data").unwrap_or_default(), SPEECH_CAP)?;
@@ -139,11 +139,11 @@ fn part(data: &Value) -> Result<Bytes, ProviderError> {
     wav(channels, rate, &[&bytes]).ok_or_else(|| ProviderError::failed("impossible audio"))
 }
 
-/// Maximum characters per call. Each call takes the style from its own text, so a text is split only if
-/// the model might not speak it in one call.
+/// Returns the maximum characters per call. Each call derives its style from its own text, so a
+/// text is split only if the model might not speak it in one call.
 fn max_chars(text: &str) -> usize {
     let chars = text.chars().count();
-    // Of scripts such as Chinese, 4 are spoken per second; of others, 15.
+    // Scripts such as Chinese have 4 characters per second, others 15.
     let slow = text.chars().filter(|char| char.len_utf8() > 2).count();
     if slow / 4 + (chars - slow) / 15 > MAX_SECONDS {
         SLOW_CHARS

@@ -1,4 +1,4 @@
-//! Gemini against a fake upstream: what is sent, read, refused and failed.
+//! Gemini against a fake upstream.
 
 mod errors;
 mod failures;
@@ -76,11 +76,11 @@ async fn sends_what_the_sdk_sends() {
         thinking_budget: None,
     };
     for (mut want, streaming) in [(plain, false), (stream, true)] {
-        // The SDK spells this one field in snake case, which protobuf's JSON takes as well;
-        // the REST reference spells it as below.
+        // The SDK writes this one field in snake case, which protobuf's JSON accepts as well. The
+        // REST reference writes it as below.
         let thinking = &mut want.body["generationConfig"]["thinkingConfig"];
         *thinking = json!({"thinkingLevel": thinking["thinking_level"]});
-        // The SDK of 3.x calls v1, the reference v1beta: a version in the base URL decides.
+        // The 3.x SDK calls v1, the reference v1beta. A version in the base URL decides.
         let beta = want.path.replace("/v1/", "/v1beta/");
         for (suffix, path) in [
             ("/v1", &want.path),
@@ -223,7 +223,7 @@ async fn usage_is_believed_only_where_it_can_be() {
             Some(5),
         ),
         (json!({"promptTokenCount": 9}), json!([]), Some(9), Some(0)),
-        // A text of no tokens is not believed.
+        // A text with zero tokens is implausible.
         (json!({"promptTokenCount": 9}), hi(), Some(9), None),
         (
             json!({"promptTokenCount": 9, "thoughtsTokenCount": 5}),

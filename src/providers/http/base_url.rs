@@ -1,4 +1,4 @@
-//! From a configured base URL to the URL of an endpoint.
+//! Converts a configured base URL to the URLs of endpoints.
 //!
 //! The SDKs disagree about whether the variable contains the version path (`OPENAI_BASE_URL`
 //! ends in `/v1`, `ANTHROPIC_BASE_URL` is a host), so both are accepted.
@@ -15,17 +15,19 @@ pub enum BaseUrlError {
     Credentials,
 }
 
-/// Where in the base URL a version path counts as given.
+/// Where a version path is recognized in the base URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionPath {
-    /// Anywhere in the base: OpenAI-compatible servers hide it (`/v1beta/openai`, `/api/paas/v4`).
+    /// Anywhere: OpenAI-compatible servers have it inside the path (`/v1beta/openai`,
+    /// `/api/paas/v4`).
     Anywhere(&'static str),
-    /// Only as its last segment: a gateway's own `/v1/account/anthropic` is not the vendor's.
+    /// Only as the last segment: a gateway's own `/v1/account/anthropic` is not the vendor's
+    /// version.
     Last(&'static str),
 }
 
-/// Parses `base` and completes its version. A trailing slash is ignored, a missing version is
-/// added, a given one is kept, and of a doubled one (`/v1/v1`) the last stays.
+/// Parses `base` and completes its version. Ignores a trailing slash, adds a missing version, keeps
+/// a given one, and keeps the last of a doubled one (`/v1/v1`).
 pub fn base_url(base: &str, version: VersionPath) -> Result<Url, BaseUrlError> {
     let mut url = Url::parse(base.trim()).map_err(|_| BaseUrlError::Invalid)?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
@@ -61,18 +63,18 @@ pub fn base_url(base: &str, version: VersionPath) -> Result<Url, BaseUrlError> {
     Ok(url)
 }
 
-/// `base` and `path`, whose segments are percent-encoded, so that a model id cannot reach another
+/// Appends `path` to `base`. Segments are percent-encoded, so that a model id cannot reach another
 /// endpoint.
 pub fn endpoint(base: &Url, path: &[&str]) -> Url {
     let mut url = base.clone();
-    // Every http URL has segments.
+    // Every HTTP URL has segments.
     if let Ok(mut segments) = url.path_segments_mut() {
         segments.extend(path);
     }
     url
 }
 
-/// `v1`, `v1beta`, `v4`.
+/// Whether a segment is a version: `v1`, `v1beta`, `v4`.
 fn is_version(segment: &str) -> bool {
     segment.strip_prefix('v').is_some_and(|rest| {
         rest.starts_with(|c: char| c.is_ascii_digit())

@@ -1,8 +1,7 @@
 //! Maps HTTP statuses and transport errors to [`ProviderErrorKind`].
 //!
-//! Here: the rules for every vendor. An adapter adds what it found in the error body as an
-//! [`ErrorInfo`]; of a body one machine code is kept, and its message if it is about the caller's
-//! input.
+//! These rules apply to every vendor. An adapter adds the contents of the error body as an
+//! [`ErrorInfo`]: one machine code, and the message if it is about the caller's input.
 
 use std::{error::Error, fmt::Write as _, time::Duration};
 
@@ -15,9 +14,9 @@ use super::{
     vendor_message::VendorMessage,
 };
 
-/// Longest accepted machine code.
+/// Maximum length of a machine code.
 const CODE_CAP: usize = 64;
-/// Longest transport error in a log line, in bytes.
+/// Maximum bytes of a transport error in a log line.
 const CHAIN_CAP: usize = 300;
 
 /// Status and the relevant headers.
@@ -28,24 +27,24 @@ pub struct Head {
     pub request_id: Option<String>,
     /// `retry-after-ms` or `retry-after`.
     pub retry_after: Option<Duration>,
-    /// When the limit that a 429 is about is reset.
+    /// Time until the limit of a 429 is reset.
     pub resets_after: Option<Duration>,
     /// `x-should-retry: false`, which takes precedence over the status in OpenAI's SDKs.
     pub must_not_repeat: bool,
 }
 
-/// What an adapter found in an error body.
+/// The contents of an error body, as read by an adapter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ErrorInfo {
     /// The most specific machine code.
     pub code: Option<String>,
-    /// The kind, where the code takes precedence over the status: content policy and billing.
+    /// The kind, for codes that take precedence over the status: content policy and billing.
     pub kind: Option<ProviderErrorKind>,
-    /// The kind of an error inside a 200; otherwise the status takes precedence.
+    /// The kind of an error inside a 200. With an error status, the status takes precedence.
     pub hint: Option<ProviderErrorKind>,
-    /// From the body.
+    /// Retry delay in the body.
     pub retry_after: Option<Duration>,
-    /// For people.
+    /// The message for people.
     pub vendor_message: VendorMessage,
 }
 
@@ -75,19 +74,19 @@ impl Head {
         error
     }
 
-    /// An unusable response with a success status.
+    /// Creates the error of an unusable response with a success status.
     pub fn failed(&self, detail: &str) -> ProviderError {
         self.with_context(ProviderError::failed(detail))
     }
 
-    /// A content policy refusal with a success status.
+    /// Creates the error of a content policy refusal with a success status.
     pub fn refused(&self, code: Option<&str>) -> ProviderError {
         let detail = detail(self.status, code.and_then(machine_code).or(Some("refusal")));
         self.with_context(ProviderError::new(ProviderErrorKind::ContentPolicy, detail))
     }
 }
 
-/// Kind by status, and whether the work is known not to have started.
+/// Returns the kind by status, and whether the work is known not to have started.
 pub fn by_status(status: u16) -> (ProviderErrorKind, bool) {
     match status {
         400 | 404 | 405 | 413 | 415 | 422 => (ProviderErrorKind::Rejected, false),
@@ -98,8 +97,8 @@ pub fn by_status(status: u16) -> (ProviderErrorKind, bool) {
     }
 }
 
-/// The error of a response: by its status, refined by its body. Inside a 200 the body alone says what
-/// it is, and work had started, so that it is never `not_started`, even on overload.
+/// Creates the error of a response: by its status, refined by its body. Inside a 200 only the body
+/// decides; work had started then, so it is never `not_started`, even on overload.
 pub fn error(provider: &str, head: &Head, error_info: &ErrorInfo) -> ProviderError {
     let (by_status, is_idle) = by_status(head.status);
     let by_body = error_info.hint.filter(|_| head.is_success());
@@ -108,7 +107,7 @@ pub fn error(provider: &str, head: &Head, error_info: &ErrorInfo) -> ProviderErr
     let given = error_info.code.as_deref().unwrap_or_default();
     let is_refused = match kind {
         ProviderErrorKind::Account => (400..500).contains(&head.status),
-        // A voice is named by the caller.
+        // The caller, not the operator, chose the voice.
         ProviderErrorKind::Rejected => head.status == 404 && !given.contains("voice"),
         _ => false,
     };
@@ -149,8 +148,8 @@ pub fn error(provider: &str, head: &Head, error_info: &ErrorInfo) -> ProviderErr
     error
 }
 
-/// A call that failed before its response was complete. Failures while connecting (DNS, refused,
-/// TLS), timeouts included, are known not to have reached the provider.
+/// Creates the error of a call that failed before its response was complete. Failures while
+/// connecting (DNS, refused, TLS), including timeouts, are known not to have reached the provider.
 pub fn transport(error: &reqwest::Error) -> ProviderError {
     let kind = if error.is_timeout() {
         ProviderErrorKind::Timeout
@@ -167,7 +166,7 @@ pub fn transport(error: &reqwest::Error) -> ProviderError {
     made
 }
 
-/// The sources of a transport error, without its own text, which contains the URL.
+/// Returns the sources of a transport error, without its own text, which contains the URL.
 fn chain(stage: &str, error: &reqwest::Error) -> String {
     let mut text = stage.to_owned();
     let mut next = error.source();
@@ -180,18 +179,18 @@ fn chain(stage: &str, error: &reqwest::Error) -> String {
     text
 }
 
-/// `text` if it is a short machine code (`[A-Za-z0-9_.-]{1,64}`), so that no sentence passes.
+/// Returns `text` if it is a short machine code (`[A-Za-z0-9_.-]{1,64}`). Sentences are refused.
 pub fn machine_code(text: &str) -> Option<&str> {
     let ok = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     ((1..=CODE_CAP).contains(&text.len()) && text.chars().all(ok)).then_some(text)
 }
 
-/// The value if it is a machine code.
+/// Returns the value if it is a machine code.
 pub fn code(value: Option<&Value>) -> Option<&str> {
     value.and_then(Value::as_str).and_then(machine_code)
 }
 
-/// `text` if it is plausible as a provider's id: 1 to 128 visible ASCII characters.
+/// Returns `text` if it is plausible as a provider's id: 1 to 128 visible ASCII characters.
 pub fn clean_id(text: &str) -> Option<String> {
     let ok = (1..=2 * CODE_CAP).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic());
     ok.then(|| text.to_owned())

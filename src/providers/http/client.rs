@@ -1,4 +1,4 @@
-//! The client of a provider's API: its address, credentials and time-out, as all adapters use them.
+//! The client of a provider's API: its address, credentials and timeout.
 
 use std::time::Duration;
 
@@ -25,24 +25,24 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub struct VendorClient {
     /// The provider's name, for the log.
     pub name: String,
-    /// Credentials, which are marked sensitive, and what else each request has. Requests accept
-    /// JSON unless `Accept` is replaced.
+    /// Headers of every request: credentials, marked sensitive, and others. `Accept` is JSON unless
+    /// it is replaced.
     pub headers: HeaderMap,
-    /// Bounds one call from connecting to the last byte of the body, and the head and each gap of a
-    /// stream.
+    /// Maximum duration of a call, from connecting to the last byte of the body; for a stream, that
+    /// of its head and of each gap.
     pub timeout: Duration,
-    /// Time between two polls of a task within one call.
+    /// Interval between two polls of a task within one call.
     pub poll_interval: Duration,
     /// Reads the body of an error.
     pub error_info: fn(Option<&Value>) -> ErrorInfo,
     http: HttpClient,
-    /// With the version path.
+    /// The base URL with its version path.
     base_url: Url,
 }
 
 impl VendorClient {
-    /// The key is sent in a header, since query strings end up in logs. `key`: the header's name,
-    /// and what precedes the key in it. Without a key there is no such header.
+    /// Builds a client. The key is sent in a header, since query strings end up in logs. `key`: the
+    /// header's name, and the prefix of the key. Without a key there is no such header.
     pub fn new(
         setup: &Setup,
         version: VersionPath,
@@ -64,14 +64,14 @@ impl VendorClient {
         })
     }
 
-    /// The client with another header in each request.
+    /// Adds a header to each request.
     #[must_use]
     pub fn with(mut self, name: HeaderName, value: &'static str) -> Self {
         self.headers.insert(name, HeaderValue::from_static(value));
         self
     }
 
-    /// The URL of an endpoint.
+    /// Returns the URL of an endpoint.
     pub fn url(&self, path: &[&str]) -> Url {
         endpoint(&self.base_url, path)
     }
@@ -82,8 +82,8 @@ impl VendorClient {
             .await
     }
 
-    /// As [`Self::post`], for a stream: the time-out is that of its head and of each gap, which are
-    /// [`STREAM_IDLE`] at most. As long as it flows it may go on for [`MAX_CALL_TIME`].
+    /// As [`Self::post`], for a stream. The timeout applies to its head and to each gap, at most
+    /// [`STREAM_IDLE`]. A stream that keeps sending may last [`MAX_CALL_TIME`].
     pub async fn open_stream(&self, url: Url, body: RequestJson) -> Result<Answer, ProviderError> {
         let posting = self.post_within(url, body, MAX_CALL_TIME);
         let late = |_| ProviderError::new(ProviderErrorKind::Timeout, "no answer in time");
@@ -102,8 +102,8 @@ impl VendorClient {
         self.check(answer).await
     }
 
-    /// Sends once without a body, a poll (GET) or a cancel (DELETE, POST), and reads the response's
-    /// head, whatever its status.
+    /// Sends a request without a body once, a poll (GET) or a cancel (DELETE, POST), and reads the
+    /// response's head, whatever its status.
     pub async fn bare(&self, method: Method, url: Url) -> Result<Answer, ProviderError> {
         let request = match method {
             // Google's front end answers 411 to a POST without a length.
@@ -113,7 +113,7 @@ impl VendorClient {
         self.send(request, self.timeout).await
     }
 
-    /// Fails on an error status, refined by what the body says.
+    /// Fails on an error status, refined by the body.
     pub async fn check(&self, answer: Answer) -> Result<Answer, ProviderError> {
         if answer.head.is_success() {
             return Ok(answer);
@@ -122,13 +122,13 @@ impl VendorClient {
         Err(self.error(&head, body.as_ref()))
     }
 
-    /// The error that a response of this status and body is.
+    /// Creates the error of a response with this status and body.
     pub fn error(&self, head: &Head, root: Option<&Value>) -> ProviderError {
         classify::error(&self.name, head, &(self.error_info)(root))
     }
 
-    /// The error of a successful response whose work ended for the reason `code`. `kind`: where the
-    /// code says it.
+    /// Creates the error of a successful response whose work ended with `code`. `kind`: the code's
+    /// kind, if known.
     pub fn error_of_code(
         &self,
         head: &Head,
@@ -171,8 +171,8 @@ impl VendorClient {
     }
 }
 
-/// `prefix` + key as a header value, marked sensitive so that `Debug` does not print it.
-/// Whitespace around the key (a file's trailing newline) is trimmed.
+/// Returns `prefix` + key as a header value, marked sensitive so that `Debug` does not print it.
+/// Trims whitespace around the key, such as a file's trailing newline.
 pub(super) fn secret_header(prefix: &str, key: &SecretString) -> Result<HeaderValue, SetupError> {
     let text = format!("{prefix}{}", key.expose_secret().trim());
     let mut value = HeaderValue::from_str(&text).map_err(|_| SetupError::Key)?;

@@ -1,6 +1,6 @@
 //! Writes `multipart/form-data` with texts and pictures.
 //!
-//! Written by hand: it is forty lines. Source: RFC 7578; RFC 2046 section 5.1.1 for the boundary.
+//! Source: RFC 7578; RFC 2046 section 5.1.1 for the boundary.
 
 use bytes::Bytes;
 
@@ -38,8 +38,8 @@ impl Form {
         self
     }
 
-    /// The content type and the body. The boundary is unpredictable, so that a prompt cannot inject
-    /// a field.
+    /// Returns the content type and the body. The boundary is random, so that a prompt cannot
+    /// inject a field.
     pub fn encoded(&self) -> Result<(String, Bytes), RandomError> {
         let random = u128::from_be_bytes(token::random()?);
         let boundary = format!("gensvc-form-{random:032x}");

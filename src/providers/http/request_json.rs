@@ -14,10 +14,10 @@ use serde::Serialize;
 
 use crate::{domain::json::Members, providers::ProviderError};
 
-/// Shorter slices are copied. A body with no longer slice is sent as one buffer.
+/// Shorter slices are copied. If no slice is longer, the body is sent as one buffer.
 const MIN_SHARED: usize = 16 << 10;
 
-/// A serialised JSON body, in pieces. Each piece is freed when it has been sent.
+/// A serialised JSON body in pieces. Each piece is freed once it was sent.
 #[derive(Debug, Default)]
 pub struct RequestJson {
     pieces: VecDeque<Bytes>,
@@ -30,7 +30,7 @@ impl RequestJson {
         Self::sharing(value, &[])
     }
 
-    /// Serialises `value`; strings that lie in one of the `sources` are not copied.
+    /// Serialises `value`. Strings that are slices of one of the `sources` are not copied.
     pub fn sharing<T: Serialize + ?Sized>(
         value: &T,
         sources: &[&Bytes],
@@ -44,7 +44,7 @@ impl RequestJson {
         Ok(writer.json)
     }
 
-    /// The object of these members, whose values are not copied.
+    /// Serialises an object with these members, whose values are not copied.
     pub fn of_members(members: &Members) -> Result<Self, ProviderError> {
         let mut json = Self::default();
         json.tail.push(b'{');

@@ -1,4 +1,4 @@
-//! The retry delay that a provider requests, in every form that vendors use.
+//! Reads the retry delay that a provider requests, in all vendors' formats.
 //!
 //! Lenient: an unreadable value is ignored. Source: RFC 9110 section 10.2.3, the SDKs'
 //! `retry-after-ms`, and `google.rpc.RetryInfo`.
@@ -11,9 +11,9 @@ use reqwest::header::HeaderMap;
 /// Longer delays are ignored, which keeps later arithmetic on instants safe.
 const LONGEST: Duration = Duration::from_hours(7 * 24);
 
-/// `retry-after-ms`, else `retry-after` as seconds (also fractional) or as an HTTP date.
-/// A date is relative to the response's own `Date`, so that clock differences do not matter;
-/// without one it is ignored.
+/// Reads `retry-after-ms`, else `retry-after` as seconds (also fractional) or as an HTTP date. A
+/// date is relative to the response's own `Date`, so that clock differences do not matter; it is
+/// ignored if there is no `Date`.
 pub fn from_headers(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     if let Some(wait) = text("retry-after-ms").and_then(number) {
@@ -25,12 +25,12 @@ pub fn from_headers(headers: &HeaderMap) -> Option<Duration> {
     }
     let then = DateTime::parse_from_rfc2822(wish).ok()?;
     let now = DateTime::parse_from_rfc2822(text("date")?).ok()?;
-    // A date in the past means at once.
+    // A date in the past means no delay.
     Some((then - now).to_std().unwrap_or_default().min(LONGEST))
 }
 
-/// The longest time until a used-up rate limit is reset: `x-ratelimit-reset-KIND` of OpenAI and others,
-/// `anthropic-ratelimit-KIND-reset`. For a 429 without another delay.
+/// Returns the longest time until a used-up rate limit is reset, from `x-ratelimit-reset-KIND` of
+/// OpenAI and others or `anthropic-ratelimit-KIND-reset`. For a 429 without another delay.
 pub fn from_limits(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let resets = headers.keys().filter_map(|name| {
@@ -43,10 +43,10 @@ pub fn from_limits(headers: &HeaderMap) -> Option<Duration> {
     resets.max()
 }
 
-/// A duration (`1m12s`, seconds), or a time, as a date or in Unix seconds or milliseconds, relative to
-/// the response's `Date`.
+/// Parses a duration (`1m12s`, seconds), or a time as a date or in Unix seconds or milliseconds,
+/// relative to the response's `Date`.
 fn until(reset: &str, date: Option<&str>) -> Option<Duration> {
-    /// The least number that is a time: the year 2001.
+    /// Larger numbers are Unix times, of 2001 or later.
     const TIMES: f64 = 1e9;
     let now = || DateTime::parse_from_rfc2822(date?).ok();
     let after = |time: DateTime<Utc>| {
@@ -67,7 +67,7 @@ fn until(reset: &str, date: Option<&str>) -> Option<Duration> {
     }
 }
 
-/// A protobuf duration in JSON, `"34.4s"`.
+/// Parses a protobuf duration in JSON, `"34.4s"`.
 pub fn from_proto(text: &str) -> Option<Duration> {
     duration(number(text.strip_suffix('s')?)?)
 }
@@ -80,14 +80,15 @@ const BEFORE: [&str; 4] = [
     "retry after ",
 ];
 
-/// The delay in a sentence such as "Please try again in 1m30.5s", or "in 450ms", "in 20 seconds".
+/// Returns the delay in a sentence such as "Please try again in 1m30.5s", "in 450ms" or "in 20
+/// seconds".
 pub fn from_sentence(text: &str) -> Option<Duration> {
     let text = text.to_lowercase();
     let mut after = BEFORE.iter().filter_map(|before| text.split_once(before));
     duration(units(after.next()?.1)?)
 }
 
-/// The seconds at the beginning of a text such as "1m30.5s" or "20 seconds.", in lower case.
+/// Returns the seconds at the beginning of a lower-case text such as "1m30.5s" or "20 seconds.".
 fn units(text: &str) -> Option<f64> {
     let mut rest = text;
     let mut seconds = None;

@@ -1,4 +1,4 @@
-//! Transport: time-outs, caps, refused connections, redirects, and no upstream text kept.
+//! Transport: timeouts, limits, refused connections, redirects, and that no upstream text is kept.
 
 use std::{
     io,
@@ -69,7 +69,7 @@ async fn silence_is_a_timeout_and_may_have_started() {
         (ProviderErrorKind::Timeout, false)
     );
     let slow = "HTTP/1.1 200 X\r\ncontent-length: 9\r\nx-request-id: r\r\n\r\n";
-    // A head that is followed by nothing: the connection closes, the body is short.
+    // The connection closes after the head, so the body is too short.
     let upstream = Upstream::start(Reply::Raw(slow.to_owned())).await;
     let error = post(&upstream.base, TIMEOUT)
         .await
@@ -115,7 +115,7 @@ async fn bodies_are_bounded() {
         (error.kind, error.detail.as_str()),
         (ProviderErrorKind::Failed, "body over the cap")
     );
-    // An error page without an end is judged by its status.
+    // An endless error page is judged by its status.
     let head = "HTTP/1.1 502 X\r\n\r\n".to_owned();
     let upstream = Upstream::start(Reply::Endless(head, "x".repeat(1000))).await;
     let (head, body) = post(&upstream.base, TIMEOUT)

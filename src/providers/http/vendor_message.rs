@@ -1,6 +1,6 @@
 //! The message for people in the body of an error.
 //!
-//! Here: where each vendor puts it, and the removal of keys, hosts and ids of the operator. Submodule:
+//! Finds the message of each vendor and removes keys, hosts and ids of the operator. Submodule:
 //! messages about a request that is too long ([`overflow`]).
 
 mod overflow;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::retry_after;
 use crate::domain::context::ContextOverflow;
 
-/// Maximum length of a message that is passed on, in characters.
+/// Maximum characters of a message that is passed on.
 const MAX_CHARS: usize = 500;
 const REMOVED: &str = "[removed]";
 /// Prefixes of keys, and of the ids of the operator's organisation, project or account.
@@ -20,18 +20,18 @@ const PREFIXES: &str = "\
     sk- sk_ pk- pk_ rk_ gsk_ xai- hf_ r8_ nvapi- pplx- csk- fw_ tgp_ AIza AQ. ya29. AKIA \
     ASIA eyJ ghp_ github_pat_ svc_ adm_ org- org_ proj_ acct_ cus_ projects/ \
     organizations/";
-/// Last labels of host names.
+/// Top-level domains of hosts to remove.
 const ZONES: &str = "\
     com net org io ai dev app cloud internal intranet local localdomain lan corp home svc \
     cluster co eu us uk de fr cn jp xyz tech";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VendorMessage {
-    /// Without keys, hosts and ids of the operator.
+    /// The message without keys, hosts and ids of the operator.
     pub text: Option<String>,
     /// Whether the request is too long for the model.
     pub overflow: Option<ContextOverflow>,
-    /// Such as "Please try again in 20s".
+    /// The delay in a message such as "Please try again in 20s".
     pub retry_after: Option<Duration>,
 }
 
@@ -50,7 +50,7 @@ impl VendorMessage {
     }
 }
 
-/// The object with the code and the message. Some gateways wrap the body in an array.
+/// Returns the object with the code and the message. Some gateways wrap the body in an array.
 pub fn error(root: &Value) -> &Value {
     let root = root.get(0).unwrap_or(root);
     match root.get("error") {
@@ -59,8 +59,9 @@ pub fn error(root: &Value) -> &Value {
     }
 }
 
-/// `error.message`, `error`, `message`, `detail` of `FastAPI` and `ElevenLabs`, and `errors` of
-/// Stability. A gateway may have the vendor's own error in `metadata.raw` (`OpenRouter`).
+/// Finds the message: `error.message`, `error`, `message`, `detail` of `FastAPI` and `ElevenLabs`,
+/// or `errors` of Stability. A gateway may have the vendor's own error in `metadata.raw`
+/// (`OpenRouter`).
 fn message(root: &Value) -> Option<String> {
     let error = error(root);
     if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
@@ -101,7 +102,8 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// The message on one line, at most [`MAX_CHARS`] characters, without secrets of the operator.
+/// Returns the message on one line, with at most [`MAX_CHARS`] characters and no secrets of the
+/// operator.
 fn clean(message: &str) -> String {
     let is_word = |c: char| c.is_alphanumeric() || "_-.:/@+%?&#~*=".contains(c);
     let mut cleaned = String::new();
@@ -154,7 +156,7 @@ fn is_secret(word: &str) -> bool {
         || is_long && has(char::is_ascii_digit) && (is_mixed || is_hex)
 }
 
-/// Whether a word is a URL, an address, or a name of a host.
+/// Whether a word is a URL, an address or a host name.
 fn is_host(word: &str) -> bool {
     if word.contains("://") {
         return true;

@@ -1,8 +1,9 @@
 //! Tool calls of a Chat Completions stream.
 //!
-//! A call comes in pieces, with an index, an id and a name that servers set in different ways. Here:
-//! which call a piece belongs to, and the order of delivery. A caller gets one call after the other,
-//! so pieces of other calls, and text among them, wait until the arguments of the first are complete.
+//! A call comes in pieces, with an index, an id and a name that servers use in different ways. This
+//! module finds the call of a piece, and the order of delivery: a caller gets one call after the
+//! other, so pieces of other calls, and text between them, wait until the arguments of the first
+//! call are complete.
 
 use std::{collections::VecDeque, mem::take};
 
@@ -24,7 +25,7 @@ const MAX_CALLS: usize = 1_000;
 #[derive(Debug, Default)]
 pub struct Calls {
     known: Vec<Call>,
-    /// What is not delivered completely, in order of arrival.
+    /// Items that are not completely delivered, in order of arrival.
     queue: VecDeque<Item>,
     /// Bytes that wait for delivery.
     waiting: usize,
@@ -32,7 +33,7 @@ pub struct Calls {
 
 #[derive(Debug)]
 enum Item {
-    /// By its place among the calls.
+    /// The index of a call.
     Call(usize),
     Piece(Delta),
 }
@@ -40,23 +41,24 @@ enum Item {
 #[derive(Debug, Default)]
 struct Call {
     index: Option<u64>,
-    /// As the server sent it first.
+    /// The first id that the server sent.
     id: String,
     name: String,
     signature: Option<String>,
-    /// Whether a custom tool is called. It is delivered at the end, when its input is complete.
+    /// Whether it calls a custom tool. Such a call is delivered when its input is complete.
     is_custom: bool,
-    /// Arguments that wait for delivery, or the input of a custom tool.
+    /// Arguments, or the input of a custom tool, that wait for delivery.
     pending: String,
     value: JsonValue,
-    /// Whether its name came once more after its arguments: the next value is another call's.
+    /// Whether its name was repeated after its arguments: the next value then belongs to another
+    /// call.
     is_repeated: bool,
-    /// Bytes of arguments that were delivered; `None` before the call is.
+    /// Bytes of delivered arguments; `None` before the call itself was delivered.
     delivered: Option<usize>,
     is_closed: bool,
 }
 
-/// A piece of a call, or a whole one.
+/// A piece of a call, or a whole call.
 struct Piece<'a> {
     index: Option<u64>,
     id: &'a str,
@@ -117,7 +119,7 @@ pub fn whole(call: &Value) -> Result<Option<ToolCall>, &'static str> {
 }
 
 impl Calls {
-    /// Delivers text or thinking in its place among the calls.
+    /// Delivers text or thinking in order with the calls.
     pub fn push(
         &mut self,
         piece: Delta,
@@ -134,7 +136,7 @@ impl Calls {
         self.deliver(answer)
     }
 
-    /// Reads a piece of a call and delivers what is complete.
+    /// Reads a piece of a call and delivers complete items.
     pub fn read(
         &mut self,
         call: &Value,
@@ -169,7 +171,7 @@ impl Calls {
         self.deliver(answer)
     }
 
-    /// Whether a server sends a whole call again, after its pieces.
+    /// Whether a server repeats a whole call after its pieces.
     fn repeats(&self, piece: &Piece<'_>, answer: &AnswerBuilder<'_>) -> bool {
         let is_named = !piece.id.is_empty() && !piece.name.is_empty();
         let is_known = |call: &Call| {
@@ -181,7 +183,7 @@ impl Calls {
         is_named && self.known.iter().any(is_known) && answer.calls().any(is_equal)
     }
 
-    /// Delivers the rest. Fails if a call has no name.
+    /// Delivers the remaining items. Fails if a call has no name.
     pub fn end(&mut self, answer: &mut AnswerBuilder<'_>) -> Result<(), ProviderError> {
         while let Some(item) = self.queue.pop_front() {
             self.deliver_item(item, answer)?;
@@ -189,8 +191,8 @@ impl Calls {
         Ok(())
     }
 
-    /// The call that a piece belongs to; `None` for a new one. Some servers give several calls one
-    /// index, leave out the ids or the index, or send a new id with each piece.
+    /// Returns the call of a piece; `None` for a new call. Some servers give several calls the same
+    /// index, omit the ids or the index, or send a new id with each piece.
     fn find(&self, piece: &Piece<'_>) -> Result<Option<usize>, &'static str> {
         let last = |is: &dyn Fn(&Call) -> bool| self.known.iter().rposition(is);
         let Piece {
@@ -228,14 +230,14 @@ impl Calls {
 
     fn wait(&mut self, bytes: usize, answer: &AnswerBuilder<'_>) -> Result<(), ProviderError> {
         self.waiting += bytes;
-        // The size limit of an answer applies to all choices together.
+        // The size limit of an answer applies to all choices in total.
         if self.waiting > TEXT_CAP / answer.call.choices() as usize {
             return Err(answer.head.failed("text over the cap"));
         }
         Ok(())
     }
 
-    /// Delivers in order, up to the first call that may still grow.
+    /// Delivers in order, up to the first incomplete call.
     fn deliver(&mut self, answer: &mut AnswerBuilder<'_>) -> Result<(), ProviderError> {
         while let Some(item) = self.queue.pop_front() {
             if let Item::Call(at) = item
@@ -330,7 +332,7 @@ impl Call {
     }
 }
 
-/// How far the text of a JSON object or array has come.
+/// The state of the text of a JSON object or array.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum State {
     #[default]
@@ -348,7 +350,7 @@ struct JsonValue {
 }
 
 impl JsonValue {
-    /// Fails at the beginning of a second value.
+    /// Adds text. Fails at the beginning of a second value.
     fn add(&mut self, piece: &str) -> Result<(), &'static str> {
         for byte in piece.bytes() {
             if self.is_string {

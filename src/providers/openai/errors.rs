@@ -1,7 +1,7 @@
 //! Error codes of `OpenAI` and compatible servers.
 //!
-//! Only codes and types decide, not messages, whose wording changes. Source: openai 3.52.0 (`PyPI`)
-//! `openai/types/responses/response_error.py` for the policy codes.
+//! Classifies by codes and types only, since the wording of messages changes. Source: openai 3.52.0
+//! (`PyPI`) `openai/types/responses/response_error.py` for the policy codes.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use super::super::{
     },
 };
 
-/// Whether `root` is an error instead of an answer: an `error` of any form, or Mistral's flat
+/// Whether `root` is an error instead of an answer: an `error` in any form, or Mistral's flat
 /// `{"object": "error", ...}`.
 pub fn is_error(root: &Value) -> bool {
     let set = match root.get("error") {
@@ -25,8 +25,7 @@ pub fn is_error(root: &Value) -> bool {
     set || root["object"].as_str() == Some("error")
 }
 
-/// Accepts the enveloped, the flat and the bare string form; `code` may be a string, a number or
-/// null.
+/// Reads the enveloped, flat or bare string form. `code` may be a string, a number or null.
 pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     let Some(root) = root else {
         return ErrorInfo::default();
@@ -56,7 +55,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     }
 }
 
-/// Content policy and billing, which take precedence over the status.
+/// Returns the kind for content policy and billing codes, which take precedence over the status.
 fn kind(code: &str) -> Option<ProviderErrorKind> {
     let policy = matches!(
         code,
@@ -80,7 +79,7 @@ fn kind(code: &str) -> Option<ProviderErrorKind> {
     }
 }
 
-/// What a code means where there is no status.
+/// Returns the kind of a code for responses without an error status.
 fn hint(code: &str) -> Option<ProviderErrorKind> {
     match code {
         "invalid_api_key" | "authentication_error" | "permission_error" | "permission_denied" => {
@@ -94,7 +93,7 @@ fn hint(code: &str) -> Option<ProviderErrorKind> {
         "model_not_found" | "context_length_exceeded" | "invalid_request_error" => {
             Some(ProviderErrorKind::Rejected)
         }
-        // Of a failed response: `invalid_image_url`, `image_too_large`, and the like.
+        // Codes of a failed response such as `invalid_image_url` and `image_too_large`.
         code if code.contains("image") => Some(ProviderErrorKind::Rejected),
         _ => None,
     }

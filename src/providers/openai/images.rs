@@ -1,9 +1,9 @@
 //! `OpenAI` images: the GPT image family, through `images/generations`, or `images/edits` if there
 //! are inputs.
 //!
-//! Style and negative prompt have no field here; they are part of the prompt. Source: openai
-//! 3.52.0 (`PyPI`) `openai/types/image_generate_params.py`, `image_edit_params.py`,
-//! `images_response.py`; checked against requests recorded from the package.
+//! Style and negative prompt have no field; they are part of the prompt. Source: openai 3.52.0
+//! (`PyPI`) `openai/types/image_generate_params.py`, `image_edit_params.py`, `images_response.py`;
+//! checked against requests recorded from the package.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -46,7 +46,7 @@ pub struct OpenAiImageModel {
     /// `input_fidelity` of edits. `None` omits it: gpt-image-2 and later do not support it.
     #[serde(deserialize_with = "input_fidelity")]
     pub input_fidelity: Option<String>,
-    /// Whether requests may have a `background`.
+    /// Whether the model supports `background`.
     pub takes_background: bool,
 }
 
@@ -154,7 +154,8 @@ fn form(call: &ImageCall, settings: &OpenAiImageModel) -> Form {
 /// 180 s.
 pub type OpenAiImages = Adapter<OpenAiImageModel>;
 
-/// Fewer images than requested, or some unreadable ones, are an answer; none is an error.
+/// Reads the answer. Fewer images than requested, or some unreadable ones, are accepted; none is an
+/// error.
 fn read(
     client: &VendorClient,
     most: usize,
@@ -191,7 +192,7 @@ fn read(
     })
 }
 
-/// A `url` instead of the bytes is a form of retired models.
+/// Decodes an image. Only retired models send a `url` instead of the bytes.
 fn image(item: &Value) -> Result<Bytes, ProviderError> {
     match item["b64_json"].as_str() {
         Some(base64) => answer::file(base64, IMAGE_CAP),

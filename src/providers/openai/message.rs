@@ -9,10 +9,10 @@ use crate::domain::conversation::{
     ToolChoice, WireObject, WireUrl, WireValue, reasoning, texts,
 };
 
-/// The name of a schema that has none.
+/// Name sent for a schema without one.
 const SCHEMA_NAME: &str = "answer";
 
-/// All messages, the instructions first, with `system_role`.
+/// Returns all messages, with the instructions first, in `system_role`.
 pub fn messages<'a>(conversation: &'a Conversation, system_role: &'static str) -> WireValue<'a> {
     WireValue::list(move || {
         let system = conversation.system.as_ref().map(|text| {
@@ -25,7 +25,7 @@ pub fn messages<'a>(conversation: &'a Conversation, system_role: &'static str) -
     })
 }
 
-/// The result of each tool is a message of its own.
+/// Converts a message. The result of each tool becomes a separate message.
 fn wire_messages<'a>(
     Message { role, parts }: &'a Message,
     system_role: &'static str,
@@ -42,8 +42,8 @@ fn wire_messages<'a>(
         let fields = ReasoningField::ALL.iter();
         let fields = fields.filter_map(|&field| Some((field, reasoning(parts, field)?)));
         let fields: Vec<_> = fields.collect();
-        // Some servers require the key. The package sends null, too, but DeepSeek refuses null
-        // with reasoning.
+        // Some servers require the key. The package also sends null, but DeepSeek refuses null with
+        // reasoning.
         let no_text = if fields.is_empty() {
             WireValue::Value(Value::Null)
         } else {
@@ -60,7 +60,7 @@ fn wire_messages<'a>(
     parts.iter().filter_map(result).chain(message)
 }
 
-/// Only the text of a result can report a failure.
+/// Converts a tool's result. Only its text can report a failure.
 fn result(part: &Part) -> Option<WireObject<'_>> {
     let Part::ToolResult(result) = part else {
         return None;
@@ -77,7 +77,7 @@ fn result(part: &Part) -> Option<WireObject<'_>> {
     Some(message)
 }
 
-/// Returns the texts and images; thoughts of other vendors are left out. Texts are one string, the
+/// Returns texts and images, without other vendors' thinking. Only text becomes one string, the
 /// only form that every compatible server supports.
 fn content(parts: &[Part]) -> Option<WireValue<'_>> {
     let mut shown = parts.iter().filter(|part| content_part(part).is_some());
@@ -131,7 +131,7 @@ pub fn tool(function: &Function) -> WireObject<'_> {
     WireObject::with_type("function").with("function", members)
 }
 
-/// `None`: the default.
+/// Returns `None` for the default.
 pub fn tool_choice(choice: &ToolChoice) -> Option<Value> {
     match choice {
         ToolChoice::Auto => None,
@@ -141,7 +141,7 @@ pub fn tool_choice(choice: &ToolChoice) -> Option<Value> {
     }
 }
 
-/// `None`: the default.
+/// Returns `None` for the default.
 pub fn format(format: &Format) -> Option<WireObject<'_>> {
     match format {
         Format::Text => None,

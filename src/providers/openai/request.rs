@@ -22,7 +22,7 @@ use crate::domain::{
     vendor::ModelSettings,
 };
 
-/// The lowest `max_output_tokens`, and the longest `call_id`, of Responses, by its error messages.
+/// Minimum `max_output_tokens` and maximum length of `call_id` of Responses, by its error messages.
 const MIN_OUTPUT_TOKENS: u32 = 16;
 const CALL_IDS: Spelling = Spelling {
     max_chars: 64,
@@ -32,9 +32,9 @@ const CALL_IDS: Spelling = Spelling {
 named_enum!(
     /// Which field carries the token limit.
     TokenField {
-        /// The only one that every compatible server supports.
+        /// Supported by every compatible server.
         MaxTokens = "max_tokens",
-        /// `OpenAI` and Groq; the only one for reasoning models.
+        /// `OpenAI` and Groq; required by reasoning models.
         MaxCompletionTokens = "max_completion_tokens",
     }
 );
@@ -42,7 +42,7 @@ named_enum!(
 named_enum!(
     /// Which role carries the system prompt.
     SystemRole {
-        /// Known everywhere.
+        /// Supported everywhere.
         System = "system",
         /// For `OpenAI`'s reasoning models.
         Developer = "developer",
@@ -53,15 +53,15 @@ named_enum!(
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Api {
-    /// Chat Completions: every compatible server has it.
+    /// Chat Completions, supported by every compatible server.
     #[default]
     Chat,
     /// Responses: the only API in which `OpenAI`'s current models accept functions with reasoning.
     Responses,
 }
 
-/// Settings of one model. The default suits compatible servers and adds nothing that one of
-/// them might refuse, except `stream_options`, without which most of them count no tokens.
+/// Settings of one model. The default suits compatible servers: it adds no field that a server
+/// might refuse, except `stream_options`, without which most servers count no tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[expect(
@@ -70,27 +70,27 @@ pub enum Api {
 )]
 pub struct OpenAiModel {
     pub api: Api,
-    /// Of Chat Completions; Responses has one field.
+    /// For Chat Completions; Responses has only one field.
     pub token_field: TokenField,
     pub system_role: SystemRole,
-    /// `reasoning_effort`, as the model takes it (`none`, `low`, ...). `None` sends nothing.
+    /// `reasoning_effort` that the model supports (`none`, `low`, ...). `None` sends nothing.
     #[serde(deserialize_with = "blank_is_none")]
     pub reasoning_effort: Option<String>,
     /// Sends `prompt_cache_options: {"mode": "explicit"}`, which switches off cache writes
     /// at 1.25 times the input price (`OpenAI`, gpt-5.6 and later).
     pub explicit_cache: bool,
-    /// Whether the model may reason, which this API does not show. A stream of one that never does
-    /// is ended at a cancel; others are read to their end for the counts.
+    /// Whether the model may reason, which this API does not show. On a cancel, a stream of a model
+    /// that never reasons is ended; others are read to their end for the counts.
     pub reasoning: bool,
-    /// `service_tier`; `default` fixes the price. `None` sends nothing.
+    /// `service_tier`; `default` guarantees the standard price. `None` sends nothing.
     #[serde(deserialize_with = "blank_is_none")]
     pub service_tier: Option<String>,
-    /// Sends `stream_options.include_usage` when streaming. Off for Mistral, whose schema
-    /// lacks it and which always reports usage.
+    /// Sends `stream_options.include_usage` for streams. Off for Mistral, whose schema lacks it and
+    /// which always reports usage.
     pub stream_usage: bool,
     /// Sends `stream_options.include_obfuscation: false`: `OpenAI` only.
     pub no_obfuscation: bool,
-    /// Sends Gemini's signatures of thoughts back, in `extra_content` of calls: Google only.
+    /// Sends Gemini's thought signatures back, in `extra_content` of calls: Google only.
     pub thought_signatures: bool,
 }
 
@@ -112,7 +112,8 @@ impl Default for OpenAiModel {
 }
 
 impl ModelSettings for OpenAiModel {
-    /// Only gpt-5.6 and later write, but no other model has a price for it.
+    /// Returns the kind of cache writes. Only gpt-5.6 and later write; other models have no price
+    /// for it.
     fn cache_writes(&self) -> CacheWrites {
         if self.explicit_cache {
             CacheWrites::None
@@ -131,7 +132,7 @@ impl ModelSettings for OpenAiModel {
         if self.api == Api::Chat {
             return vendor;
         }
-        // Of compatible servers no rule is known.
+        // The limits of compatible servers are unknown.
         let (min_output_tokens, ids) = if self.no_obfuscation {
             (MIN_OUTPUT_TOKENS, CALL_IDS)
         } else {
@@ -155,13 +156,13 @@ impl ModelSettings for OpenAiModel {
     }
 }
 
-/// Switches cache writes off, except in a dialogue, whose next turn reads them.
+/// Disables cache writes, except in a dialogue, whose next turn reads them.
 pub(super) fn cache_options(call: &TextCall, settings: &OpenAiModel) -> Option<Value> {
     let is_explicit = settings.explicit_cache && !call.is_dialogue;
     is_explicit.then(|| json!({"mode": "explicit"}))
 }
 
-/// The body to send: the caller's, or one written from the conversation.
+/// Builds the body: the caller's own, or one from the conversation.
 pub fn json(
     call: &TextCall,
     settings: &OpenAiModel,
@@ -179,7 +180,7 @@ pub fn json(
     RequestJson::sharing(&body, &conversation.buffers())
 }
 
-/// The caller's body with our model, limit and service tier, with its usage, and not stored.
+/// Returns the caller's body with our model, limit and service tier, with usage, and not stored.
 fn passed(
     mut members: Members,
     call: &TextCall,
@@ -199,7 +200,7 @@ fn passed(
     if let Some(tier) = &settings.service_tier {
         members.set("service_tier", tier);
     }
-    // Of the servers with Chat Completions only OpenAI knows it, like the padding below.
+    // Of the servers with Chat Completions, only OpenAI knows these fields.
     if !is_chat || settings.no_obfuscation {
         members.set("store", &false);
     }
@@ -260,7 +261,7 @@ pub(super) fn body<'a>(
         .with_some("stream_options", options.non_empty().filter(|_| streaming))
 }
 
-/// The effort that is sent; `None`: the vendor's default, which is not known here.
+/// Returns the effort to send; `None`: the vendor's default, which is unknown here.
 pub fn sent_effort<'a>(call: &TextCall, settings: &'a OpenAiModel) -> Option<&'a str> {
     match &call.original {
         Some(_) => call.sampling.reasoning.effort.map(Effort::as_str),
@@ -268,9 +269,9 @@ pub fn sent_effort<'a>(call: &TextCall, settings: &'a OpenAiModel) -> Option<&'a
     }
 }
 
-/// The model's own effort where none is asked for. Thinking that is asked for in another dialect
-/// becomes an effort. In Chat Completions a model whose own effort is `none` accepts tools only at
-/// that effort.
+/// Returns the effort of a call; the model's own if the request has none. Thinking requested in
+/// another dialect becomes an effort. In Chat Completions, a model whose own effort is `none`
+/// accepts tools only at that effort.
 pub(super) fn effort<'a>(
     call: &TextCall,
     tools: &Tools,

@@ -1,9 +1,10 @@
 //! Parses a Chat Completions response, whole or chunk by chunk.
 //!
-//! Both forms share their fields (`message` and `delta`), so one parser serves both. Lenient
-//! where compatible servers differ, strict where it costs money: an empty answer, a
-//! truncated stream, an unknown reason of the end, and a refusal before any text are failures. Source: openai 3.51.0 (`PyPI`)
-//! `chat_completion.py`, `chat_completion_chunk.py`, `completion_usage.py`.
+//! Both forms share their fields (`message` and `delta`), so one parser serves both. It tolerates
+//! differences between compatible servers, but fails on anything that would be charged wrongly: an
+//! empty answer, a truncated stream, an unknown finish reason, and a refusal before any text.
+//! Source: openai 3.51.0 (`PyPI`) `chat_completion.py`, `chat_completion_chunk.py`,
+//! `completion_usage.py`.
 
 use std::mem::take;
 
@@ -38,7 +39,7 @@ enum Place {
 pub struct ResponseParser<'a> {
     answer: AnswerBuilder<'a>,
     usage: Map<String, Value>,
-    /// As many as were asked for.
+    /// As many as were requested.
     choices: Vec<Choice>,
     /// Whether the stream said that it is complete.
     is_done: bool,
@@ -48,7 +49,7 @@ pub struct ResponseParser<'a> {
 struct Choice {
     stop: Option<Stop>,
     is_refused: bool,
-    /// Whether any of it has come.
+    /// Whether any part of it has arrived.
     is_begun: bool,
     /// The calls of a stream.
     calls: Calls,
@@ -133,14 +134,14 @@ impl<'a> TextParser<'a> for ResponseParser<'a> {
     }
 }
 
-/// The reasons of an answer that is complete or that a limit or a policy ended. Any other one is a
-/// breakdown: `error` (`OpenRouter`, Mistral), `insufficient_system_resource` (`DeepSeek`),
-/// `network_error` (Zhipu), `abort` (vLLM, `SGLang`), and whatever servers make up.
+/// Maps the finish reasons of an answer that is complete or was ended by a limit or a policy. Any
+/// other reason is a failure: `error` (`OpenRouter`, Mistral), `insufficient_system_resource`
+/// (`DeepSeek`), `network_error` (Zhipu), `abort` (vLLM, `SGLang`), and unknown ones.
 fn stop_of(reason: &str) -> Option<Stop> {
     // Proxies of Gemini and Cohere use capitals.
     Some(match reason.to_ascii_lowercase().as_str() {
-        // `eos`: Together. `eos_token`, `stop_sequence`: Text Generation Inference. `end_turn`: xAI.
-        // `complete`: Cohere.
+        // `eos`: Together. `eos_token`, `stop_sequence`: Text Generation Inference. `end_turn`:
+        // xAI. `complete`: Cohere.
         "stop" | "eos" | "eos_token" | "stop_sequence" | "end_turn" | "complete" => Stop::Done,
         // `model_length`: Mistral's full context. `model_context_window_exceeded`: Zhipu's.
         "length" | "max_tokens" | "model_length" | "model_context_window_exceeded" => Stop::Limit,
@@ -189,7 +190,8 @@ impl ResponseParser<'_> {
         Ok(())
     }
 
-    /// Adds a usage to those before. The counts have an output only if this one has.
+    /// Merges a usage with earlier ones. The returned counts include output only if this usage has
+    /// it.
     fn count(&mut self, usage: &Map<String, Value>) -> TokenCounts {
         let own = usage::counts(usage).output;
         merge_usage(&mut self.usage, usage);
@@ -200,7 +202,7 @@ impl ResponseParser<'_> {
         }
     }
 
-    /// Pieces that follow are of this choice, if there are several.
+    /// Sets the choice of the following pieces, if there are several.
     fn enter(&mut self, at: u32) {
         if self.answer.call.choices() > 1 {
             self.answer.parts.enter(at);
@@ -208,7 +210,7 @@ impl ResponseParser<'_> {
     }
 
     fn choice(&mut self, at: usize, choice: &Value, place: Place) -> Result<(), ProviderError> {
-        // OpenRouter sends it together with text.
+        // OpenRouter sends an error together with text.
         if errors::is_error(choice) {
             return Err(self.answer.error(choice));
         }
@@ -237,7 +239,7 @@ impl ResponseParser<'_> {
         };
         self.enter(u32::try_from(at).unwrap_or_default());
         self.choices[at].is_begun = true;
-        // Text in `refusal` instead of the content: the model declined.
+        // Text in `refusal` instead of the content means that the model declined.
         let refusal = body.get("refusal").and_then(Value::as_str);
         if refusal.is_some_and(|text| !text.is_empty()) {
             self.refused(at, None)?;
@@ -247,7 +249,7 @@ impl ResponseParser<'_> {
             self.choices[at].members.read(body, is_piece);
         }
         for &field in ReasoningField::ALL {
-            // Some servers report the same in both.
+            // Some servers send the same text in both fields.
             if let Some(text) = body.get(field.as_str()).and_then(Value::as_str)
                 && !text.is_empty()
             {

@@ -1,4 +1,4 @@
-//! `OpenAI`'s Responses API, without state: nothing of a response is kept there.
+//! `OpenAI`'s Responses API, without state: responses are not stored there.
 //!
 //! Submodules: [`request`] with the [`item`]s of its input, and [`response`]. Shared with Chat
 //! Completions: settings, effort, errors and token counts. Source: openai 3.57.0 (`PyPI`)

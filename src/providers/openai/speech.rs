@@ -29,14 +29,14 @@ use crate::domain::{
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OpenAiSpeechModel {
-    /// Characters per call; a longer text is split.
+    /// Maximum characters per call; a longer text is split.
     #[serde(deserialize_with = "bounded::<usize, 1, 4_096, _>")]
     pub max_chars: usize,
-    /// `instructions` for the speaking style, unless the request has its own; not for `tts-1`. `None`
-    /// sends nothing.
+    /// `instructions` for the speaking style, unless the request has its own; not for `tts-1`.
+    /// `None` sends nothing.
     #[serde(deserialize_with = "blank_is_none")]
     pub instructions: Option<String>,
-    /// Whether requests may have instructions.
+    /// Whether the model supports instructions.
     pub takes_instructions: bool,
 }
 
@@ -56,7 +56,7 @@ impl ModelSettings for OpenAiSpeechModel {
     }
 }
 
-/// The settings of a model; `tts-1` and `tts-1-hd` take no instructions.
+/// Reads the settings of a model; `tts-1` and `tts-1-hd` support no instructions.
 pub fn settings(id: &str, wire: Option<toml::Value>) -> Result<SharedSettings, ConfigError> {
     let takes_instructions = !id.starts_with("tts-1");
     let defaults = [("takes_instructions".to_owned(), takes_instructions.into())];
@@ -64,8 +64,8 @@ pub fn settings(id: &str, wire: Option<toml::Value>) -> Result<SharedSettings, C
 }
 
 impl OpenAiSpeechModel {
-    /// Maximum characters of the text of a call, at least half of `max_chars`: its instructions take
-    /// a part of the model's input.
+    /// Returns the maximum characters of the text of a call, at least half of `max_chars`: its
+    /// instructions use a part of the model's input.
     fn max_chars(&self, call: &SpeechCall) -> usize {
         let instructions = call.characters() - call.text.chars().count();
         self.max_chars - instructions.min(self.max_chars / 2)
@@ -95,13 +95,13 @@ fn body(
 /// The speech adapter of `OpenAI` and of compatible servers.
 pub type OpenAiSpeech = Adapter<OpenAiSpeechModel>;
 
-/// The timeout bounds each call of a split text.
+/// Builds the client. The timeout applies to each call of a split text.
 pub fn client(setup: &Setup) -> Result<VendorClient, SetupError> {
     Ok(super::client(setup)?.with(ACCEPT, "application/octet-stream"))
 }
 
 impl OpenAiSpeech {
-    /// One call; returns the file and the request id.
+    /// Makes one call. Returns the file and the request id.
     async fn part(
         &self,
         body: RequestJson,

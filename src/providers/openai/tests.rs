@@ -1,4 +1,4 @@
-//! Chat Completions against a fake upstream: what is sent, read, refused and failed.
+//! Chat Completions against a fake upstream.
 
 mod errors;
 mod failures;
@@ -33,7 +33,7 @@ fn call() -> TextCall {
     }
 }
 
-/// Settings of the real `OpenAI`, as the SDK call was recorded with.
+/// Settings of the real `OpenAI`, with which the SDK call was recorded.
 fn real() -> OpenAiModel {
     OpenAiModel {
         api: Api::Chat,
@@ -57,7 +57,7 @@ fn adapter(base: &str, key: Option<&str>, settings: OpenAiModel) -> OpenAi {
     OpenAi::new(&setup.with("gpt-6-luna", settings), client).unwrap()
 }
 
-/// One call in the form that fits the reply.
+/// Makes one call in the form that fits the reply.
 async fn ask(
     reply: Reply,
     streaming: bool,
@@ -207,7 +207,7 @@ async fn plain_answers() {
             }
         );
     }
-    // Without the header, the body's id.
+    // Uses the body's id if the header is missing.
     let body = answer(&json!("Hi"), "stop", &Value::Null).to_string();
     let (result, _, _) = ask(Reply::status(200, &[], &body), false).await;
     let got = result.unwrap();
@@ -244,13 +244,13 @@ async fn usage_is_believed_only_where_it_can_be() {
         )
     };
     for (usage, want) in [
-        // xAI: reasoning is in the total alone.
+        // xAI: only the total includes reasoning.
         (
             json!({"prompt_tokens": 12, "completion_tokens": 2, "total_tokens": 334,
             "completion_tokens_details": {"reasoning_tokens": 320}}),
             (Some(12), Some(322), None, Some(320)),
         ),
-        // Ollama: exactly three; Groq: floats beside them; DeepSeek: its own cache count.
+        // Ollama: exactly three; Groq: also floats; DeepSeek: its own cache count.
         (
             json!({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}),
             (Some(3), Some(4), None, None),

@@ -1,16 +1,16 @@
 //! Token counts of a Chat Completions response.
 //!
-//! Servers agree on the names of the three main counts, but neither on what these include nor on the
-//! names of the others. Source: openai 3.57.0, groq 1.7.0, mistralai 3.7.0, openrouter 1.3.84,
-//! litellm 1.110.2 (`PyPI`); `@ai-sdk/` alibaba, deepinfra, deepseek, mistral, moonshotai, xai (npm);
-//! docs.x.ai, platform.kimi.ai, api-docs.deepseek.com.
+//! Servers agree on the names of the three main counts, but neither on what these include nor on
+//! the names of other counts. Source: openai 3.57.0, groq 1.7.0, mistralai 3.7.0, openrouter
+//! 1.3.84, litellm 1.110.2 (`PyPI`); `@ai-sdk/` alibaba, deepinfra, deepseek, mistral, moonshotai,
+//! xai (npm); docs.x.ai, platform.kimi.ai, api-docs.deepseek.com.
 
 use serde_json::{Map, Value};
 
 use super::super::answer::count;
 use crate::domain::usage::TokenCounts;
 
-/// Places of the usage, by precedence: all servers; Moonshot's streams; older streams of Groq.
+/// Pointers to the usage, by precedence: all servers; Moonshot's streams; older streams of Groq.
 const USAGE: &[&str] = &["/usage", "/choices/0/usage", "/x_groq/usage"];
 const INPUT: &[&str] = &["/prompt_tokens", "/input_tokens"];
 const OUTPUT: &[&str] = &["/completion_tokens", "/output_tokens"];
@@ -45,7 +45,7 @@ const WRITTEN: &[&str] = &[
     // LiteLLM, Databricks and other proxies of Anthropic.
     "/cache_creation_input_tokens",
 ];
-/// The part of them that is kept for long.
+/// The cache writes with a long lifetime.
 const WRITTEN_LONG: &[&str] = &[
     // OpenAI, for twelve hours.
     "/input_tokens_details/cache_write_tokens_details/ttl_12h_tokens",
@@ -60,7 +60,7 @@ const REASONING: &[&str] = &[
     "/reasoning_tokens",
 ];
 
-/// The usage of a response or a chunk.
+/// Finds the usage of a response or a chunk.
 pub fn find(root: &Value) -> Option<&Map<String, Value>> {
     let mut found = USAGE
         .iter()
@@ -68,11 +68,12 @@ pub fn find(root: &Value) -> Option<&Map<String, Value>> {
     found.find(|usage| !usage.is_empty())
 }
 
-/// The counts of a usage. Input includes cached tokens and cache writes, output includes reasoning.
+/// Reads the counts of a usage. Input includes cached tokens and cache writes, output includes
+/// reasoning.
 ///
-/// xAI reports reasoning outside of `completion_tokens`, some proxies of Anthropic report cached
-/// tokens outside of `prompt_tokens`. The total decides: what it exceeds their sum by is cached input
-/// or reasoning, as far as these counts explain it, and otherwise ignored.
+/// xAI reports reasoning outside of `completion_tokens`, and some proxies of Anthropic report
+/// cached tokens outside of `prompt_tokens`. The total decides: its excess over their sum is cached
+/// input or reasoning, as far as these counts explain it, and otherwise ignored.
 pub fn counts(usage: &Map<String, Value>) -> TokenCounts {
     let usage = Value::Object(usage.clone());
     let largest = |names: &[&str]| {
@@ -99,7 +100,7 @@ pub fn counts(usage: &Map<String, Value>) -> TokenCounts {
     }
 }
 
-/// Input and output tokens that the main counts do not include.
+/// Returns the input and output tokens that the main counts exclude.
 fn extra(
     [input, output]: [u64; 2],
     [cached, written]: [u64; 2],
@@ -108,7 +109,7 @@ fn extra(
 ) -> (u64, u64) {
     let rest = total.and_then(|total| total.checked_sub(input)?.checked_sub(output));
     let all = cached.saturating_add(written);
-    // A part of the input that is above it must be outside of it.
+    // A part larger than the input must be outside of it.
     let is_possible = |outside: &u64| cached.max(written) <= input.saturating_add(*outside);
     let explained = |outside: u64| {
         let left = rest?.checked_sub(outside)?;
@@ -162,22 +163,22 @@ mod tests {
                 "completion_tokens_details": {"reasoning_tokens": reasoning}})
         };
         for (usage, input, output) in [
-            // Cached tokens, cache writes, or both, are outside.
+            // Cached tokens, cache writes or both are outside.
             (usage(400, 20, Some(12_420), 12_000, 0, 0), 12_400, 20),
             (usage(20_000, 20, Some(32_020), 12_000, 0, 0), 32_000, 20),
             (usage(400, 20, Some(12_920), 12_000, 500, 0), 12_900, 20),
             (usage(400, 20, Some(920), 0, 500, 0), 900, 20),
             (usage(12_400, 20, Some(12_920), 12_000, 500, 0), 12_900, 20),
             (usage(900, 20, Some(12_920), 12_000, 500, 0), 12_900, 20),
-            // Reasoning is outside (xAI), or both.
+            // Reasoning is outside (xAI), or both are.
             (usage(400, 20, Some(740), 0, 0, 320), 400, 340),
             (usage(400, 20, Some(740), 100, 0, 320), 400, 340),
             (usage(400, 20, Some(12_740), 12_000, 0, 320), 12_400, 340),
             (usage(400, 400, Some(12_800), 12_000, 0, 320), 12_400, 400),
-            // Nothing is.
+            // Nothing is outside.
             (usage(12_400, 20, Some(12_420), 12_000, 0, 10), 12_400, 20),
             (usage(10_000, 1, Some(10_001), 9_984, 128, 0), 10_000, 1),
-            // The total is missing or lies.
+            // The total is missing or wrong.
             (usage(12_400, 20, None, 12_000, 0, 10), 12_400, 20),
             (usage(400, 20, None, 12_000, 0, 10), 12_400, 20),
             (usage(400, 20, None, 12_000, 100, 10), 12_500, 20),
@@ -238,7 +239,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each count of a usage of Responses has its price, and their sum is within the hold.
+        /// Each count has its own price, and the sum of the charges is within the hold.
         #[test]
         fn counts_of_cache_writes_are_charged_at_their_prices(
             parts in prop::array::uniform5(0..200_000_u64),

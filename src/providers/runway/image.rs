@@ -1,10 +1,10 @@
 //! Images from a text and references, as a task that is polled until it ends.
 //!
-//! Source: runwayml 5.24.0 (`PyPI`) `runwayml/types/text_to_image_create_params.py`. Each task makes
-//! one image, so `n` is 1.
+//! Source: runwayml 5.24.0 (`PyPI`) `runwayml/types/text_to_image_create_params.py`. Each task
+//! makes one image, so `n` is 1.
 //!
-//! The task's id is in memory only: if the process stops, or the answer with the id is lost, the task
-//! runs to its end at the operator's cost.
+//! The task's id is only in memory. If the process stops, or the response with the id is lost, the
+//! task runs to its end at the operator's cost.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ const MAX_REFERENCES: u32 = 3;
 /// How long after its creation a task may be unknown at the vendor.
 const REPLICATION_LAG: Duration = Duration::from_secs(30);
 
-/// An image model; it has no settings.
+/// Runway image models have no settings.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunwayImageModel {}
@@ -89,8 +89,8 @@ fn body(call: &ImageCall) -> Result<RequestJson, ProviderError> {
     RequestJson::of(&body)
 }
 
-/// Cancels its task when it is dropped, because a task that no caller waits for is charged too. Set
-/// `task` to `None` once the task has ended.
+/// Cancels its task on drop, because a task without a waiting caller is charged too. Set `task` to
+/// `None` once the task has ended.
 struct CancelOnDrop {
     runway: Runway,
     task: Option<String>,
@@ -111,7 +111,7 @@ impl Drop for CancelOnDrop {
 }
 
 impl Runway {
-    /// Polls a task until it ends. A failed poll is repeated: the task continues without it.
+    /// Polls a task until it ends. Failed polls are repeated, since the task continues.
     async fn wait_for_image(&self, task: &str) -> Result<Url, ProviderError> {
         let created = Instant::now();
         loop {
@@ -139,7 +139,8 @@ impl ImageProvider for Runway {
     async fn generate(&self, call: &ImageCall) -> Result<ImageAnswer, ProviderError> {
         let until = Instant::now() + self.client.timeout;
         let body = body(call)?;
-        // On its own, so that a task is cancelled too whose caller left before its id was known.
+        // Runs as its own task, so that the vendor's task is cancelled even if the caller left
+        // before its id was known.
         let runway = self.clone();
         let creating = tokio::spawn(async move {
             let task = runway.create("text_to_image", body).await?;

@@ -1,4 +1,4 @@
-//! Runway against a fake upstream: what is sent, where a task stands, what errors mean.
+//! Runway against a fake upstream.
 
 mod states;
 
@@ -38,7 +38,7 @@ fn same(seen: &Seen, want: &Seen) {
         (&want.method, &want.path, &want.body)
     );
     for (name, value) in &want.headers {
-        // Of a DELETE without a body and without an answer neither means anything.
+        // These headers mean nothing for a DELETE without a body and without a response body.
         if want.method != "DELETE" || !matches!(name.as_str(), "accept" | "content-type") {
             assert_eq!(seen.header(name), Some(value.as_str()), "{name}");
         }
@@ -96,11 +96,12 @@ async fn an_image_is_sent_as_the_sdk_sends_it() {
     same(&upstream.seen()[0], &recorded(sent));
     let polled = include_str!("../../../tests/fixtures/sdk/runway_poll.json");
     same(&upstream.seen()[1], &recorded(polled));
-    // Its end leaves nothing to cancel.
+    // A finished task is not cancelled.
     assert_eq!(upstream.seen().len(), 2);
 }
 
-/// Drops an image call once the provider has received `calls`. Its task is cancelled.
+/// Drops an image call once the provider has received `calls`, and checks that its task is
+/// cancelled.
 async fn drop_image_call(calls: usize) {
     let task = json!({"id": TASK, "status": "RUNNING"});
     let upstream = Upstream::start(Reply::json(&task)).await;
@@ -131,7 +132,7 @@ async fn a_dropped_image_call_cancels_its_task() {
     drop_image_call(2).await;
 }
 
-/// The answer with the task's id arrives after the caller has left.
+/// The response with the task's id arrives after the caller has left.
 #[tokio::test]
 async fn a_call_that_is_dropped_while_its_task_is_created_cancels_it() {
     drop_image_call(1).await;
@@ -158,7 +159,7 @@ async fn settings_shape_the_request() {
         json!({"model": "hailuo3", "promptText": "A red fox.", "ratio": "1:1", "duration": 5,
             "resolution": "768p", "audio": false})
     );
-    // A shape without a word is not sent.
+    // An unsupported ratio is not sent.
     let odd = VideoCall {
         ratio: (4, 3),
         ..call()
@@ -190,7 +191,7 @@ async fn an_id_that_cannot_be_asked_for_is_a_failure() {
             "{id}"
         );
     }
-    // A strange one stays one segment.
+    // A malformed id stays one path segment.
     let upstream = Upstream::start(Reply::status(404, &[], "")).await;
     let _gone = adapter(&upstream.base, TIMEOUT)
         .poll("a/../b", &call())

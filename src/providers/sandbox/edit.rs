@@ -1,6 +1,6 @@
-//! Draws inputs in the sandbox. An edit shows the source, and the drawing of the prompt where the
-//! mask is transparent, around a source that is extended, or else as a frame around the source.
-//! References are small pictures at the lower edge. A video begins with its first frame.
+//! Draws inputs in the sandbox. An edit shows the source together with the drawing of the prompt:
+//! where the mask is transparent, around an extended source, or as a frame. References are small
+//! pictures at the lower edge. A video begins with its first frame.
 
 use std::{io::Cursor, sync::Mutex};
 
@@ -20,7 +20,7 @@ use crate::{
 
 /// Held while a picture is decoded, because each decoder may use [`MAX_DECODED_BYTES`].
 static DECODE_LOCK: Mutex<()> = Mutex::new(());
-/// Fractions of the short side: the frame around a source, and the side of a reference.
+/// Divisors of the short side for the width of the frame and the side of a reference.
 const FRAME: u32 = 16;
 const REFERENCE: u32 = 5;
 
@@ -104,7 +104,7 @@ pub(super) fn decoding_error(_: ImageError) -> ProviderError {
     ProviderError::rejected("an input cannot be decoded")
 }
 
-/// Returns a source within a picture that is transparent around it.
+/// Returns a source inside a larger, transparent picture.
 fn extend(
     source: &InputPicture,
     (width, height): (u32, u32),
@@ -123,8 +123,8 @@ fn extend(
 }
 
 /// Decodes a picture, crops it to the aspect ratio of `size`, scales it and applies its EXIF
-/// rotation. Cropping comes first, because a narrow picture would be huge once its short side is
-/// scaled.
+/// rotation. Cropping comes first, because a narrow picture would become huge if its short side
+/// were scaled first.
 fn cover(picture: &InputPicture, (width, height): (u32, u32)) -> Result<RgbaImage, ImageError> {
     let _decoding = lock(&DECODE_LOCK);
     let mut limits = Limits::no_limits();
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(edited.get_pixel(63, 0), &Rgb([200, 0, 0]));
     }
 
-    /// A quarter turn to the right: what is at the left is at the top.
+    /// The EXIF rotation is a quarter turn clockwise: the left side becomes the top.
     #[test]
     fn a_turned_source_is_shown_upright() {
         let pixels = RgbImage::from_fn(40, 40, |x, _| Rgb([if x < 20 { 250 } else { 0 }, 0, 0]));

@@ -1,6 +1,6 @@
-//! Markers with which a prompt requests faults, like test card numbers: `[[fail]]`, `[[reject]]`,
+//! Markers in a prompt that request faults, like test card numbers: `[[fail]]`, `[[reject]]`,
 //! `[[timeout]]`, `[[rate_limit]]`, `[[slow:SECONDS]]`, and for text `[[cached:TOKENS]]`,
-//! `[[tool]]` and `[[tool:NAME]]`, anywhere in it.
+//! `[[tool]]` and `[[tool:NAME]]`.
 
 use std::time::Duration;
 
@@ -34,21 +34,22 @@ pub struct Faults {
     pub slow: Duration,
     /// Input tokens reported as cached.
     pub cached: Option<u64>,
-    /// Names of functions to call; an empty one: any function.
+    /// Names of functions to call; an empty name means any function.
     pub tools: Vec<String>,
     /// The prompt without its markers.
     pub rest: String,
 }
 
 impl Faults {
-    /// Parses the markers of `prompt`. Unknown or invalid ones are ordinary text. The first of
-    /// several faults counts, the longest of several waits, and the most cached tokens.
+    /// Parses the markers of `prompt`. Unknown or invalid markers are ordinary text. Of several
+    /// markers of a kind, the first fault, the longest delay and the highest number of cached
+    /// tokens apply.
     pub fn of(prompt: &str) -> Self {
         let mut found = Self::default();
         let mut tail = prompt;
         while let Some((before, inside)) = tail.split_once("[[") {
             found.rest.push_str(before);
-            // The innermost opening counts: "[[[[fail]]" is a marker after two brackets.
+            // The innermost opening counts: in "[[[[fail]]" two brackets precede a marker.
             match inside.split_once("]]").filter(|(word, _)| found.take(word)) {
                 Some((_, after)) => tail = after,
                 None => {
@@ -103,14 +104,14 @@ impl Fault {
         matches!(self, Self::Fail | Self::Timeout)
     }
 
-    /// Waits as long as this fault takes, and returns its error.
+    /// Waits as long as the fault takes, and returns its error.
     pub async fn happen(self) -> ProviderError {
         let kind = match self {
             Self::Fail => ProviderErrorKind::Failed,
             Self::Reject => ProviderErrorKind::Rejected,
             Self::Timeout => ProviderErrorKind::Timeout,
             // Not `not_started`: every retry would fail the same way, and a client's test should
-            // see the error at once.
+            // get the error at once.
             Self::RateLimit => ProviderErrorKind::Overloaded,
         };
         if self == Self::Timeout {

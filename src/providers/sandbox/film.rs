@@ -1,23 +1,23 @@
-//! Makes an MP4 that begins with a given picture and moves it from side to side.
+//! Makes an MP4 that shows a picture moving from side to side.
 //!
-//! It needs no encoder: H.264 can store a picture as it is (macroblocks of the type `I_PCM`), and
-//! can show it shifted in a few bits per macroblock (ITU-T H.264, 7.3). The file therefore begins
-//! with exactly the given pixels, which a prepared file could not.
+//! This needs no encoder: H.264 can store an uncompressed picture (macroblocks of the type `I_PCM`)
+//! and shift it with a few bits per macroblock (ITU-T H.264, 7.3). So the file begins with exactly
+//! the given pixels, unlike a prepared file.
 
 use bytes::Bytes;
 use image::{Rgb, RgbImage};
 
 /// Frames per second.
 const RATE: u32 = 24;
-/// Frames from one key frame to the next.
+/// Frames between two key frames.
 const PERIOD: u32 = 4 * RATE;
-/// The short side of a film, in pixels, unless the long side would exceed [`LONG_SIDE`].
+/// The short side in pixels, unless the long side would exceed [`LONG_SIDE`].
 const SHORT_SIDE: u32 = 180;
 const LONG_SIDE: u32 = 640;
-/// Less than a macroblock is too small for some decoders.
+/// Minimum side in pixels; some decoders refuse less than a macroblock.
 const LEAST_SIDE: u32 = 16;
 
-/// The size of a film of this ratio; both sides are even.
+/// Returns the size of a film with this ratio; both sides are even.
 pub(super) fn size((width, height): (u32, u32)) -> (u32, u32) {
     let (width, height) = (u64::from(width.max(1)), u64::from(height.max(1)));
     let (more, less) = (width.max(height), width.min(height));
@@ -32,12 +32,12 @@ pub(super) fn size((width, height): (u32, u32)) -> (u32, u32) {
 /// The first box of every film.
 const START: &[u8] = b"isom\0\0\x02\0isomavc1";
 
-/// An MP4 of `picture`, whose sides are even, with the index in front.
+/// Makes an MP4 of `picture`, whose sides are even, with the index in front.
 pub(super) fn make(picture: &RgbImage, seconds: u32) -> Bytes {
     write(&key_frame(picture), picture.dimensions(), seconds * RATE)
 }
 
-/// Returns a film with more seconds of the same motion; `None` if `film` is not from [`make`].
+/// Extends a film with the same motion; `None` if `film` is not from [`make`].
 pub(super) fn extend(film: &[u8], seconds: u32) -> Option<Bytes> {
     let start = boxed(*b"ftyp", &[START]);
     let rest = film.strip_prefix(&start[..])?;
@@ -57,7 +57,7 @@ pub(super) fn extend(film: &[u8], seconds: u32) -> Option<Bytes> {
     Some(write(key, size, frames.checked_add(seconds * RATE)?))
 }
 
-/// Returns what follows the name of the first box with this name.
+/// Returns the bytes after the name of the first box with this name.
 fn after(index: &[u8], name: [u8; 4]) -> Option<&[u8]> {
     let at = index.windows(4).position(|window| window == name)?;
     index.get(at + 4..)
@@ -67,7 +67,7 @@ fn number(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|word| u32::from_be_bytes(*word))
 }
 
-/// A film of this key frame and number of frames.
+/// Writes a film of this key frame and number of frames.
 fn write(key: &[u8], size: (u32, u32), frames: u32) -> Bytes {
     let (columns, rows) = (size.0.div_ceil(16), size.1.div_ceil(16));
     let units: Vec<Vec<u8>> = (0..PERIOD)
@@ -81,7 +81,7 @@ fn write(key: &[u8], size: (u32, u32), frames: u32) -> Bytes {
     let samples = || units.iter().cycle().take(count);
     let sizes: Vec<u32> = samples().map(|unit| word(unit.len())).collect();
     let start = boxed(*b"ftyp", &[START]);
-    // The position of the samples does not change the index's size.
+    // The offset of the samples does not change the size of the index.
     let offset = start.len() + index(size, &sizes, 0).len() + 8;
     let mut file = start;
     file.extend(index(size, &sizes, word(offset)));
@@ -91,7 +91,8 @@ fn write(key: &[u8], size: (u32, u32), frames: u32) -> Bytes {
     file.into()
 }
 
-/// The sequence parameter set: baseline profile, level 3, one reference frame, cropped to the size.
+/// Returns the sequence parameter set: baseline profile, level 3, one reference frame, cropped to
+/// the size.
 fn sequence_parameters((width, height): (u32, u32)) -> Vec<u8> {
     let (columns, rows) = (width.div_ceil(16), height.div_ceil(16));
     let crop = |blocks, pixels| code((blocks * 16 - pixels) / 2);
@@ -109,11 +110,10 @@ fn sequence_parameters((width, height): (u32, u32)) -> Vec<u8> {
     [&[0x67, 66, 0xc0, 30][..], &pack(&bits)].concat()
 }
 
-/// The picture parameter set: all defaults.
+/// The picture parameter set, with all defaults.
 const PICTURE_PARAMETERS: [u8; 4] = [0x68, 0xce, 0x38, 0x80];
 
-/// Every macroblock as its samples. None of them is 0, so that no two bytes are, and no start code
-/// needs to be escaped.
+/// Writes every macroblock as its samples. No sample is 0, so no start code needs to be escaped.
 fn key_frame(picture: &RgbImage) -> Vec<u8> {
     // The slice header and the first macroblock's type, `I_PCM`.
     let mut unit = vec![0x65];
@@ -141,23 +141,24 @@ fn key_frame(picture: &RgbImage) -> Vec<u8> {
     unit
 }
 
-/// The key frame, shifted by up to 12 pixels. Not a reference, so shifts do not add up.
+/// Returns the key frame shifted by up to 12 pixels. It is not a reference, so shifts do not add
+/// up.
 fn shifted_frame(frame: u32, blocks: u32) -> Vec<u8> {
-    // In quarters of a pixel; the code of a positive number is odd.
+    // In quarter pixels; codes of positive numbers are odd.
     let shift = code(frame.min(PERIOD - frame) * 2 - 1);
-    // The other macroblocks inherit the motion of the first one.
+    // The other macroblocks inherit the first one's motion.
     let others = "11111".repeat(blocks as usize - 1);
     let bits = format!("10011010001{:09b}00111{shift}11{others}1", frame * 2);
     [&[0x01][..], &pack(&bits)].concat()
 }
 
-/// The Exp-Golomb code of a number, as binary digits.
+/// Returns the Exp-Golomb code of a number, as binary digits.
 fn code(number: u32) -> String {
     let digits = format!("{:b}", number + 1);
     "0".repeat(digits.len() - 1) + &digits
 }
 
-/// Binary digits as bytes, the last one filled with zeros.
+/// Packs binary digits into bytes, padding the last one with zeros.
 fn pack(digits: &str) -> Vec<u8> {
     let byte = |digits: &[u8]| digits.iter().fold(0, |byte, digit| byte << 1 | (digit & 1));
     let bytes = digits.as_bytes().chunks(8);
@@ -166,7 +167,7 @@ fn pack(digits: &str) -> Vec<u8> {
         .collect()
 }
 
-/// ITU-R BT.601 in limited range, which players assume for small videos.
+/// Converts a color by ITU-R BT.601 in limited range, which players assume for small videos.
 fn yuv(Rgb(rgb): Rgb<u8>) -> [u8; 3] {
     let [red, green, blue] = rgb.map(i32::from);
     [
@@ -177,7 +178,8 @@ fn yuv(Rgb(rgb): Rgb<u8>) -> [u8; 3] {
     .map(|value| u8::try_from(value).unwrap_or(u8::MAX))
 }
 
-/// The `moov` box (ISO/IEC 14496-12) of one track with samples of these sizes from `offset` on.
+/// Builds the `moov` box (ISO/IEC 14496-12) of one track with samples of these sizes, starting at
+/// `offset`.
 fn index((width, height): (u32, u32), sizes: &[u32], offset: u32) -> Vec<u8> {
     const MATRIX: [u32; 9] = [0x1_0000, 0, 0, 0, 0x1_0000, 0, 0, 0, 0x4000_0000];
     let count = word(sizes.len());
@@ -244,7 +246,7 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// A film has a few megabytes.
+/// Converts a number; films have only a few megabytes.
 fn word(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

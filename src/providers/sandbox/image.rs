@@ -1,7 +1,7 @@
 //! Images of the sandbox: a PNG of exactly the requested size, derived from the prompt.
 //!
-//! The same call gets the same images, the images of a call differ, and quality and style change
-//! the look but not the motif.
+//! Equal calls get equal images; the images of one call differ. Quality and style change the look
+//! but not the motif.
 
 use async_trait::async_trait;
 
@@ -42,7 +42,7 @@ impl ImageProvider for SandboxImage {
     }
 }
 
-/// The seed of the motif: size, quality and style do not change it.
+/// Returns the seed of the motif, which does not depend on size, quality and style.
 fn seed(call: &ImageCall, prompt: &str, index: u32) -> Seed {
     let negative_prompt = call.negative_prompt.as_deref().unwrap_or_default();
     Seed::of(&[

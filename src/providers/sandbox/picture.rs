@@ -1,4 +1,4 @@
-//! Draws the sandbox's pictures: bands in two colors, bent in a way that the seed chooses.
+//! Draws the sandbox's pictures: bands in two colors, curved by the seed.
 
 use std::io::Cursor;
 
@@ -8,7 +8,7 @@ use image::{ImageError, ImageFormat, Rgb, RgbImage};
 use super::seed::Seed;
 use crate::domain::request::{Quality, Style};
 
-/// The same seed gives the same motif at every size of one aspect ratio.
+/// Draws a picture. The same seed gives the same motif at every size of one aspect ratio.
 pub(super) fn draw(
     seed: &Seed,
     (width, height): (u32, u32),
@@ -38,7 +38,7 @@ pub(super) fn draw(
     })
 }
 
-/// From one color to another and back. Colors of standard quality have eight tones.
+/// Returns colors from one to another and back. In standard quality there are eight.
 fn colours(seed: &Seed, quality: Quality, style: Option<Style>) -> Vec<Rgb<u8>> {
     let tones = match quality {
         Quality::Standard => 0xe0,

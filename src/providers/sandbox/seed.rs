@@ -1,4 +1,4 @@
-//! Pseudo-random choices from a digest of a call, so that the same call gets the same answer.
+//! Derives pseudo-random choices from a digest of a call, so that equal calls get equal answers.
 
 use std::fmt::Display;
 
@@ -11,7 +11,7 @@ use crate::{offload::offload, providers::ProviderError};
 pub(super) struct Seed([u8; 32]);
 
 impl Seed {
-    /// The digest of `fields`, each prefixed by its length.
+    /// Digests `fields`, each prefixed by its length.
     pub(super) fn of(fields: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         for field in fields {
@@ -21,17 +21,17 @@ impl Seed {
         Self(hash.finalize().into())
     }
 
-    /// The choice number `index`, of 32 that repeat: 0 to `bound` - 1.
+    /// Returns choice number `index` (modulo 32), from 0 to `bound` - 1.
     pub(super) fn choice(&self, index: usize, bound: u8) -> u8 {
         self.0[index % self.0.len()] % bound
     }
 
-    /// Four choices as one number.
+    /// Combines four choices into one number.
     pub(super) fn word(&self, index: usize) -> u32 {
         u32::from_le_bytes([0, 1, 2, 3].map(|step| self.choice(index + step, u8::MAX)))
     }
 
-    /// A UUID of version 8 (RFC 9562: custom).
+    /// Returns a version 8 UUID (RFC 9562: custom).
     pub(super) fn request_id(&self) -> String {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&self.0[16..]);
@@ -46,7 +46,7 @@ pub(super) async fn offloaded<T: Send + 'static>(
     offload(work).await.ok_or_else(|| failed("a panic"))
 }
 
-/// Should not happen: a library that refuses the sandbox's input.
+/// The error if a library refuses the sandbox's input, which should not happen.
 pub(super) fn failed(error: impl Display) -> ProviderError {
     ProviderError::failed(&format!("sandbox: {error}"))
 }

@@ -1,6 +1,6 @@
-//! Speech of the sandbox: a melody whose length follows the text and whose notes follow the call.
+//! Speech of the sandbox: a melody whose length depends on the text, and whose notes on the call.
 //!
-//! The notes are prepared files, cut to length; `assets/make.sh` makes them.
+//! The notes are files made by `assets/make.sh`, cut to length.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,12 +16,12 @@ use crate::{
 
 /// Six notes at 48 kbit/s and 24 kHz.
 const MP3: &[u8] = include_bytes!("assets/notes.mp3");
-/// The same notes, behind a header of 44 bytes.
+/// The same notes, after a header of 44 bytes.
 const WAV: &[u8] = include_bytes!("assets/notes.wav");
 const NOTES: u8 = 6;
 /// Characters per second at speed 1.0.
 const PACE: f64 = 15.0;
-/// The shortest and the longest file, in seconds. A longer WAV would exceed the limit of 100 MiB.
+/// Minimum and maximum seconds of a file. A longer WAV would exceed the limit of 100 MiB.
 const LENGTHS: (f64, f64) = (0.3, 1_800.0);
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,7 +54,7 @@ fn seconds(text: &str, speed: f64) -> f64 {
 }
 
 fn play(seed: &Seed, seconds: f64, format: SpeechFormat) -> Bytes {
-    // A unit is a frame of 24 ms or a sample.
+    // A unit is a frame of 24 ms (MP3) or a sample (WAV).
     let (header, notes, unit, units_per_second) = match format {
         SpeechFormat::Mp3 => (&[][..], MP3, 144, 1_000.0 / 24.0),
         SpeechFormat::Wav => {

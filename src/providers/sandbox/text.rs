@@ -1,6 +1,6 @@
-//! Text of the sandbox: the same call always gets the same few sentences.
+//! Text of the sandbox: equal calls get the same few sentences.
 //!
-//! A token is a word, or a piece of a tool call's arguments. Streams send word by word.
+//! A token is a word, or a piece of a tool call's arguments. Streams send it word by word.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub struct SandboxText {
 }
 
 impl SandboxText {
-    /// `word_delay` is the pause between two streamed words. Answers without streaming are never
+    /// `word_delay`: the pause between two streamed words. Answers without streaming are not
     /// delayed.
     pub fn new(word_delay: Duration) -> Self {
         Self { word_delay }
@@ -110,7 +110,7 @@ impl TextProvider for SandboxText {
         if deltas_of_answer.len() > limit {
             stop = Stop::Limit;
         }
-        // A late fault sends part of the stream first, like an upstream that breaks off.
+        // A late fault sends part of the stream first, like an upstream that disconnects.
         let shown = match faults.fault {
             Some(fault) if !fault.is_late() || deltas.is_none() => 0,
             Some(_) => limit.min(WORDS_BEFORE_FAULT),
@@ -147,7 +147,7 @@ impl TextProvider for SandboxText {
     }
 }
 
-/// Splits an answer into words. The limit may cut after any of them; the last one has no space.
+/// Splits an answer into words. The limit may cut after any word; the last one has no space.
 fn words(text: &str) -> Vec<Delta> {
     let words = text.split_inclusive(' ').enumerate().map(|(index, word)| {
         let bare = word.trim_end();
@@ -172,7 +172,7 @@ fn pieces(call: ToolCall) -> Vec<Delta> {
     [begin].into_iter().chain(rest).collect()
 }
 
-/// Names and results of the tools in the last message.
+/// Returns the names and results of the tools in the last message.
 fn last_result(conversation: &Conversation) -> Option<String> {
     let calls = conversation.calls();
     let parts = conversation
@@ -193,7 +193,7 @@ fn last_result(conversation: &Conversation) -> Option<String> {
     (!results.is_empty()).then(|| results.join(", "))
 }
 
-/// A sentence about the images, with the sizes of those in the request.
+/// Returns a sentence about the images, with the sizes of those in the request.
 fn seen(conversation: &Conversation) -> Option<String> {
     let images = conversation.images().map(|image| match &image.source {
         ImageSource::Url(_) => "one by its URL".to_owned(),
@@ -215,13 +215,13 @@ fn seen(conversation: &Conversation) -> Option<String> {
     })
 }
 
-/// A quarter of the bytes, rounded up, and the images: close to real tokenizers, and never above
-/// the hold's estimate.
+/// Counts a quarter of the bytes, rounded up, and the images: similar to real tokenizers, and never
+/// above the hold's estimate.
 fn input_tokens(call: &TextCall) -> u64 {
     (call.conversation.get().bytes().div_ceil(4) + call.media_tokens) as u64
 }
 
-/// Contains everything that may change the answer.
+/// Hashes everything that may change the answer.
 fn seed(call: &TextCall) -> Seed {
     let sampling =
         [call.sampling.temperature, call.sampling.top_p].map(|v| v.map(f64::to_le_bytes));
@@ -256,7 +256,7 @@ fn seed(call: &TextCall) -> Seed {
     Seed::of(&fields)
 }
 
-/// Four to six sentences, chosen by the seed, that quote the start of the prompt.
+/// Returns four to six sentences, chosen by the seed, that quote the start of the prompt.
 fn compose(prompt: &str, seed: &Seed) -> String {
     let topic = prompt
         .split_whitespace()

@@ -1,4 +1,4 @@
-//! Tool calls and structured answers of the sandbox: the same instance of a JSON schema every time.
+//! Tool calls and structured answers of the sandbox: always the same instance of a JSON schema.
 
 use std::cell::Cell;
 
@@ -7,14 +7,15 @@ use serde_json::{Map, Value, json};
 use super::seed::Seed;
 use crate::domain::conversation::{Conversation, Format, Function, ToolCall, ToolChoice};
 
-/// Nesting of schemas. Deeper ones get no optional items.
+/// Maximum nesting of schemas. Deeper ones get no optional items.
 const MAX_DEPTH: usize = 16;
-/// Bytes of all values of an answer, since a small schema can require any number of them. Further
-/// values are null.
+/// Maximum bytes of all values of an answer, since a small schema can require any number of values.
+/// Further values are null.
 const MAX_BYTES: usize = 1 << 20;
 const MAX_CALLS: usize = 64;
 
-/// The calls that the prompt's markers request (an empty name: any function) or the request forces.
+/// Returns the calls requested by the prompt's markers (an empty name: any function) or forced by
+/// the request.
 pub fn calls(conversation: &Conversation, markers: &[String], seed: &Seed) -> Vec<ToolCall> {
     let tools = &conversation.tools;
     let forced = match &tools.choice {
@@ -57,7 +58,7 @@ fn call(function: &Function, at: usize, seed: &Seed, left: &Cell<usize>) -> Tool
     }
 }
 
-/// The answer in the requested format; `None` for plain text.
+/// Returns the answer in the requested format; `None` for plain text.
 pub fn structured(format: &Format, text: &str) -> Option<String> {
     match format {
         Format::Text => None,
@@ -69,7 +70,7 @@ pub fn structured(format: &Format, text: &str) -> Option<String> {
     }
 }
 
-/// A minimal instance of a schema: required properties only, the first value of an enum.
+/// Returns a minimal instance of a schema: only required properties, and an enum's first value.
 fn instance(schema: &Value, left: &Cell<usize>) -> Value {
     value(schema, schema, 0, left)
 }
@@ -77,19 +78,19 @@ fn instance(schema: &Value, left: &Cell<usize>) -> Value {
 /// Subtracts the value's bytes from the rest of [`MAX_BYTES`].
 fn paid(value: Value, left: &Cell<usize>) -> Value {
     let bytes = match &value {
-        // Their members are counted already.
+        // Their members are already counted.
         Value::Array(_) | Value::Object(_) => 2,
         value => value.to_string().len(),
     };
     take(value, bytes, left)
 }
 
-/// A value that the schema contains.
+/// Returns a value that the schema contains.
 fn copied(value: &Value, left: &Cell<usize>) -> Value {
     take(value.clone(), value.to_string().len(), left)
 }
 
-/// The value, or null if fewer bytes are left.
+/// Returns the value, or null if fewer bytes are left.
 fn take(value: Value, bytes: usize, left: &Cell<usize>) -> Value {
     match left.get().checked_sub(bytes) {
         Some(rest) => {
@@ -229,7 +230,7 @@ fn text(schema: &Value) -> Value {
     )
 }
 
-/// 1, or the nearest number within the bounds.
+/// Returns 1, or the nearest number within the bounds.
 fn number(schema: &Value) -> f64 {
     let bound = |name| schema.get(name).and_then(Value::as_f64);
     let step = bound("multipleOf").filter(|step| *step > 0.0);

@@ -1,6 +1,6 @@
-//! Videos of the sandbox: a task that completes after a while, and an MP4 derived from the call.
+//! Videos of the sandbox: a task that completes after a delay, and an MP4 derived from the call.
 //!
-//! The task id contains all that a poll needs, so it is valid after a restart and on every
+//! The task id contains everything that a poll needs, so it is valid after a restart and on every
 //! replica.
 
 use std::time::Duration;
@@ -29,10 +29,10 @@ use crate::{
     },
 };
 
-/// How long a task takes without `[[slow:SECONDS]]`.
+/// Duration of a task without `[[slow:SECONDS]]`.
 pub const USUAL_WORK: Duration = Duration::from_secs(1);
 
-/// Polls cost nothing here, so that a result is not waited for long.
+/// Short, because polls cost nothing here.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Clone)]
@@ -55,9 +55,9 @@ impl SandboxVideo {
 struct Task {
     /// Submission, in milliseconds since 1970.
     at: u64,
-    /// In milliseconds.
+    /// Duration in milliseconds.
     takes: u32,
-    /// A fault that shows only at the end: `[[fail]]` or `[[timeout]]`.
+    /// A fault at the end of the task: `[[fail]]` or `[[timeout]]`.
     fault: Option<Fault>,
 }
 
@@ -96,7 +96,7 @@ impl Task {
         .filter(|_| id.get_version() == Some(Version::Custom))
     }
 
-    /// 0 to 99 percent, or `None` when it is done.
+    /// Returns 0 to 99 percent, or `None` if it is done.
     fn progress(&self, now: DateTime<Utc>) -> Option<u8> {
         let takes = u64::from(self.takes);
         // The clock was set back.
@@ -109,7 +109,7 @@ impl Task {
 
 #[async_trait]
 impl VideoProvider for SandboxVideo {
-    /// `[[reject]]` and `[[rate_limit]]` fail here, the other faults in a poll.
+    /// Submits a task. `[[reject]]` and `[[rate_limit]]` fail here, other faults in a poll.
     async fn submit(&self, call: &VideoCall) -> Result<String, ProviderError> {
         let faults = Faults::of(&call.prompt);
         if let Some(fault @ (Fault::Reject | Fault::RateLimit)) = faults.fault {

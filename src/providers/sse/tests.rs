@@ -1,4 +1,4 @@
-//! Event framing in every shape that upstreams send, and the bounds.
+//! Event framing in every form that upstreams send, and the limits.
 
 use proptest::{
     collection::vec,
@@ -11,7 +11,7 @@ use super::*;
 
 const IDLE: Duration = Duration::from_secs(5);
 
-/// The events of a body that arrives in these pieces.
+/// Reads the events of a body that arrives in these pieces.
 async fn read(
     pieces: &[&[u8]],
     cap: usize,
@@ -135,7 +135,7 @@ async fn silence_is_a_timeout() {
 }
 
 proptest! {
-    /// Where the network cuts a body does not matter, whatever is in it.
+    /// The result does not depend on where the network splits a body.
     #[test]
     fn pieces_of_any_size_are_the_same_events(
         parts in vec(select(vec![

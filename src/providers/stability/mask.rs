@@ -1,4 +1,4 @@
-//! Converts masks: ours are transparent where the source is changed, Stability's are white there.
+//! Converts masks: the changed area is transparent in ours and white in Stability's.
 
 use std::io::Cursor;
 

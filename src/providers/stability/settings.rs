@@ -1,4 +1,4 @@
-//! Settings of the models of Stability.
+//! Settings of Stability's models.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub struct StabilityModel {
     pub strength: f64,
 }
 
-/// As in the vendor's own nodes for `ComfyUI`.
+/// The value of the vendor's own nodes for `ComfyUI`.
 const fn strength() -> f64 {
     0.7
 }

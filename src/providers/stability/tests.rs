@@ -1,4 +1,4 @@
-//! Stability against a fake upstream: what is sent, how several images end, what errors mean.
+//! Stability against a fake upstream.
 
 use std::time::Duration;
 
@@ -163,7 +163,7 @@ async fn those_that_came_are_the_answer() {
             2,
             4,
         ),
-        // All run at once: the silent ones do not hold up the others.
+        // All run concurrently: silent ones do not delay the others.
         (vec![silent.clone(), silent, made(b"3"), made(b"4")], 2, 4),
         (vec![broken.clone(), broken, filtered(), made(b"4")], 1, 4),
     ] {
@@ -200,7 +200,7 @@ async fn none_is_the_first_failure() {
             .unwrap_err();
         assert_eq!((error.kind, error.not_started), (kind, not_started));
     }
-    // One was made, and filtered: the others must not be asked for again.
+    // One image was made and filtered, so the others must not be requested again.
     let upstream = Upstream::each(vec![filtered(), busy]).await;
     let three = ImageCall { n: 3, ..call() };
     let error = adapter(&upstream.base, TIMEOUT)

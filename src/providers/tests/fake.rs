@@ -1,5 +1,5 @@
-//! A fake upstream for the adapters' tests: sends canned responses and records requests. Raw
-//! TCP on purpose, so that a response can be truncated, endless, or no HTTP at all.
+//! A fake upstream for the adapters' tests: sends canned responses and records requests. Uses raw
+//! TCP, so that a response can be truncated, endless, or not HTTP.
 
 pub mod ends;
 
@@ -28,10 +28,10 @@ use crate::{
     },
 };
 
-/// Bounds every call of a test.
+/// Maximum duration of a call in tests.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A provider at a fake upstream, with a key.
+/// Returns the setup of a provider at a fake upstream, with a key.
 pub fn setup(base: &str, timeout: Duration) -> Setup {
     Setup {
         name: "fake".to_owned(),
@@ -61,14 +61,14 @@ impl Setup {
     }
 }
 
-/// A request as it arrived.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub method: String,
     pub path: String,
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
-    /// Null without a body; a string when it is not JSON.
+    /// Null without a body; a string if it is not JSON.
     pub body: Value,
 }
 
@@ -81,14 +81,14 @@ impl Seen {
     }
 }
 
-/// How the fake answers.
+/// A response of the fake upstream.
 #[derive(Debug, Clone)]
 pub enum Reply {
-    /// These bytes, then the connection is closed.
+    /// Sends these bytes, then closes the connection.
     Raw(String),
-    /// These bytes, over and over, until the client goes away.
+    /// Sends these bytes repeatedly until the client disconnects.
     Endless(String, String),
-    /// These bytes (or none), then nothing; the connection stays open.
+    /// Sends these bytes (possibly none), then nothing; the connection stays open.
     Stalled(String),
 }
 
@@ -118,8 +118,8 @@ impl Reply {
         )
     }
 
-    /// One event per item, with an `event:` line where the item has a `type`. A string is
-    /// sent as it is.
+    /// Creates one event per item, with an `event:` line if the item has a `type`. Strings are sent
+    /// unchanged.
     pub fn events(items: &[Value]) -> Self {
         let event = |item: &Value| {
             let name = item.get("type").and_then(Value::as_str);
@@ -135,7 +135,7 @@ impl Reply {
         Self::status(200, &[("content-type", "text/event-stream")], &body)
     }
 
-    /// A chunked 200 stream that breaks off without its last chunk.
+    /// Creates a chunked 200 stream without its last chunk.
     pub fn cut(body: &str) -> Self {
         Self::Raw(format!(
             "HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n",
@@ -161,8 +161,8 @@ impl Upstream {
         Self::each(vec![reply]).await
     }
 
-    /// One reply a request, in order; the last one is repeated. Connections are served at
-    /// the same time.
+    /// Starts an upstream that sends one reply per request, in order, and repeats the last one.
+    /// Serves connections concurrently.
     pub async fn each(replies: Vec<Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
@@ -195,7 +195,7 @@ async fn serve(mut stream: TcpStream, replies: Arc<Vec<Reply>>, seen: Arc<Mutex<
     };
     match &replies[index] {
         Reply::Raw(bytes) => {
-            // The client may have gone away after the head; that is its right.
+            // The client may have disconnected after the head.
             let _gone = stream.write_all(bytes.as_bytes()).await;
             let _gone = stream.shutdown().await;
         }
@@ -246,13 +246,13 @@ async fn read(stream: &mut TcpStream) -> Option<Seen> {
     }
 }
 
-/// One client for all tests: building one reads the root certificates.
+/// Returns a client shared by all tests: building one reads the root certificates.
 pub fn client() -> HttpClient {
     static CLIENT: LazyLock<HttpClient> = LazyLock::new(|| HttpClient::new().unwrap());
     CLIENT.clone()
 }
 
-/// Calls `provider` in its streaming form; also returns the deltas.
+/// Calls `provider` with streaming. Also returns the deltas.
 pub async fn streamed(
     provider: &dyn TextProvider,
     call: &TextCall,
@@ -269,7 +269,7 @@ pub async fn streamed(
     (result, deltas)
 }
 
-/// A user's question, the answer and a second question of two parts.
+/// Returns a question, the answer and a second question of two parts.
 pub fn dialogue() -> Conversation {
     let mut dialogue =
         Conversation::from_prompt("Say hi.".to_owned(), Some("Be brief.".to_owned()));
@@ -284,7 +284,7 @@ pub fn dialogue() -> Conversation {
     dialogue
 }
 
-/// A request recorded from an official SDK (`tests/fixtures/sdk`).
+/// Reads a request recorded from an official SDK (`tests/fixtures/sdk`).
 pub fn recorded(text: &str) -> Seen {
     let root: Value = serde_json::from_str(text).unwrap();
     let field = |name: &str| root[name].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Every bad end of a Messages call.
+//! Failures of a Messages call.
 
 use std::time::Duration;
 

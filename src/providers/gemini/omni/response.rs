@@ -1,8 +1,8 @@
 //! Parses an interaction: its state, the URL of its video, and errors.
 //!
 //! Errors are `{"error": {"code": "invalid_request", "message"}}` with a word as the code, or the
-//! numeric form of Google's front end. Two messages are matched, because no code identifies them: that
-//! of an unknown id, and that of a request refused for its content. Neither is kept.
+//! numeric form of Google's front end. Two errors have no code and are matched by message: an
+//! unknown id, and a request refused for its content. Neither message is kept.
 //!
 //! Source: google-genai 3.4.0 (`PyPI`) `_gaos/types/interactions/interaction.py`,
 //! `modeloutputstep.py`, `videocontent.py`, `usage.py`.
@@ -21,7 +21,7 @@ use super::super::{
     error_info as gemini_error_info, error_of,
 };
 
-/// Words for a refusal, in codes (any case) and in messages.
+/// Words that mark a refusal, in codes (any case) and messages.
 const POLICY: [&str; 8] = [
     "safety",
     "prohibited_content",
@@ -33,8 +33,8 @@ const POLICY: [&str; 8] = [
     "content policy",
 ];
 
-/// The state of an interaction, without the header that its file may need. Fails when `root` is not
-/// one.
+/// Reads the state of an interaction. The caller adds the header that the file may need. Fails if
+/// `root` is not an interaction.
 pub fn status(
     client: &VendorClient,
     head: &Head,
@@ -86,13 +86,13 @@ fn completed(head: &Head, root: &Value) -> VideoStatus {
     })
 }
 
-/// Whether an interaction that is not running has an output: `idle` is not always the end.
+/// Whether an interaction that is not running has an output. `idle` does not always mean the end.
 fn has_output(root: &Value) -> bool {
     let own = ["output_video", "output_text"];
     contents(root).next().is_some() || own.iter().any(|name| root.get(name).is_some())
 }
 
-/// The model's output, not its input.
+/// Returns the model's output, without its input.
 fn contents(root: &Value) -> impl Iterator<Item = &Value> {
     steps(root)
         .filter(|step| step["type"].as_str() == Some("model_output"))
@@ -143,7 +143,7 @@ pub fn error_info(root: Option<&Value>) -> ErrorInfo {
     found
 }
 
-/// An error object, also one inside an interaction.
+/// Whether an error object, also one inside an interaction, is a content refusal.
 pub fn is_refusal(error: &Value) -> bool {
     let is_policy = |text: &str| {
         let text = text.to_lowercase();
@@ -159,7 +159,7 @@ pub fn is_refusal(error: &Value) -> bool {
         .any(is_policy)
 }
 
-/// An unknown id is 400 "Invalid interaction name" (live), or 404. Any other 400 may be
+/// Whether the task is unknown: 400 "Invalid interaction name" (live), or 404. Any other 400 may be
 /// transient (live).
 pub fn is_unknown_task(status: u16, root: Option<&Value>) -> bool {
     let message = || {

@@ -1,4 +1,4 @@
-//! Omni against a fake upstream: what is sent, where an interaction stands, what errors mean.
+//! Omni against a fake upstream.
 
 mod states;
 
@@ -40,8 +40,7 @@ fn said(contents: &Value) -> Value {
 
 #[tokio::test]
 async fn sends_what_the_sdk_sends() {
-    // Where the SDK says /v1/ we say /v1beta/, unless told otherwise; and `stream=false`,
-    // which is the default, goes unsaid.
+    // The SDK uses /v1/ and sends the default `stream=false`. We default to /v1beta/ and omit it.
     for (suffix, version) in [("", "v1beta"), ("/", "v1beta"), ("/v1", "v1")] {
         let upstream = Upstream::start(Reply::json(&json!({"id": "v1_abc"}))).await;
         let adapter = adapter(&format!("{}{suffix}", upstream.base), TIMEOUT);

@@ -1,4 +1,4 @@
-//! Gemini's speech against a fake upstream: what is sent, read, refused and failed.
+//! Gemini's speech against a fake upstream.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn sends_what_the_sdk_sends() {
     let want = recorded(include_str!(
         "../../../../tests/fixtures/sdk/gemini_speech.json"
     ));
-    // Where the SDK says /v1/ we say /v1beta/, unless told otherwise.
+    // The SDK uses /v1/; we default to /v1beta/.
     for (suffix, version) in [("", "v1beta"), ("/", "v1beta"), ("/v1", "v1")] {
         let upstream = Upstream::start(Reply::status(400, &[], "{}")).await;
         let base = format!("{}{suffix}", upstream.base);
@@ -56,7 +56,7 @@ async fn sends_what_the_sdk_sends() {
             seen.path,
             want.path.replace("/v1/", &format!("/{version}/"))
         );
-        // protobuf's JSON takes both spellings; ours is that of the REST reference.
+        // protobuf's JSON accepts both spellings; we use that of the REST reference.
         let text = want
             .body
             .to_string()
@@ -204,7 +204,7 @@ async fn answers_that_are_none() {
             json!({"promptFeedback": {"blockReason": "OTHER"}}),
             ContentPolicy,
         ),
-        // Half a speech.
+        // A truncated recording.
         (answer(&wav, "MAX_TOKENS"), Rejected),
         (answer(&wav, "OTHER"), Failed),
         (answer(&wav, "PUP_LIMITED_DISABLED"), Account),

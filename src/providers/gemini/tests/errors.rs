@@ -39,7 +39,7 @@ async fn error_answers() {
         (504, "DEADLINE_EXCEEDED", Timeout, false),
     ] {
         let body = error(status, name, &json!("no array"));
-        // At times in an array of one.
+        // The body is sometimes in an array of one.
         for (body, streaming) in [(json!([body]), false), (body.clone(), false), (body, true)] {
             let error = check(status, &body, streaming).await;
             assert_eq!(

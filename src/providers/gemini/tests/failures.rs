@@ -1,4 +1,4 @@
-//! Refusals, and answers of status 200 that are none.
+//! Refusals, and responses with status 200 that are not answers.
 
 use super::*;
 use crate::domain::conversation::Stop;

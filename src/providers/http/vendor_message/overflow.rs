@@ -1,8 +1,8 @@
-//! Errors that say that a request does not fit the context of the model.
+//! Recognizes errors about a request that does not fit the model's context.
 //!
-//! Vendors have no common code for it. Sources: the messages of OpenAI, Anthropic, Gemini, Groq,
-//! Mistral, Together, `DeepSeek`, xAI, Kimi, Cerebras and Fireworks as users report them, and of vLLM,
-//! `SGLang`, llama.cpp, Ollama and LM Studio as their source has them.
+//! Vendors have no common code for it. Sources: messages of OpenAI, Anthropic, Gemini, Groq,
+//! Mistral, Together, `DeepSeek`, xAI, Kimi, Cerebras and Fireworks as reported by users, and the
+//! source code of vLLM, `SGLang`, llama.cpp, Ollama and LM Studio.
 
 use serde_json::Value;
 
@@ -45,7 +45,7 @@ const PHRASES: [&str; 27] = [
     "prompt exceeds max length",
     "range of input length should be",
 ];
-/// Words directly before a number that make it the maximum.
+/// Words directly before a number that is the maximum.
 const LIMITS: [&str; 11] = [
     "maximum",
     "limit",
@@ -60,7 +60,7 @@ const LIMITS: [&str; 11] = [
     "max_model_len",
 ];
 
-/// What `error` says of a request that is too long; `None` if it says something else.
+/// Returns the token counts of an error about a request that is too long; `None` for other errors.
 pub fn find(error: &Value, message: &str) -> Option<ContextOverflow> {
     let codes = ["/code", "/type", "/details/error_code"];
     let mut codes = codes.iter().filter_map(|at| error.pointer(at)?.as_str());
@@ -78,7 +78,7 @@ pub fn find(error: &Value, message: &str) -> Option<ContextOverflow> {
     })
 }
 
-/// The tokens of the request and their maximum, in a message in lower case.
+/// Returns the request's tokens and their maximum from a lower-case message.
 fn numbers(message: &str) -> (Option<u64>, Option<u64>) {
     let mut found: Vec<(&str, u64)> = Vec::new();
     let mut rest = message;
@@ -86,7 +86,7 @@ fn numbers(message: &str) -> (Option<u64>, Option<u64>) {
         let (before, from) = rest.split_at(at);
         let end = from.find(|c: char| !c.is_ascii_digit() && c != ',');
         let (digits, after) = from.split_at(end.unwrap_or(from.len()));
-        // A number, not a part of a name such as `gpt-4`.
+        // Skips digits that are part of a name such as `gpt-4`.
         let is_part = before.ends_with(|c: char| c.is_alphanumeric() || "-_.".contains(c))
             || after.starts_with(|c: char| c.is_alphabetic() || c == '_');
         let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
@@ -109,7 +109,7 @@ fn numbers(message: &str) -> (Option<u64>, Option<u64>) {
         return (None, None);
     };
     let maximum = found.remove(limit).1;
-    // vLLM says each number twice.
+    // vLLM repeats each number.
     if found.len() > 2 {
         found.sort_by_key(|(_, number)| *number);
         found.dedup_by_key(|(_, number)| *number);
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// A message, its tokens, and the maximum that it names.
+    /// Messages, each with its tokens and maximum.
     const MESSAGES: [(&str, u64, u64); 16] = [
         (
             "prompt is too long: 210000 tokens > 200000 maximum",

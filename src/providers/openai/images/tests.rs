@@ -1,4 +1,4 @@
-//! Images against a fake upstream: what is sent, read, refused and failed.
+//! Images against a fake upstream.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ async fn answers() {
     );
     for (data, want) in [
         (json!([item(&a), item(&b)]), vec![a.clone(), b.clone()]),
-        // Fewer, more, and some that are none.
+        // Fewer or more images than requested, and invalid ones.
         (json!([item(&b)]), vec![b.clone()]),
         (
             json!([item(&a), item(&b), item(&a)]),

@@ -11,7 +11,7 @@ use crate::domain::conversation::{
     ToolResult, WireObject, WireUrl, WireValue, texts,
 };
 
-/// The conversation in order, the instructions first, with `system_role`.
+/// Returns the conversation in order, with the instructions first, in `system_role`.
 pub fn items<'a>(conversation: &'a Conversation, system_role: &'static str) -> WireValue<'a> {
     WireValue::list(move || {
         let system = conversation.system.as_ref();
@@ -28,7 +28,7 @@ fn wire_message<'a>(role: &'static str, content: WireValue<'a>) -> WireObject<'a
         .with("content", content)
 }
 
-/// Texts, images and documents up to the next item are one message.
+/// Converts a message. Texts, images and documents before the next item become one message.
 fn message_items<'a>(
     Message { role, parts }: &'a Message,
     system_role: &'static str,
@@ -47,7 +47,7 @@ fn message_items<'a>(
                 return [None, None];
             }
             Some(part) => {
-                // OpenAI refuses reasoning that nothing follows.
+                // OpenAI refuses reasoning without a following item.
                 let is_followed = || parts.iter().skip(at + 1).any(is_said);
                 let is_sent = !matches!(part, Part::Thinking { .. }) || is_followed();
                 let Some(item) = item(part).filter(|_| is_sent) else {
@@ -74,7 +74,7 @@ const fn is_said(part: &Part) -> bool {
     matches!(part, Part::Text { .. } | Part::ToolCall(_))
 }
 
-/// `None` for content, and for thinking of other vendors.
+/// Returns `None` for content and for other vendors' thinking.
 fn item(part: &Part) -> Option<WireObject<'_>> {
     match part {
         Part::ToolCall(call) => Some(
@@ -106,7 +106,7 @@ fn item(part: &Part) -> Option<WireObject<'_>> {
     }
 }
 
-/// The API has no field for a failure of the function.
+/// Converts a tool's result. The API has no field for a failure.
 fn output(result: &ToolResult) -> WireValue<'_> {
     if result.is_error {
         let text = format!("Error: {}", texts(&result.parts, "\n"));
@@ -126,7 +126,7 @@ fn output(result: &ToolResult) -> WireValue<'_> {
     content(parts.collect(), Role::User).unwrap_or(WireValue::Text(""))
 }
 
-/// `None` where there are no parts.
+/// Returns `None` if there are no parts.
 fn content(parts: Vec<&Part>, role: Role) -> Option<WireValue<'_>> {
     match parts[..] {
         [] => None,

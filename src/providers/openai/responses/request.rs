@@ -48,7 +48,7 @@ pub fn count_json(call: &TextCall, settings: &OpenAiModel) -> Result<RequestJson
     RequestJson::sharing(&prompt, &conversation.buffers())
 }
 
-/// The members that the model reads, which are all that count as input.
+/// Returns the members that the model reads. Only these count as input.
 fn prompt<'a>(
     call: &'a TextCall,
     conversation: &'a Conversation,
@@ -59,7 +59,7 @@ fn prompt<'a>(
     let text = WireObject::default()
         .with_some("format", format(&conversation.format))
         .with_some("verbosity", call.shared(VERBOSITY));
-    // Requested if the caller asks for thinking, because its answer then contains summaries. Only
+    // Requested if the caller asks for thinking, because the answer then contains summaries. Only
     // OpenAI knows it.
     let thinking = call.sampling.reasoning.thinking;
     let is_thinking = thinking.is_some_and(|thinking| !thinking.is_off());
@@ -88,7 +88,7 @@ pub fn body<'a>(
     streaming: bool,
 ) -> WireObject<'a> {
     let sampling = &call.sampling;
-    // Only OpenAI knows these two.
+    // Only OpenAI knows these two fields.
     let is_openai = settings.no_obfuscation;
     let is_encrypted = is_openai && settings.reasoning && call.is_dialogue;
     let options = (is_openai && streaming).then(|| json!({"include_obfuscation": false}));
@@ -117,11 +117,11 @@ fn tool(function: &Function) -> WireObject<'_> {
         Some(schema) => object.with("parameters", schema),
         None => object.with("parameters", Value::Null),
     };
-    // Always sent: the default is true here, and false in the other dialects.
+    // Always sent: the default is true in this API and false in the other dialects.
     object.with("strict", json!(function.strict.unwrap_or(false)))
 }
 
-/// `None`: the default.
+/// Returns `None` for the default.
 fn tool_choice(choice: &ToolChoice) -> Option<Value> {
     match choice {
         ToolChoice::Auto => None,

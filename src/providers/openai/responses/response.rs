@@ -1,7 +1,7 @@
 //! Parses a response, whole or event by event.
 //!
-//! The items of an output come one after the other. A vendor's own items pass to callers of the same
-//! dialect; unknown events are skipped. Source: openai 3.57.0 (`PyPI`)
+//! The items of an output come one after the other. A vendor's own items are passed to callers of
+//! the same dialect; unknown events are skipped. Source: openai 3.57.0 (`PyPI`)
 //! `openai/types/responses/response.py`, `response_stream_event.py`, `response_usage.py`.
 
 use std::collections::HashSet;
@@ -45,7 +45,7 @@ pub struct ResponseParser<'a> {
     sequence: Sequence,
     stop: Option<Stop>,
     usage: TokenCounts,
-    /// The item of a stream that may still grow.
+    /// The item of a stream that is not complete.
     open: Option<OpenItem>,
     /// The items of a stream so far.
     known: Known,
@@ -62,24 +62,23 @@ struct OpenItem {
 /// A name of an item.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Name {
-    /// Its id, or that of its call.
+    /// Its id, or its call's id.
     Id(String),
     /// Its index and type.
     Place(u64, String),
 }
 
-/// Items that were streamed. In the last event, some servers list them with other indexes or other
-/// ids.
+/// Items that were streamed. Some servers list them in the last event with other indexes or ids.
 #[derive(Debug, Default)]
 struct Known {
     names: HashSet<Name>,
-    /// The number of those without an id and an index.
+    /// Number of items without an id and an index.
     unnamed: usize,
 }
 
 impl<'a> TextParser<'a> for ResponseParser<'a> {
-    /// The first and the last event repeat the request's instructions and tools, and the last has
-    /// the whole answer.
+    /// The first and the last event repeat the request's instructions and tools, and the last
+    /// contains the whole answer.
     const EVENT_CAP: usize = TEXT_BODY_CAP;
 
     fn new(mut answer: AnswerBuilder<'a>) -> Self {
@@ -154,7 +153,8 @@ impl Known {
         self.names.is_empty() && self.unnamed == 0
     }
 
-    /// Whether an item was streamed. Each streamed item without a name counts for one unknown item.
+    /// Whether an item was streamed. Each streamed item without a name accounts for one unknown
+    /// item.
     fn take(&mut self, item: &OpenItem) -> bool {
         let is_named = item.names.iter().any(|name| self.names.contains(name));
         if !is_named && self.unnamed > 0 {
@@ -222,14 +222,14 @@ impl ResponseParser<'_> {
             .identify(response.get("id"), response.get("model"));
     }
 
-    /// The response at its end, with the items that no event had.
+    /// Reads the final response, with the items that no event had.
     fn last(&mut self, response: &Value) -> Result<(), ProviderError> {
         if errors::is_error(response) {
             return Err(self.answer.error(response));
         }
         let output = match response["output"].as_array() {
             Some(output) => output.as_slice(),
-            // Some servers leave out what the events had.
+            // Some servers omit items that the events had.
             None if !self.known.is_empty() => &[],
             None => return Err(self.answer.head.failed("response without an output")),
         };
@@ -239,7 +239,7 @@ impl ResponseParser<'_> {
             if self.open.as_ref().is_some_and(|open| open.is(&named)) {
                 self.done(item)?;
             } else if !self.known.take(&named) {
-                // Thinking cannot be moved before what was delivered.
+                // Thinking cannot be inserted before delivered parts.
                 let is_late = !self.known.is_empty() && item["type"] == "reasoning";
                 if !is_late {
                     self.content(item)?;
@@ -255,7 +255,7 @@ impl ResponseParser<'_> {
         Ok(())
     }
 
-    /// Only the listed ends are no failure.
+    /// Reads the end of the response. Unlisted ends are failures.
     fn stop_of(&mut self, response: &Value) -> Result<Stop, ProviderError> {
         let text = |path: &str| response.pointer(path).and_then(Value::as_str);
         match (text("/status"), text("/incomplete_details/reason")) {
@@ -274,12 +274,12 @@ impl ResponseParser<'_> {
         self.answer.end_early(Stop::ContentFilter, refused)
     }
 
-    /// An item begins.
+    /// Begins an item.
     fn begin(&mut self, root: &Value) -> Result<(), ProviderError> {
         let item = &root["item"];
         let index = root["output_index"].as_u64();
         let item = self.known.add(OpenItem::named(index, item));
-        // Some servers leave out the end of an item, but not of one that has no pieces.
+        // Some servers omit the end of an item that was sent in pieces.
         if (self.open.replace(item)).is_some_and(|open| !open.has_pieces) {
             return Err(self.answer.head.failed("item without an end"));
         }
@@ -298,7 +298,8 @@ impl ResponseParser<'_> {
         self.phase = phase.map(Delta::from_phase);
     }
 
-    /// A piece of the open item, whose first event may be missing. Returns whether it is the first.
+    /// Reads a piece of the open item, whose first event may be missing. Returns whether it is the
+    /// first.
     fn piece(&mut self, root: &Value) -> bool {
         let open = self.open.get_or_insert_with(|| {
             let item = json!({"id": root.get("item_id")});
@@ -307,7 +308,7 @@ impl ResponseParser<'_> {
         !std::mem::replace(&mut open.has_pieces, true)
     }
 
-    /// An item has ended: what came in pieces is not read again.
+    /// Ends an item. Content that was sent in pieces is not read again.
     fn done(&mut self, item: &Value) -> Result<(), ProviderError> {
         let Some(open) = self.open.take() else {
             return self.content(item);
@@ -321,7 +322,7 @@ impl ResponseParser<'_> {
         }
     }
 
-    /// An item that did not come in pieces.
+    /// Reads an item that was not sent in pieces.
     fn content(&mut self, item: &Value) -> Result<(), ProviderError> {
         match item["type"].as_str() {
             Some("message") => {
@@ -371,7 +372,7 @@ impl ResponseParser<'_> {
     }
 
     fn think(&mut self, root: &Value, text: &str) -> Result<(), ProviderError> {
-        // A caller of the same dialect gets the item whole, as it brings it back.
+        // A caller of the same dialect gets the whole item, to send it back unchanged.
         if self.answer.is_passed() {
             return Ok(());
         }
@@ -381,7 +382,7 @@ impl ResponseParser<'_> {
         self.answer.push(Delta::Thinking(text.to_owned()))
     }
 
-    /// Signs the thinking before with what brings it back.
+    /// Signs the preceding thinking with the item that the caller must send back.
     fn sign(&mut self, item: &Value) -> Result<(), ProviderError> {
         let text = |name: &str| item[name].as_str().unwrap_or_default();
         let content = text("encrypted_content");
@@ -415,8 +416,8 @@ impl ResponseParser<'_> {
     }
 }
 
-/// Whether an item is a call of a function that the request named as it is. One of a namespace is
-/// known to the caller's dialect only.
+/// Whether an item calls a function by a name in the request. Only the caller's dialect knows
+/// functions of a namespace.
 fn is_call(item: &Value) -> bool {
     let is = |name: &str, value: &str| item[name].as_str() == Some(value);
     let namespace = item["namespace"].as_str();

@@ -1,4 +1,4 @@
-//! Responses against a fake upstream: what is sent, read, refused and failed.
+//! Responses against a fake upstream.
 
 use serde_json::{Value, json};
 
@@ -452,7 +452,7 @@ async fn a_stream_has_the_parts_of_the_whole() {
     ]);
     let whole = ask(Reply::json(&response("completed", &output)), false).await;
     let whole = whole.result.unwrap();
-    // Some servers send the end only, or items without their pieces.
+    // Some servers send only the end, or items without their pieces.
     let all = events();
     let last = all.last().unwrap().clone();
     let done = all
@@ -553,7 +553,7 @@ async fn only_known_ends_are_answers() {
     ] {
         let error = ask(Reply::json(&body), false).await.result.unwrap_err();
         assert_eq!((error.kind, error.not_started), (kind, false), "{body}");
-        // Of a stream that delivered nothing before.
+        // From a stream that delivered nothing before.
         let asked = ask(Reply::events(&[refused(&body, name)]), true).await;
         if !asked.pieces.is_empty() && kind == ContentPolicy {
             assert_eq!(asked.result.unwrap().stop, Stop::ContentFilter, "{body}");
@@ -572,7 +572,7 @@ async fn only_known_ends_are_answers() {
         let error = ask(Reply::events(&events), true).await.result.unwrap_err();
         assert_eq!(error.kind, Failed);
     }
-    // At the limit, with a text and with reasoning only.
+    // At the limit, with text and with only reasoning.
     for output in [json!([message("He")]), json!([])] {
         let mut body = response("incomplete", &output);
         body["incomplete_details"] = json!({"reason": "max_output_tokens"});
@@ -705,7 +705,7 @@ async fn own_items_pass_to_callers_of_the_dialect_only() {
     assert_eq!(asked.result.unwrap().parts, expected);
     let error = ask(Reply::json(&body), false).await.result.unwrap_err();
     assert_eq!(error.detail, "answer has a part of an unknown kind");
-    // Reasoning alone is no answer.
+    // Reasoning alone is not an answer.
     let mut alone = response("completed", &json!([reasoning()]));
     alone["usage"] = Value::Null;
     let asked = ask_as(Reply::json(&alone), &passed("{}"), real(), false).await;

@@ -1,4 +1,4 @@
-//! Speech against a fake upstream: what is sent, split, read and failed.
+//! Speech against a fake upstream.
 
 use std::time::Duration;
 

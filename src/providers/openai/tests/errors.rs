@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// A 400's type, which most of the codes come with.
+/// The `type` of a 400 with most of the codes.
 const INVALID: &str = "invalid_request_error";
 
 async fn check(status: u16, body: &str, kind: ProviderErrorKind, not_started: bool, code: &str) {

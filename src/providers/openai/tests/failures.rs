@@ -1,4 +1,4 @@
-//! Answers of status 200 that are none.
+//! Responses with status 200 that are not answers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Streams that end well, in the shapes of several servers.
+//! Successful streams in the formats of several servers.
 
 use super::*;
 use crate::domain::conversation::Visibility;
@@ -84,7 +84,7 @@ async fn streams() {
         );
         assert_eq!(got.request_id.as_deref(), Some("chatcmpl-1"));
     }
-    // Reasoning that is not shown, or that used up the limit.
+    // Hidden reasoning, or reasoning that used up the limit.
     for reason in ["stop", "length"] {
         let usage = json!({"prompt_tokens": 16, "completion_tokens": 300});
         let counted = json!({"choices": [], "usage": usage});
@@ -121,7 +121,7 @@ async fn only_known_reasons_end_an_answer() {
         let (result, deltas, _) = ask(Reply::events(&items), true).await;
         assert_eq!(deltas, ["Hi"], "{reason}");
         assert_eq!(result.map(|answer| answer.stop).ok(), stop, "{reason}");
-        // A whole answer is delivered at its end, so that a policy fails it.
+        // A whole answer is delivered at its end, so a policy refusal fails it.
         let whole = answer(&json!("Hi"), reason, &Value::Null);
         let (result, ..) = ask(Reply::json(&whole), false).await;
         let stop = stop.filter(|stop| *stop != Stop::ContentFilter);

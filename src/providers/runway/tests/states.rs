@@ -1,4 +1,4 @@
-//! What a task says of itself.
+//! States of a task.
 
 use super::*;
 
@@ -117,7 +117,7 @@ async fn a_task_that_failed() {
 async fn a_task_that_is_gone_or_cannot_be_seen() {
     let lost = Reply::status(404, &[], "{\"error\": \"Not found\"}");
     assert!(matches!(poll(lost).await.unwrap(), VideoStatus::Gone));
-    // Trouble with looking says nothing of the task.
+    // A failed poll does not fail the task.
     for (reply, kind) in [
         (Reply::status(401, &[], "{}"), ProviderErrorKind::Account),
         (Reply::status(429, &[], "{}"), ProviderErrorKind::Overloaded),

@@ -1,4 +1,4 @@
-//! The sandbox's answers: repeatable, within the limit, and broken on demand.
+//! The sandbox's answers: repeatable, within the limit, and failing on demand.
 
 use std::time::Instant;
 

@@ -56,14 +56,13 @@ async fn same_call_same_film() {
     assert_ne!(film(&lake).await, film(&call("a fire", 1, (4, 3))).await);
 }
 
-/// The samples of the first macroblock are those of the picture.
 #[test]
 fn film_begins_with_the_picture() {
     let picture = RgbImage::from_fn(18, 20, |x, _| if x < 8 { RED } else { BLUE });
     let file = film::make(&picture, 1);
     let place = |name: &[u8]| file.windows(4).position(|four| four == name).unwrap();
     assert!(place(b"moov") < place(b"mdat"));
-    // Behind the name: the unit's length, its header of 5 bytes and 2 bits, 9 bits of the type.
+    // After the name: the unit's length, its header of 5 bytes and 2 bits, 9 bits of the type.
     let samples = &file[place(b"mdat") + 4 + 4 + 6..];
     let luma = [[82; 8], [41; 8]].concat();
     assert_eq!(samples[..16], luma);
@@ -77,7 +76,7 @@ async fn progress_by_the_clock_and_across_restarts() {
     let (clock, provider) = provider(Duration::from_secs(2));
     let call = call("waves [[slow:2]]", 1, (50, 1));
     let task = provider.submit(&call).await.unwrap();
-    // Another process with another idea of how long things take.
+    // Another process, configured with another duration.
     let restarted = SandboxVideo::new(clock.clone(), Duration::from_secs(99));
     for progress in [0, 25, 50, 75] {
         let status = restarted.poll(&task, &call).await.unwrap();

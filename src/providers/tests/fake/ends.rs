@@ -1,4 +1,4 @@
-//! The failures that every adapter must classify in the same way.
+//! Failures that every adapter must classify in the same way.
 
 use std::{net::TcpListener, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What an interaction says of itself.
+//! States of an interaction.
 
 use super::*;
 
