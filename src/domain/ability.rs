@@ -1,4 +1,4 @@
-//! Abilities: what a key may call.
+//! Abilities: the routes that a key may call.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -26,7 +26,7 @@ named_enum!(
 );
 
 impl Ability {
-    /// The ability that is required to create, cancel and delete generations of a type.
+    /// Returns the ability required to create, cancel and delete generations of a modality.
     pub const fn to_generate(modality: Modality) -> Self {
         match modality {
             Modality::Text => Self::GenerateText,
@@ -42,7 +42,7 @@ impl Ability {
 #[serde(transparent)]
 pub struct Abilities(Vec<Ability>);
 
-/// What is wrong with a list of abilities, and the position of the name, if it is one name.
+/// An error in a list of abilities, and the position of the name if it concerns one name.
 pub type AbilitiesError = (Option<usize>, &'static str);
 
 const UNKNOWN: &str = "must be one of generate:text, generate:image, generate:video, generate:audio, \
@@ -53,7 +53,7 @@ impl Abilities {
         Self(vec![Ability::All])
     }
 
-    /// Checks a list of names; the error lists everything that is wrong with it.
+    /// Checks a list of names; the error lists every problem.
     pub fn parse<S: AsRef<str>>(names: &[S]) -> Result<Self, Vec<AbilitiesError>> {
         let mut errors = Vec::new();
         let mut set = Vec::with_capacity(Ability::ALL.len());
@@ -81,7 +81,7 @@ impl Abilities {
         }
     }
 
-    /// Only `*` grants [`Ability::All`].
+    /// Whether the set grants an ability. Only `*` grants [`Ability::All`].
     pub fn grant(&self, needed: Ability) -> bool {
         self.0.iter().any(|&a| a == Ability::All || a == needed)
     }

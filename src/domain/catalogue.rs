@@ -35,7 +35,7 @@ use super::{
     validate::{FieldCode, FieldError},
 };
 
-/// The part that depends on the modality.
+/// The prices and limits, by modality.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelKind {
     Text(TextModel),
@@ -54,7 +54,7 @@ impl ModelKind {
         }
     }
 
-    /// Adds the operator's margin to the prices. Call it once, when they are complete.
+    /// Adds the operator's margin to the prices. Must be called once, when they are complete.
     pub fn mark_up(&mut self, markup: Markup) {
         match self {
             Self::Text(model) => markup.apply(Arc::make_mut(&mut model.prices).amounts()),
@@ -70,7 +70,7 @@ const SUGGESTED: usize = 3;
 /// Maximum characters of a caller's value that an error repeats.
 const QUOTED_CHARS: usize = 100;
 
-/// A name from a request, for an error.
+/// Quotes a name from a request for an error.
 fn quoted(name: &str) -> String {
     let mut chars = name
         .chars()
@@ -80,13 +80,13 @@ fn quoted(name: &str) -> String {
     format!("`{shown}{rest}`")
 }
 
-/// The sentence about a name that no model or route of this server has.
+/// Returns the error for a name that no model or route of this server has.
 fn not_listed(name: &str, modality: Modality, what: &str, surface: Surface) -> String {
     let (name, list) = (quoted(name), surface.models_path());
     format!("{name} is not a {modality} {what} of this server; GET {list} lists the models")
 }
 
-/// Prices and limits in a period, and the prices before the operator's markup.
+/// Prices and limits of a period, and the prices before the operator's markup.
 pub type Terms = (ModelKind, Prices);
 
 #[derive(Debug, Clone, PartialEq)]
@@ -96,9 +96,9 @@ pub struct Model {
     pub id: String,
     /// Whether it serves requests that name no model.
     pub default: bool,
-    /// The day from which the provider may have retired it.
+    /// The first day on which the provider may have retired it.
     pub retiring: Option<NaiveDate>,
-    /// The model to use then, as `provider/id`.
+    /// The model to use from that day, as `provider/id`.
     pub replacement: Option<String>,
     /// Other names; after retirement they resolve to the replacement.
     pub aliases: Vec<String>,
@@ -110,7 +110,7 @@ pub struct Model {
     pub kind: ModelKind,
     /// The prices before the operator's markup.
     pub list_prices: Prices,
-    /// The same from later days on, ascending.
+    /// Prices and limits that begin on later days, ascending.
     pub later: Vec<(NaiveDate, Terms)>,
 }
 
@@ -129,8 +129,8 @@ impl Model {
         }
     }
 
-    /// Every field of a request that this model does not support. `chars`: length of the prompt as
-    /// sent.
+    /// Returns every field of a request that this model does not support. `chars`: length of the
+    /// prompt as sent.
     pub fn violations(&self, request: &GenerationRequest, chars: usize) -> Vec<FieldError> {
         match (&self.kind, request) {
             (ModelKind::Text(model), GenerationRequest::Text(request)) => {
@@ -156,7 +156,8 @@ impl Model {
         self.kind.prices()
     }
 
-    /// The prices that a generation pins: the model's, and the vendor's as the member [`LIST`].
+    /// Returns the prices to store with a generation: the model's, and the vendor's as the member
+    /// [`LIST`].
     pub fn pinned_prices(&self) -> Value {
         let mut pinned = json!(self.prices());
         pinned[LIST] = json!(self.list_prices);
@@ -164,17 +165,17 @@ impl Model {
     }
 }
 
-/// The models that are enabled on this server.
+/// The enabled models of this server.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
-    /// The models at the time of this catalogue.
+    /// The models at the catalogue's time.
     models: Vec<Model>,
     configured: Arc<[Model]>,
     /// The period in which this catalogue applies; empty until [`Self::at`].
     valid: Range<DateTime<Utc>>,
     /// Provider names by modality, in order of preference.
     preference: BTreeMap<Modality, Vec<String>>,
-    /// Configured providers that are not enabled, with the reason.
+    /// Configured providers that are not enabled, each with the reason.
     disabled: BTreeMap<String, String>,
     /// The routes with the models of this catalogue.
     routes: Vec<Route>,
@@ -182,9 +183,9 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Requests that name no provider go to the first enabled one of `preference`. `disabled`: the
-    /// providers that are configured and not enabled, each with the reason. The candidates of `routes`
-    /// are among `models`.
+    /// Creates a catalogue. Requests that name no provider use the first enabled one of
+    /// `preference`. `disabled`: configured providers that are not enabled, each with the reason.
+    /// All candidates of `routes` must be in `models`.
     pub fn new(
         mut models: Vec<Model>,
         preference: BTreeMap<Modality, Vec<String>>,
@@ -210,19 +211,20 @@ impl Catalogue {
         }
     }
 
-    /// Sorted by provider and modality, the default model first.
+    /// Returns the models sorted by provider and modality, the default model first.
     pub fn models(&self) -> &[Model] {
         &self.models
     }
 
-    /// `name`: the model's id, or an alias.
+    /// Finds a model. `name`: its id or an alias.
     pub fn find(&self, provider: &str, name: &str) -> Option<&Model> {
         self.models
             .iter()
             .find(|m| m.provider == provider && m.has_name(name))
     }
 
-    /// Sorted; all of them, or those that have a model for a modality, retired or not.
+    /// Returns the sorted providers: all, or those that have a model for a modality, retired or
+    /// not.
     pub fn providers(&self, modality: Option<Modality>) -> Vec<&str> {
         let mut names: Vec<&str> = self
             .models
@@ -234,20 +236,20 @@ impl Catalogue {
         names
     }
 
-    /// The model for requests that name this provider but no model: its default, or the replacement,
-    /// possibly of another provider.
+    /// Returns the model for requests that name this provider but no model: its default, or the
+    /// default's replacement, possibly of another provider.
     pub fn default_model(&self, provider: &str, modality: Modality) -> Option<&Model> {
         let default = self.own_default(provider, modality)?;
         self.served(default, "").ok()
     }
 
     fn own_default(&self, provider: &str, modality: Modality) -> Option<&Model> {
-        // The default is sorted first; the only model of a provider needs no `default`.
+        // The default is sorted first. A provider's only model needs no `default`.
         let is_of = |m: &&Model| m.provider == provider && m.modality() == modality;
         self.models.iter().find(is_of)
     }
 
-    /// The provider of requests that name none.
+    /// Returns the provider for requests that name none.
     pub fn default_provider(&self, modality: Modality) -> Option<&str> {
         let enabled = self.providers(Some(modality));
         self.preference
@@ -274,7 +276,7 @@ impl Catalogue {
             return self.named(modality, name, account, request.surface());
         };
         match &target.model {
-            // SDKs have one name for both.
+            // SDKs send one name for both.
             Some(name) if request.surface() != Surface::Generate && target.provider.is_none() => {
                 self.named(modality, name, account, request.surface())
             }
@@ -282,7 +284,7 @@ impl Catalogue {
         }
     }
 
-    /// Resolves the model of a request. `account` is the account's own default.
+    /// Resolves the model of a request. `account`: the account's own default.
     pub fn resolve(
         &self,
         modality: Modality,
@@ -290,11 +292,11 @@ impl Catalogue {
         account: &Target,
     ) -> Result<&Model, FieldError> {
         let model = self.meant(modality, target, account)?;
-        // A default follows its replacement like an alias.
+        // A default resolves to its replacement, as an alias does.
         self.served(model, target.model.as_deref().unwrap_or_default())
     }
 
-    /// Resolves the model that a request refers to, even if it is retired.
+    /// Resolves the model that a request names, even if it is retired.
     pub fn meant(
         &self,
         modality: Modality,
@@ -302,7 +304,7 @@ impl Catalogue {
         account: &Target,
     ) -> Result<&Model, FieldError> {
         let offered = self.providers(Some(modality));
-        // An account default that has since been disabled is ignored.
+        // An account default that has been disabled is ignored.
         let account_provider = account.provider.as_deref().filter(|p| offered.contains(p));
         let from_account = target.provider.is_none() && account_provider.is_some();
         let provider = target.provider.as_deref().or(account_provider);
@@ -323,7 +325,7 @@ impl Catalogue {
         model.ok_or_else(|| self.not_of(provider, modality, target))
     }
 
-    /// The error for a model that `provider`, which the request names or gets by default, does not
+    /// Returns the error for a model that `provider`, named by the request or its default, does not
     /// have.
     fn not_of(&self, provider: &str, modality: Modality, target: &Target) -> FieldError {
         let name = target.model.as_deref().unwrap_or_default();
@@ -367,9 +369,9 @@ impl Catalogue {
         FieldError::new("model", FieldCode::UnknownModel, message)
     }
 
-    /// The model of a name that is `provider/model`, or just `model`: of several providers that
-    /// have it, the one that the defaults name first. `account` is the account's own default.
-    /// `surface`: the API of the request, for the error.
+    /// Finds a model by `provider/model`, or just `model`; among several providers, the one that
+    /// comes first in the defaults. `account`: the account's own default. `surface`: the API of the
+    /// request, for the error.
     pub fn named(
         &self,
         modality: Modality,
@@ -391,7 +393,7 @@ impl Catalogue {
         let preferred = account.provider.iter().chain(preferred);
         let mut preferred = preferred.map(String::as_str);
         let of = |provider| all.iter().find(|model| model.provider == provider);
-        // Refuse a retired model of a preferred vendor; do not bill another vendor's model instead.
+        // Refuse a retired model of a preferred vendor instead of billing another vendor's model.
         if let Some(model) = preferred.find_map(of) {
             return self.served(model, name);
         }

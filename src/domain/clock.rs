@@ -1,5 +1,5 @@
-//! The injected clock: in production the database's time, so that all replicas agree; in tests one
-//! that is advanced by hand.
+//! The injected clock: in production the database's time, so that all replicas agree; in tests a
+//! manual clock.
 
 use std::{
     sync::{
@@ -18,17 +18,18 @@ use super::lock::lock;
 pub const MAX_SKEW: TimeDelta = TimeDelta::seconds(30);
 
 pub trait Clock: Send + Sync {
-    /// In whole microseconds, the precision of Postgres, so that a stored time equals the one in
-    /// memory.
+    /// Returns the time in whole microseconds, the precision of Postgres, so that a stored time
+    /// equals the one in memory.
     fn now(&self) -> DateTime<Utc>;
 
-    /// Monotonic time since an arbitrary origin: measures durations within this process.
+    /// Returns the monotonic time since an arbitrary origin, to measure durations within this
+    /// process.
     fn monotonic(&self) -> Duration;
 
     /// Adjusts to a reading of the database's clock; only [`DatabaseClock`] does.
     fn follow(&self, _reading: &ClockReading) {}
 
-    /// By how much the machine's clock is ahead of this one.
+    /// Returns by how much the machine's clock is ahead of this one.
     fn machine_ahead(&self) -> TimeDelta {
         TimeDelta::zero()
     }
@@ -36,8 +37,8 @@ pub trait Clock: Send + Sync {
 
 pub type SharedClock = Arc<dyn Clock>;
 
-/// Serializes times with six fractional digits: their texts sort like the times, and a filter by one
-/// of them is exact.
+/// Serializes times with six fractional digits, so that their texts sort like the times and filters
+/// by them are exact.
 pub fn rfc3339<T, S>(time: &T, serializer: S) -> Result<S::Ok, S::Error>
 where
     T: Copy + Into<Option<DateTime<Utc>>>,
@@ -48,8 +49,8 @@ where
     text.serialize(serializer)
 }
 
-/// The machine's clock: for logs and for measuring skew only. Nothing shared between replicas uses
-/// it.
+/// Reads the machine's clock, only for logs and to measure skew. Nothing shared between replicas
+/// may use it.
 #[expect(
     clippy::disallowed_methods,
     reason = "the only place that reads the system time"
@@ -67,7 +68,7 @@ pub struct ClockReading {
 }
 
 impl ClockReading {
-    /// Measures around the query `reading`.
+    /// Takes a reading, measuring the time around the query `reading`.
     pub async fn of<E>(reading: impl Future<Output = Result<DateTime<Utc>, E>>) -> Result<Self, E> {
         let sent = Instant::now();
         let time = reading.await?;
@@ -82,7 +83,7 @@ impl ClockReading {
 /// The database's clock, advanced by the machine's monotonic clock between readings.
 #[derive(Debug)]
 pub struct DatabaseClock {
-    /// Only used to measure skew.
+    /// Used only to measure skew.
     machine: fn() -> DateTime<Utc>,
     origin: Instant,
     /// The database's time at `origin`, in microseconds since the epoch.
@@ -115,8 +116,8 @@ impl Clock for DatabaseClock {
         self.origin.elapsed()
     }
 
-    /// A reading bounds the true offset from both sides. An offset within the bounds is kept, so
-    /// that a slow response moves nothing.
+    /// Adjusts to a reading, which bounds the true offset from both sides. An offset within the
+    /// bounds is kept, so that a slow response changes nothing.
     fn follow(&self, reading: &ClockReading) {
         let time = reading.time.timestamp_micros();
         let (sent, received) = (
@@ -133,7 +134,7 @@ impl Clock for DatabaseClock {
     }
 }
 
-/// A clock that stands still until it is advanced.
+/// A clock that only moves when it is advanced.
 #[derive(Debug)]
 pub struct ManualClock(Mutex<DateTime<Utc>>);
 
@@ -167,7 +168,7 @@ mod tests {
         DateTime::from_timestamp(1_700_000_000 + seconds, 0).unwrap()
     }
 
-    /// A reading of `seconds` after `start`, measured between `sent` and `received`.
+    /// Returns a reading of `seconds` after `start`, measured between `sent` and `received`.
     fn reading(start: Instant, sent: u64, seconds: i64, received: u64) -> ClockReading {
         ClockReading {
             sent: start + Duration::from_secs(sent),
@@ -176,7 +177,7 @@ mod tests {
         }
     }
 
-    /// The clock's time `at` seconds after `start`.
+    /// Returns the clock's time `at` seconds after `start`.
     fn shown(clock: &DatabaseClock, start: Instant, at: u64) -> DateTime<Utc> {
         let at = clock.micros_at(start + Duration::from_secs(at));
         DateTime::from_timestamp_micros(clock.at_origin.load(Ordering::Relaxed) + at).unwrap()
@@ -192,7 +193,7 @@ mod tests {
             clock.follow(&reading(start, 100, read, 110));
             assert_eq!(shown(&clock, start, 200), time(200), "{read}");
         }
-        // The database was at least 5 s ahead, and then 2 s behind that.
+        // The database was at least 5 s ahead, and then 2 s behind.
         clock.follow(&reading(start, 200, 215, 210));
         assert_eq!(shown(&clock, start, 300), time(305));
         clock.follow(&reading(start, 300, 303, 300));
@@ -213,7 +214,7 @@ mod tests {
         assert!(ahead <= TimeDelta::seconds(2_400) && ahead > TimeDelta::seconds(2_300));
         let slow = reading(start, 0, 0, 100);
         let late = DatabaseClock::new(machine_time, &slow);
-        // Nothing better is known yet: the reading applies at the time of the response.
+        // No better bound is known: the reading applies at the time of the response.
         assert_eq!(shown(&late, start, 100), time(0));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Tokens of a request and the maximum of the model, as far as they are known.
+/// Tokens of a request and the maximum of the model, as far as both are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ContextOverflow {
     pub tokens: Option<u64>,
@@ -10,8 +10,8 @@ pub struct ContextOverflow {
 }
 
 impl ContextOverflow {
-    /// Adds what the vendor did not say: the catalogue's maximum, and an estimate of the tokens,
-    /// which are above the maximum in any case.
+    /// Adds missing numbers: the catalogue's maximum, and an estimate of the tokens, which are
+    /// above the maximum in any case.
     #[must_use]
     pub fn or(self, maximum: Option<u64>, estimate: u64) -> Self {
         let maximum = self.maximum.or(maximum);
@@ -23,7 +23,7 @@ impl ContextOverflow {
     }
 }
 
-/// The sentence that agents know from Anthropic and shorten the conversation after.
+/// Formats Anthropic's sentence, after which agents shorten the conversation.
 impl fmt::Display for ContextOverflow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.tokens, self.maximum) {

@@ -45,30 +45,31 @@ pub use tools::{Effort, Format, Function, Reasoning, Schema, Thinking, ToolChoic
 
 /// Bytes of the longest token of any public tokenizer: 128 spaces.
 const LONGEST_TOKEN: usize = 128;
-/// Words that one token may cover. Most tokenizers never join two; this leaves room for those that do.
+/// Maximum words in one token. Most tokenizers never join two words; this leaves room for those
+/// that do.
 const WORDS_PER_TOKEN: u64 = 4;
-/// Bytes that each token of [`Conversation::least_tokens`] stands for at least: words of one letter,
-/// each with a space.
+/// Minimum bytes for each token of [`Conversation::least_tokens`]: words of one letter, each with a
+/// space.
 pub const LEAST_BYTES_PER_TOKEN: u64 = 2 * WORDS_PER_TOKEN;
-/// Tokens that a message may take beyond its text.
+/// Maximum tokens of a message beyond its text.
 const MESSAGE_TOKENS: usize = 8;
-/// Tokens that a tool may take beyond its strings.
+/// Maximum tokens of a tool beyond its strings.
 const TOOL_TOKENS: usize = 16;
-/// Tokens of the instructions that a vendor adds unseen where there are tools (Anthropic's are 290 to
-/// 804 by model and `tool_choice`, those of other templates some 200), and where the answer has a
-/// form. One bound for all: it counts in a dialogue's first turn only, after which the vendor's own
-/// count has it.
+/// Maximum tokens of the hidden instructions that a vendor adds if there are tools (Anthropic's are
+/// 290 to 804 by model and `tool_choice`, those of other templates some 200) or a format of the
+/// answer. One bound for all suffices: it only counts in a dialogue's first turn, after which the
+/// vendor's own count includes them.
 pub const TOOLS_TOKENS: usize = 1_000;
 const FORMAT_TOKENS: usize = 256;
-/// Bytes of the mark of a failed tool's result, for vendors without a field for it.
+/// Bytes of the marker of a failed tool's result, for vendors without a field for it.
 const ERROR_BYTES: usize = "Error: ".len();
-/// Tokens that a vendor's template may add to a document.
+/// Maximum tokens that a vendor's template adds to a document.
 const DOCUMENT_TOKENS: usize = 128;
 
-/// Instructions and the messages so far, the oldest first.
+/// Instructions and the messages so far, oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
-    /// Instructions above the messages.
+    /// Instructions before the messages.
     pub system: Option<String>,
     pub messages: Vec<Message>,
     pub tools: Tools,
@@ -78,13 +79,13 @@ pub struct Conversation {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
     pub role: Role,
-    /// The content, in order; none of an empty message.
+    /// The content, in order; empty for an empty message.
     pub parts: Vec<Part>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Instructions between the messages; those before them are [`Conversation::system`].
+    /// Instructions between the messages; those before the messages are [`Conversation::system`].
     System,
     /// The user, and the results of tools.
     User,
@@ -101,7 +102,7 @@ pub enum Part {
     /// Thinking. The next turn must send it back unchanged, to the same vendor.
     Thinking {
         text: String,
-        /// The vendor's proof that it is its own.
+        /// The vendor's proof that the thinking is its own.
         signature: String,
     },
     /// Thinking that only its vendor can read.
@@ -112,20 +113,20 @@ pub enum Part {
     Document(Document),
     ToolCall(ToolCall),
     ToolResult(ToolResult),
-    /// A part that only the dialect of its vendor has.
+    /// A part that only its vendor's dialect can represent.
     Opaque {
         block: Value,
     },
 }
 
-/// A function that the model wants called.
+/// A call of a function, requested by the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     pub id: String,
     pub name: String,
-    /// JSON text; empty where the model gave none.
+    /// JSON text; empty if the model gave none.
     pub arguments: String,
-    /// Gemini's signature of the thoughts before it.
+    /// Gemini's signature of the thinking before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thought_signature: Option<String>,
 }
@@ -139,13 +140,12 @@ pub struct ToolResult {
     pub is_error: bool,
 }
 
-/// How the next token is chosen, how much is thought before, and what ends the text. What is absent
-/// is the vendor's choice.
+/// Sampling parameters, reasoning and stop sequences. Absent values are the vendor's choice.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sampling {
     pub temperature: Option<f64>,
     pub top_p: Option<f64>,
-    /// The text ends before the first of them.
+    /// The text ends before the first of these sequences.
     pub stop: Vec<String>,
     pub reasoning: Reasoning,
 }
@@ -166,36 +166,36 @@ named_enum!(
     }
 );
 
-/// Why a text ended. Stored in [`Answered`], which servers of the release before read: reasons that
-/// they do not know are stored as [`FinishReason`] only.
+/// Why a text ended. Stored in [`Answered`], which servers of the previous release read: reasons
+/// that they do not know are stored as [`FinishReason`] only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// The model was done, or, where a vendor does not tell, came to a stop sequence.
+    /// The model was done, or at a stop sequence that the vendor does not report.
     #[default]
     Done,
     /// At the output limit.
     Limit,
     /// At this stop sequence.
     Sequence(String),
-    /// For tools to be called.
+    /// To call tools.
     Tools,
-    /// The provider paused a long turn (Anthropic's `pause_turn`). The caller continues it by
-    /// sending the answer back.
+    /// The provider paused a long turn (Anthropic's `pause_turn`). The caller sends the answer back
+    /// to continue it.
     Paused,
-    /// The provider ended it early, for its content policy.
+    /// The provider ended it early for its content policy.
     #[serde(skip)]
     ContentFilter,
     /// The provider could not read a tool call that the model wrote.
     #[serde(skip)]
     MalformedFunctionCall,
-    /// The provider ended it early, for another reason of its own.
+    /// The provider ended it early for another reason.
     #[serde(skip)]
     Other,
 }
 
 impl Stop {
-    /// The reason that the record shows; `None` where the answer ended by itself.
+    /// Returns the reason in the record; `None` if the answer ended normally.
     pub const fn finish_reason(&self) -> Option<FinishReason> {
         match self {
             Self::Done | Self::Sequence(_) | Self::Tools | Self::Paused => None,
@@ -206,7 +206,7 @@ impl Stop {
         }
     }
 
-    /// The reason that a record shows; `None` where it does not say why the answer ended.
+    /// Returns the stop for a record's reason; `None` if that does not say why the answer ended.
     pub const fn from_finish_reason(reason: FinishReason) -> Option<Self> {
         match reason {
             FinishReason::Cancelled => None,
@@ -219,7 +219,7 @@ impl Stop {
 }
 
 impl Conversation {
-    /// A conversation of one user message.
+    /// Creates a conversation of one user message.
     pub fn from_prompt(prompt: String, system: Option<String>) -> Self {
         Self {
             system,
@@ -228,16 +228,16 @@ impl Conversation {
         }
     }
 
-    /// UTF-8 bytes of every string that the model sees: what input tokens are bounded by, and
-    /// estimated from where no provider counts them.
+    /// Returns the UTF-8 bytes of every string that the model sees. They bound the input tokens,
+    /// and estimate them if no provider counts them.
     pub fn bytes(&self) -> usize {
         let parts = self.parts().map(Part::bytes).sum::<usize>();
         let system = self.system.as_deref().map_or(0, str::len);
         system + parts + self.tools.bytes() + self.format.bytes()
     }
 
-    /// The input tokens that it cannot exceed, without its images, which each model counts in its own
-    /// way, and without what a vendor's template adds.
+    /// Returns the maximum input tokens, without images, which each model counts differently, and
+    /// without the vendor's template.
     pub fn most_tokens(&self) -> usize {
         // Some servers make a message of each part.
         let parts: usize = self.parts().map(Part::count).sum();
@@ -250,8 +250,8 @@ impl Conversation {
             + FORMAT_TOKENS * usize::from(self.format != Format::Text)
     }
 
-    /// The input tokens that it has at least, with any tokenizer. Thinking is not counted: vendors
-    /// may drop that of earlier turns.
+    /// Returns the minimum input tokens with any tokenizer. Thinking is not counted, because
+    /// vendors may drop that of earlier turns.
     pub fn least_tokens(&self) -> u64 {
         fn least(text: &str) -> u64 {
             let words = text.split_ascii_whitespace().count() as u64 / WORDS_PER_TOKEN;
@@ -273,13 +273,13 @@ impl Conversation {
         system + self.parts().map(within).sum::<u64>()
     }
 
-    /// Whether the instructions are blank: they say nothing, and some providers refuse them.
+    /// Whether the instructions are blank, which some providers refuse.
     pub fn has_blank_system(&self) -> bool {
         let system = self.system.as_deref();
         system.is_some_and(|text| text.trim().is_empty())
     }
 
-    /// The parts of all messages.
+    /// Returns the parts of all messages.
     pub fn parts(&self) -> impl Iterator<Item = &Part> {
         self.messages.iter().flat_map(|message| &message.parts)
     }
@@ -289,14 +289,14 @@ impl Conversation {
         messages.flat_map(|message| &mut message.parts)
     }
 
-    /// The text of the last user message that has one, its parts on lines of their own.
+    /// Returns the text of the last user message that has one, its parts on separate lines.
     pub fn last_user_text(&self) -> String {
         let users = self.messages.iter().rev().filter(|m| m.role == Role::User);
         let mut texts = users.map(|message| texts(&message.parts, "\n"));
         texts.find(|text| !text.is_empty()).unwrap_or_default()
     }
 
-    /// All images, those in results of tools included.
+    /// Returns all images, including those in tool results.
     pub fn images(&self) -> impl Iterator<Item = &Image> {
         self.shown().filter_map(|part| match part {
             Part::Image(image) => Some(image),
@@ -347,13 +347,13 @@ impl Conversation {
                 && let Some(from) = rest
             {
                 // They are in the order of the body. If one is not found, the body escapes its
-                // characters, and the others are not looked for.
+                // characters, and the search ends.
                 rest = data.share(body, from);
             }
         }
     }
 
-    /// The buffers of base64 data.
+    /// Returns the buffers of base64 data.
     pub fn buffers(&self) -> Vec<&Bytes> {
         let buffers = self.shown().filter_map(|part| match part {
             Part::Image(Image {
@@ -369,7 +369,7 @@ impl Conversation {
         buffers.collect()
     }
 
-    /// The functions that were called, by the ids of the calls.
+    /// Returns the called functions by the ids of the calls.
     pub fn calls(&self) -> HashMap<&str, &str> {
         let calls = self.parts().filter_map(|part| match part {
             Part::ToolCall(call) => Some((call.id.as_str(), call.name.as_str())),
@@ -379,7 +379,7 @@ impl Conversation {
     }
 }
 
-/// The texts among parts.
+/// Joins the texts among parts.
 pub fn texts(parts: &[Part], between: &str) -> String {
     let texts = parts.iter().filter_map(|part| match part {
         Part::Text { text } => Some(text.as_str()),
@@ -388,7 +388,7 @@ pub fn texts(parts: &[Part], between: &str) -> String {
     texts.collect::<Vec<_>>().join(between)
 }
 
-/// All thinking that a chat server reported in this field.
+/// Joins all thinking that a chat server reported in this field.
 pub fn reasoning(parts: &[Part], field: ReasoningField) -> Option<String> {
     let texts = parts.iter().filter_map(|part| match part {
         Part::Thinking { text, .. } if part.reasoning_field() == Some(field) => Some(text.as_str()),
@@ -408,13 +408,13 @@ impl Message {
 }
 
 impl ToolCall {
-    /// UTF-8 bytes of its strings.
+    /// Returns the UTF-8 bytes of its strings.
     pub fn bytes(&self) -> usize {
         let signature = self.thought_signature.as_ref().map_or(0, String::len);
         self.id.len() + self.name.len() + self.arguments.len() + signature
     }
 
-    /// The arguments as an object, which they need not be: a model wrote them.
+    /// Returns the arguments if they are an object; a model may have written anything.
     pub fn object(&self) -> Option<Json> {
         let arguments = self.arguments.trim();
         let json = Json::parse(if arguments.is_empty() {
@@ -438,17 +438,17 @@ impl Part {
         }
     }
 
-    /// Whether it is a call after thoughts of Gemini's.
+    /// Whether it is a call with a signature of Gemini's thinking.
     pub const fn has_thought_signature(&self) -> bool {
         matches!(self, Self::ToolCall(call) if call.thought_signature.is_some())
     }
 
-    /// Whether it is thinking without a vendor's signature; no vendor accepts it back.
+    /// Whether it is thinking without a vendor's signature, which no vendor accepts back.
     pub fn is_unsigned_thinking(&self) -> bool {
         matches!(self, Self::Thinking { signature, .. } if signature.is_empty())
     }
 
-    /// The field that a chat server reported this thinking in; `None` for other parts.
+    /// Returns the field in which a chat server reported this thinking; `None` for other parts.
     pub fn reasoning_field(&self) -> Option<ReasoningField> {
         match self {
             Self::Thinking { signature, .. } => ReasoningField::from_signature(signature),
@@ -456,7 +456,7 @@ impl Part {
         }
     }
 
-    /// Itself and the parts in it.
+    /// Counts the part and the parts in it.
     fn count(&self) -> usize {
         match self {
             Self::ToolResult(result) => 1 + result.parts.len(),
@@ -464,13 +464,13 @@ impl Part {
         }
     }
 
-    /// UTF-8 bytes of its strings.
+    /// Returns the UTF-8 bytes of its strings.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Text { text } => text.len(),
             Self::Thinking { text, signature } => text.len() + signature.len(),
             Self::Redacted { data } => data.len(),
-            // Counted by its size: `catalogue::Vision`.
+            // Counted by its size, see `catalogue::Vision`.
             Self::Image(_) => 0,
             Self::Document(document) => document.bytes(),
             Self::ToolCall(call) => call.bytes(),

@@ -1,7 +1,7 @@
 //! Credits: decimal amounts with at most six fractional digits, stored as micro-credits.
 //!
-//! Checked arithmetic only, never floats. [`Credits::pro_rata`] is the only division, and rounds
-//! up.
+//! Arithmetic is checked and never uses floats. [`Credits::pro_rata`] is the only division, and
+//! rounds up.
 
 use std::{fmt, str::FromStr};
 
@@ -10,12 +10,12 @@ use toml::Value;
 
 use super::settings::{quoted, shown};
 
-/// In micro-credits. May be negative (an adjustment); prices and balances are range-checked where
-/// they are created.
+/// An amount in micro-credits. May be negative (an adjustment); the range of prices and balances is
+/// checked where they are created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Credits(i64);
 
-/// Why a text is not a valid amount.
+/// Why a text is not an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CreditsError {
     /// Not of the form `-?digits[.digits]`.
@@ -48,14 +48,15 @@ impl Credits {
         self.0.checked_sub(other.0).map(Self)
     }
 
-    /// The difference, or zero where it would be negative.
+    /// Returns the difference, or zero if it would be negative.
     #[must_use]
     pub fn minus_or_zero(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0).max(0))
     }
 
-    /// The sum of `price × quantity`, divided by `per` and rounded **up** to a micro-credit: the
-    /// only division in the codebase. `None` on overflow, a negative price or `per` = 0.
+    /// Returns the sum of `price × quantity`, divided by `per` and rounded **up** to a
+    /// micro-credit. This is the only division in the codebase. Returns `None` on overflow, a
+    /// negative price or `per` = 0.
     pub fn pro_rata(parts: &[(Self, u64)], per: u64) -> Option<Self> {
         if per == 0 {
             return None;
@@ -76,7 +77,7 @@ impl fmt::Display for Credits {
     }
 }
 
-/// Writes micro-credits divided by `units`, a power of ten.
+/// Formats micro-credits divided by `units`, a power of ten.
 pub(super) fn decimal(micros: u128, units: u64) -> String {
     let digits = 6 + units.ilog10() as usize;
     let text = format!("{micros:0>width$}", width = digits + 1);
@@ -114,7 +115,7 @@ impl Serialize for Credits {
     }
 }
 
-/// Reads an amount of the configuration, which is not negative. A float may have lost digits.
+/// Reads an amount from the configuration. It must not be negative. A float may have lost digits.
 impl<'de> Deserialize<'de> for Credits {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         let text = match Value::deserialize(source)? {

@@ -1,7 +1,7 @@
-//! The dialects that SDKs speak: bodies read into a dialogue, and its answer written back, whole or
-//! as the events of a stream.
+//! The dialects of SDKs: reads their bodies as a dialogue, and writes its answer, complete or as
+//! events of a stream.
 //!
-//! One module for each dialect. Not here: HTTP, and the shape of errors that are no event.
+//! One module per dialect. HTTP and the format of errors outside of streams are elsewhere.
 
 pub mod chat;
 mod functions;
@@ -26,11 +26,11 @@ use super::{
     validate::{FieldCode, Fields, List, Parsed, Text, parsed, text},
 };
 
-/// Output tokens that a request may ask for: more than any model writes.
+/// Maximum requested output tokens: more than any model writes.
 const MAX_LIMIT: i64 = 2_147_483_647;
-/// Fields of any dialect, and of servers that imitate one, whose cost cannot be bounded, that name
-/// another model or another payer, or that keep state at the vendor. The dialects read some others
-/// with the values that ask for none of this: `service_tier`, `speed`, `store`.
+/// Fields of any dialect, or of servers that imitate one, whose cost cannot be bounded, that name
+/// another model or payer, or that keep state at the vendor. The dialects accept some others with
+/// harmless values: `service_tier`, `speed`, `store`.
 const REFUSED: &[&str] = &[
     "agent_id",
     "audio",
@@ -63,10 +63,10 @@ const REFUSED: &[&str] = &[
     "use_beam_search",
     "web_search_options",
 ];
-/// A string of any length: the whole body is bounded.
+/// A string of any length: the whole body is limited.
 const STRING: Text = text(usize::MAX);
 const NOT_EMPTY: Text = STRING.min(1);
-/// Tools of one request.
+/// Maximum tools of one request.
 const MAX_TOOLS: usize = 1_000;
 
 /// The members of an answer that are known before its text.
@@ -78,7 +78,7 @@ pub struct Head {
     pub created: i64,
     /// The name that the request used.
     pub model: String,
-    /// The input, as far as it is known.
+    /// The input tokens, as far as they are known.
     pub input_tokens: u64,
 }
 
@@ -92,7 +92,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The answer of a completed generation.
+    /// Returns the answer of a completed generation.
     pub fn of(generation: &Generation) -> Option<Self> {
         Self::from_parts(
             generation.usage.clone()?,
@@ -103,7 +103,7 @@ impl Answer {
         )
     }
 
-    /// The answer that a record's members give.
+    /// Builds the answer from a record's members.
     pub fn from_parts(
         usage: Value,
         max_tokens: Option<u64>,
@@ -128,7 +128,7 @@ impl Answer {
         })
     }
 
-    /// UTF-8 bytes of its strings.
+    /// Returns the UTF-8 bytes of its strings.
     pub fn bytes(&self) -> usize {
         self.parts.iter().map(Part::bytes).sum()
     }
@@ -138,16 +138,16 @@ impl Answer {
     }
 }
 
-/// Writes an answer. Of a stream: [`Self::begin`] once, then pieces and signs of life, and
-/// [`Self::end`] or [`Self::failed`] last.
+/// Writes an answer. For a stream, call [`Self::begin`] once, then the methods for pieces and
+/// keep-alives, and [`Self::end`] or [`Self::failed`] last.
 pub trait Writer: Send + 'static {
-    /// The body of an answer that is not streamed.
+    /// Returns the body of an answer that is not streamed.
     fn whole(&self, answer: &Answer) -> String;
-    /// Tells the vendor's counts before the first piece. Called before [`Self::begin`].
+    /// Sets the vendor's counts before the first piece. Called before [`Self::begin`].
     fn set_counts(&mut self, _counts: TokenCounts) {}
     fn begin(&mut self) -> String;
     fn piece(&mut self, delta: &Delta) -> String;
-    /// A keep-alive event that clients ignore.
+    /// Returns a keep-alive event that clients ignore.
     fn keep_alive(&mut self) -> String;
     fn end(&mut self, answer: &Answer) -> String;
     /// `error`: the body that the failure would have had. `usage`: that of a generation that was
@@ -156,19 +156,19 @@ pub trait Writer: Send + 'static {
 }
 
 fn json(value: &impl Serialize) -> String {
-    // Strings and numbers only: this cannot fail.
+    // Strings and numbers always serialize.
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Takes the instructions that come before all messages.
+/// Removes and returns the instructions before all messages.
 fn leading(messages: &mut Vec<Message>) -> Vec<Part> {
     let others = messages.iter().position(|m| m.role != Role::System);
     let leading = messages.drain(..others.unwrap_or(messages.len()));
     leading.flat_map(|message| message.parts).collect()
 }
 
-/// Takes the instructions that come first, and joins results of tools that follow each other, as well
-/// as the messages that `joins` says are one.
+/// Removes the leading instructions, and merges consecutive tool results and consecutive messages
+/// for which `joins` returns true.
 fn sorted(
     mut messages: Vec<Message>,
     joins: fn(&Message, &Message) -> bool,
@@ -187,7 +187,7 @@ fn sorted(
     (system, sorted)
 }
 
-/// The instructions of several parts or messages, as one.
+/// Joins instructions of several parts or messages.
 fn instructions(parts: Vec<Part>) -> Option<String> {
     let texts = parts.into_iter().filter_map(|part| match part {
         Part::Text { text } => Some(text),
@@ -197,7 +197,7 @@ fn instructions(parts: Vec<Part>) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n\n"))
 }
 
-/// A field that an object of its type must have.
+/// Reports a field that an object of its type requires and lacks.
 fn needed<T>(fields: &Fields<'_>, name: &str, value: Option<T>) -> Option<T> {
     if value.is_none() && !fields.failed(name) {
         fields.error(name, FieldCode::Required, "is required");
@@ -205,7 +205,7 @@ fn needed<T>(fields: &Fields<'_>, name: &str, value: Option<T>) -> Option<T> {
     value
 }
 
-/// Reads a text or a list of parts. Unlike other lists it may be empty, as in an empty message.
+/// Reads a text or a list of parts. Unlike other lists it may be empty, for an empty message.
 fn text_or_parts(
     list: List<Part>,
     fields: &Fields<'_>,
@@ -220,7 +220,7 @@ fn text_or_parts(
         .read(fields, name, read)
 }
 
-/// An image by its URL, or in it.
+/// Returns the parser of an image URL or a data URL.
 fn image_url() -> Parsed<ImageSource> {
     let schema = || NOT_EMPTY.with_pattern(r"^(https?://|data:)[^\x00]*$");
     parsed(schema, ImageSource::parse)
@@ -252,7 +252,7 @@ fn without_images(fields: &Fields<'_>, parts: &[Part]) {
     }
 }
 
-/// A body as it was sent, with the headers that belong to it.
+/// Builds the original body with its headers.
 pub fn original(
     surface: Surface,
     members: Members,
@@ -263,7 +263,7 @@ pub fn original(
         members,
         headers,
         cache_writes: match surface {
-            // Only what is marked is cached.
+            // Only marked parts are cached.
             Surface::AnthropicMessages => marked_writes(values),
             _ => openai_cache_writes(values),
         },
@@ -312,7 +312,7 @@ fn writes_at_breakpoints(value: &Value) -> CacheWrites {
     writes.unwrap_or_default()
 }
 
-/// Cache writes that the markers of a body allow, at any depth.
+/// Returns the cache writes that the markers of a body allow, at any depth.
 fn marked_writes(members: &Map<String, Value>) -> CacheWrites {
     let marker = members
         .get("cache_control")
@@ -337,7 +337,8 @@ fn marked_within(value: &Value) -> CacheWrites {
     }
 }
 
-/// Marks a signature of Gemini's thinking in another vendor's dialect, so that it returns to Gemini.
+/// Marks a signature of Gemini's thinking in another vendor's dialect, so that it returns to
+/// Gemini.
 const GEMINI: &str = "gemini:";
 
 /// Moves each signature of a part without other content to the call after it. `carried`: returns

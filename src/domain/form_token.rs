@@ -10,8 +10,8 @@ use super::{
     token::{KEY_PREFIX, NewToken, RandomError, new_checked, random},
 };
 
-/// 256 random bits in a form of the console. The server keeps only values that are derived from
-/// them, so the browser alone can derive the secret of what the form created.
+/// 256 random bits in a console form. The server stores only values derived from them, so only the
+/// browser can derive the secret that the form created.
 #[derive(Clone)]
 pub struct FormToken([u8; 32]);
 
@@ -54,7 +54,7 @@ impl FormToken {
     }
 }
 
-/// Derives the API key that a form of the console creates: the same one each time.
+/// Derives the API key that a console form creates: the same one each time.
 pub fn api_key_of_form(form: &FormToken, account: AccountId) -> NewToken {
     let mut blocks = 0_u32..;
     let bytes = || {

@@ -89,7 +89,7 @@ named_enum!(
 );
 
 impl Surface {
-    /// The path of the list of models in the API of the request.
+    /// Returns the path of the list of models in this API.
     pub const fn models_path(self) -> &'static str {
         match self {
             Self::Generate => "/v1/models",
@@ -102,8 +102,8 @@ impl Surface {
 }
 
 impl FailureCode {
-    /// Whether the same request, unchanged, may succeed later. [`Failure::is_retryable`] also
-    /// considers why the provider failed.
+    /// Whether an identical request may succeed later. [`Failure::is_retryable`] also considers why
+    /// the provider failed.
     const fn retryable(self) -> bool {
         match self {
             Self::ProviderError
@@ -124,13 +124,14 @@ impl FailureCode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub code: FailureCode,
-    /// Of upstream text it has only what the provider says about the caller's input.
+    /// Contains no upstream text except the provider's message about the caller's input.
     pub message: String,
-    /// How long the provider asks to wait. Not stored: it is for those who wait for the end.
+    /// The retry delay that the provider requests. Not stored; only for callers that wait for the
+    /// end.
     pub retry_after: Option<Duration>,
 }
 
-/// The message of a generation that failed because the provider refuses the server's own account.
+/// The message of a generation that failed because the provider refused the server's own account.
 pub const ACCOUNT_REFUSED: &str =
     "the provider refuses this server's account; its operator must act";
 
@@ -143,9 +144,9 @@ impl Failure {
         }
     }
 
-    /// Whether the same request, unchanged, may succeed later.
+    /// Whether an identical request may succeed later.
     pub fn is_retryable(&self) -> bool {
-        // The code is the same as of other errors of the provider; the message is stored too.
+        // The code is shared with other errors of the provider; the message is stored too.
         self.code.retryable() && self.message != ACCOUNT_REFUSED
     }
 }
@@ -159,18 +160,18 @@ pub struct Output {
     pub bytes: u64,
     /// SHA-256 in hexadecimal digits.
     pub sha256: String,
-    /// In pixels; images and videos only.
+    /// Pixels; images and videos only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub width: Option<u32>,
-    /// In pixels; images and videos only.
+    /// Pixels; images and videos only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub height: Option<u32>,
-    /// Duration; videos and speech only.
+    /// Seconds; videos and speech only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
 }
 
-/// A template and the version of it that was used.
+/// The template that was used, and its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = RecordTemplate)]
 pub struct TemplateUse {
@@ -180,9 +181,9 @@ pub struct TemplateUse {
     pub version: i32,
 }
 
-/// The member of a generation's stored parameters with the id of the request that created it; no
-/// parameter of a request has such a name. A deletion removes it, also one by a server of an earlier
-/// release, because it removes all parameters.
+/// The member of a generation's stored parameters with the id of the request that created it;
+/// request parameters cannot have this name. A deletion, also by an older server, removes all
+/// parameters and with them this member.
 pub const REQUEST_ID: &str = "X-Request-Id";
 
 #[derive(Debug, Clone)]
@@ -195,18 +196,18 @@ pub struct Generation {
     pub provider: String,
     pub model: String,
     pub prompt: String,
-    /// With [`REQUEST_ID`] and the inputs.
+    /// The parameters, with [`REQUEST_ID`] and the inputs.
     pub parameters: Value,
     /// The text; `None` for stored files.
     pub result: Option<String>,
     pub outputs: Vec<Output>,
-    /// 0 to 100, where the provider reports it.
+    /// 0 to 100; null if the provider does not report it.
     pub progress: Option<i16>,
     /// `None` until the generation is completed.
     pub usage: Option<Value>,
-    /// The ceiling that was held at creation.
+    /// The credits held at creation.
     pub estimated: Credits,
-    /// `None` until finished, zero when failed.
+    /// `None` until finished, zero if it failed.
     pub charged: Option<Credits>,
     pub failure: Option<Failure>,
     /// Why a completed text may be incomplete.
@@ -222,9 +223,9 @@ pub struct Generation {
     pub attempts: i32,
     /// The provider's request id.
     pub provider_request_id: Option<String>,
-    /// Retries of an SDK that were answered with it.
+    /// Number of SDK retries that were answered with it.
     pub joined: i32,
-    /// `None` if it had one candidate only.
+    /// `None` if it had only one candidate.
     pub route: Option<Box<Routed>>,
     pub created_at: DateTime<Utc>,
     pub started_at: Option<DateTime<Utc>>,
@@ -232,7 +233,7 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// The current hold: the ceiling until it is finished, then zero.
+    /// Returns the current hold: `estimated` until it is finished, then zero.
     pub fn held(&self) -> Credits {
         if self.status.is_finished() {
             Credits::ZERO

@@ -50,16 +50,16 @@ numeric_id!(
     AdminTokenId
 );
 
-/// UUID version 7, so that newer ones sort higher.
+/// A UUID of version 7, so that newer ids sort higher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
 #[serde(transparent)]
 pub struct GenerationId(pub Uuid);
 
-/// How far the clock may step back while ids keep ascending. After a larger step ids follow the
-/// clock, or their timestamps would stay ahead of those of other replicas.
+/// Maximum step back of the clock after which ids still ascend. After a larger step ids follow the
+/// clock; otherwise their timestamps would stay ahead of other replicas.
 const LARGEST_STEP_BACK: TimeDelta = TimeDelta::seconds(1);
 
-/// Generates ascending ids, also within one millisecond and when the clock steps back a little.
+/// Generates ascending ids, even within one millisecond and after a small step back of the clock.
 #[derive(Debug, Default)]
 pub struct GenerationIds(Mutex<LastId>);
 
@@ -70,8 +70,8 @@ struct LastId {
 }
 
 impl GenerationIds {
-    /// The timestamp of the id is `now` in milliseconds, or slightly later after the clock has
-    /// stepped back.
+    /// Generates an id. Its timestamp is `now` in milliseconds, or slightly later after the clock
+    /// has stepped back.
     pub fn next(&self, now: DateTime<Utc>) -> GenerationId {
         let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
         let mut last = lock(&self.0);
@@ -88,7 +88,7 @@ impl GenerationIds {
 }
 
 impl GenerationId {
-    /// The creation time in the id, in milliseconds.
+    /// Returns the creation time in the id, in milliseconds.
     pub fn created_at(self) -> DateTime<Utc> {
         let (seconds, nanos) = self.0.get_timestamp().map_or((0, 0), |t| t.to_unix());
         DateTime::from_timestamp(i64::try_from(seconds).unwrap_or(0), nanos).unwrap_or_default()
@@ -108,8 +108,8 @@ impl fmt::Display for GenerationId {
     }
 }
 
-/// An uploaded picture: derived from its account and its bytes, so that the same bytes of an account
-/// have the same id.
+/// The id of an uploaded image, derived from its account and its bytes, so that equal bytes of an
+/// account have the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UploadId(pub Uuid);
 
@@ -145,7 +145,7 @@ impl Serialize for UploadId {
     }
 }
 
-/// A running server process, which owns the rows that carry its id (their lease).
+/// A running server process, which owns the rows with its id (their lease).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InstanceId(pub Uuid);
 

@@ -1,6 +1,6 @@
-//! Type and size of images by their headers.
+//! Reads type and size of images from their headers.
 //!
-//! Strict: anything that decoders would skip as junk could hide another header, so it is refused.
+//! Strict: data that decoders skip could hide another header, so it is refused.
 
 use super::named::named_enum;
 
@@ -14,10 +14,10 @@ named_enum!(
     }
 );
 
-/// Segments before the pixels of a PNG or JPEG; a camera writes some dozens.
+/// Maximum segments before the pixels of a PNG or JPEG; cameras write some dozens.
 const MAX_SEGMENTS: usize = 1_000;
 
-/// A file that can be read anywhere, such as one in base64.
+/// A file with random access, possibly in base64.
 pub trait ReadAt {
     fn read_at<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
 }
@@ -28,8 +28,8 @@ impl ReadAt for [u8] {
     }
 }
 
-/// The type and the size in pixels, both sides at least 1. A GIF has no size: its frames may be
-/// larger than its header says.
+/// Returns the type, and the size in pixels, both sides at least 1. A GIF has no size: its frames
+/// may be larger than its header says.
 pub fn read_header(file: &(impl ReadAt + ?Sized)) -> Option<(ImageType, Option<(u32, u32)>)> {
     let start: [u8; 12] = file.read_at(0)?;
     let (image_type, size) = match &start {
@@ -44,7 +44,7 @@ pub fn read_header(file: &(impl ReadAt + ?Sized)) -> Option<(ImageType, Option<(
     (size.0 > 0 && size.1 > 0).then_some((image_type, Some(size)))
 }
 
-/// Exactly one header before the first pixels.
+/// Requires exactly one header before the first pixels.
 fn png(file: &(impl ReadAt + ?Sized)) -> Option<(u32, u32)> {
     let number = |offset| file.read_at(offset).map(u32::from_be_bytes);
     if file.read_at(12)? != *b"IHDR" {
@@ -61,7 +61,7 @@ fn png(file: &(impl ReadAt + ?Sized)) -> Option<(u32, u32)> {
     None
 }
 
-/// The first frame header, which precedes the first scan.
+/// Reads the first frame header, which precedes the first scan.
 fn jpeg(file: &(impl ReadAt + ?Sized)) -> Option<(u32, u32)> {
     let mut at = 2;
     for _ in 0..MAX_SEGMENTS {
@@ -69,7 +69,7 @@ fn jpeg(file: &(impl ReadAt + ?Sized)) -> Option<(u32, u32)> {
             return None;
         };
         match marker {
-            // A fill byte: the next one may be the marker.
+            // A fill byte; the next byte may be the marker.
             0xff => at += 1,
             // Markers without a payload.
             0x01 | 0xd0..=0xd7 => at += 2,
@@ -88,7 +88,7 @@ fn jpeg(file: &(impl ReadAt + ?Sized)) -> Option<(u32, u32)> {
     None
 }
 
-/// The first chunk, in any of the three layouts.
+/// Reads the first chunk, in any of the three layouts.
 fn webp(file: &(impl ReadAt + ?Sized)) -> Option<(u32, u32)> {
     match &file.read_at(12)? {
         b"VP8 " => {

@@ -36,8 +36,8 @@ pub struct StoredInput {
     pub bytes: u64,
     /// SHA-256, hexadecimal.
     pub sha256: String,
-    /// In pixels, as displayed.
+    /// Pixels, as displayed.
     pub width: u32,
-    /// As `width`.
+    /// Pixels, as displayed.
     pub height: u32,
 }

@@ -1,5 +1,5 @@
-//! Strict JSON: no duplicate members, bounded nesting, no U+0000 ([`nul`]). [`fingerprint()`] recognises
-//! the same request.
+//! Strict JSON: no duplicate members, bounded nesting, no U+0000 ([`nul`]). [`fingerprint()`]
+//! identifies equal requests.
 
 mod fingerprint;
 mod members;
@@ -21,12 +21,13 @@ pub use object::parse_object;
 
 /// Maximum nesting of arrays and objects in a body.
 pub const MAX_DEPTH: usize = 64;
-/// Maximum number of values in a body: each takes 72 bytes of memory, and as few as two in the body.
+/// Maximum number of values in a body. A value takes 72 bytes of memory but may take only two in
+/// the body.
 const MAX_VALUES: usize = 1_000_000;
 
-/// Memory of one value.
+/// Memory of one value, in bytes.
 const VALUE_BYTES: usize = 72;
-/// Memory that a parser reserves at once.
+/// Bytes of memory that a parser reserves at a time.
 const RESERVED_BYTES: usize = 64 << 10;
 
 /// Parses a body strictly. The error message is shown to the caller, with the position.
@@ -34,8 +35,8 @@ pub fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     parse_within(bytes, &|_| true)
 }
 
-/// As [`parse`]. `reserve` is called with the bytes of memory that the value takes, bit by bit;
-/// parsing fails once it returns `false`.
+/// As [`parse`]. Calls `reserve` repeatedly with the additional bytes of memory that the value
+/// takes; fails once it returns `false`.
 pub fn parse_within(
     bytes: &[u8],
     reserve: &dyn Fn(usize) -> bool,
@@ -43,17 +44,16 @@ pub fn parse_within(
     Limits::new(true, reserve).parse(bytes)
 }
 
-/// Parses JSON of a provider: with at most a million values. Of duplicate members the last one
-/// counts.
+/// Parses JSON of a provider, with at most a million values. The last of duplicate members counts.
 pub fn parse_lenient(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     Limits::new(false, &|_| true).parse(bytes)
 }
 
-/// What a document may have, and has so far.
+/// The limits of a document, and its size so far.
 struct Limits<'a> {
     is_strict: bool,
     values: Cell<usize>,
-    /// Memory that is not reserved yet.
+    /// Bytes of memory that are not reserved yet.
     unreserved: Cell<usize>,
     reserve: &'a dyn Fn(usize) -> bool,
 }
@@ -114,7 +114,7 @@ struct Strict<'a> {
 }
 
 impl Strict<'_> {
-    /// For a value within this one.
+    /// Returns the limits for a value within this one.
     fn deeper<E: serde::de::Error>(&self) -> Result<Self, E> {
         if self.limits.is_strict && self.depth >= MAX_DEPTH {
             return Err(E::custom(format!("nested deeper than {MAX_DEPTH} levels")));
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn too_many_values_are_refused() {
         let array = |items: usize| format!("[{}0]", "0,".repeat(items - 1));
-        // The array is one of them.
+        // The array itself is a value.
         assert!(parse(array(MAX_VALUES - 1).as_bytes()).is_ok());
         let error = parse(array(MAX_VALUES).as_bytes()).unwrap_err();
         assert!(error.to_string().contains("more than 1000000 values"));
@@ -257,8 +257,8 @@ mod tests {
     }
 
     proptest! {
-        /// Anything accepted equals what serde_json parses; only duplicates and depth are refused
-        /// in addition.
+        /// Accepted texts equal what serde_json parses; only duplicates and depth are refused in
+        /// addition.
         #[test]
         fn noise_is_read_as_others_read_it(pieces in prop::collection::vec(prop::sample::select(vec![
             "{", "}", "[", "]", ",", ":", "\"a\"", "\"b\"", "\"\\u0061\"", "\"\\u0000\"", "\"\\ud800\"",

@@ -1,9 +1,9 @@
-//! Names that a misspelt one was probably meant to be.
+//! Suggests the correct spelling of misspelt names.
 
-/// From here on a name is close enough to be suggested.
+/// Minimum similarity of a suggestion.
 const CLOSE: f64 = 0.85;
 
-/// The closest of `names`, if it is close enough to be suggested.
+/// Returns the most similar of `names`, if it is similar enough.
 pub fn suggestion<T: AsRef<str>>(wrong: &str, names: impl IntoIterator<Item = T>) -> Option<T> {
     let wrong = wrong.to_lowercase();
     let likeness = |name: &T| strsim::jaro_winkler(&wrong, &name.as_ref().to_lowercase());

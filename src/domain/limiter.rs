@@ -1,9 +1,9 @@
-//! Bounds the use of a resource in this process, in total and per key, with a fair queue.
+//! Limits the use of a resource in this process, in total and per key, with a fair queue.
 //!
-//! A permit has a weight: 1 for a place, or a number of bytes. Keys that wait are served in turn,
-//! the waiters of a key in their order. A waiter that fits the bound of its key but not the total
-//! keeps the next free weight for itself, so that later ones cannot starve it; the caller bounds
-//! the wait with a timeout. A key at its own bound delays no other key.
+//! A permit has a weight: 1 for a place, or a number of bytes. Waiting keys are served round robin,
+//! and the waiters of a key in order. A waiter that fits its key's limit but not the total reserves
+//! the weight that becomes free, so that later ones cannot starve it; callers bound the wait with a
+//! timeout. A key at its own limit delays no other key.
 
 mod queue;
 #[cfg(test)]
@@ -17,7 +17,7 @@ use std::{
 use super::lock::lock;
 use queue::{State, Waiting};
 
-/// The permits in use, their bounds and the queue. Cheap to clone.
+/// The permits in use, their limits and the queue. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Limiter<K: Copy + Eq + Hash = ()>(Arc<Inner<K>>);
 
@@ -38,15 +38,15 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Maximum waiters of a key while other keys have `others`: half of the remaining queue, so that a
-    /// new key finds a place.
+    /// Returns the maximum waiters of a key while other keys have `others`: half of the remaining
+    /// queue, so that a new key finds a place.
     fn queue_of_key(&self, others: usize) -> usize {
         self.queue_per_key
             .min(half(self.queue.saturating_sub(others)))
     }
 }
 
-/// A weight in use. It is released when the permit is dropped, also by a panic.
+/// A weight in use, released when the permit is dropped, also by a panic.
 #[derive(Debug)]
 pub struct Permit<K: Copy + Eq + Hash = ()> {
     limiter: Limiter<K>,
@@ -57,25 +57,26 @@ pub struct Permit<K: Copy + Eq + Hash = ()> {
 }
 
 impl Limiter {
-    /// A limiter with one key, which may use everything.
+    /// Creates a limiter with one key, which may use everything.
     pub fn of(total: usize) -> Self {
         Self::new(total, total)
     }
 }
 
 impl<K: Copy + Eq + Hash> Limiter<K> {
-    /// At most `total` in use, and at most `per_key` by one key; nothing waits.
+    /// Creates a limiter without a queue: at most `total` in use, and at most `per_key` by one key.
     pub fn new(total: usize, per_key: usize) -> Self {
         Self::with_queue((total, per_key), (0, 0))
     }
 
-    /// At most `total` in use and `queue` waiters. A key gets at most half of `total`, and half of the
-    /// queue that other keys leave.
+    /// Creates a limiter with at most `total` in use and `queue` waiters. A key gets at most half
+    /// of `total`, and half of the queue that other keys leave.
     pub fn shared(total: usize, queue: usize) -> Self {
         Self::with_queue((total, half(total)), (queue, half(queue)))
     }
 
-    /// `weights` in use and number of `waiters`, each in total and per key.
+    /// Creates a limiter with maximum `weights` in use and maximum `waiters`, each in total and per
+    /// key.
     pub fn with_queue(weights: (usize, usize), waiters: (usize, usize)) -> Self {
         Self(Arc::new(Inner {
             bounds: Bounds {
@@ -88,19 +89,20 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         }))
     }
 
-    /// A permit of weight 1, or `None` if a bound is reached or others wait for room.
+    /// Returns a permit of weight 1, or `None` if a limit is reached or others wait for room.
     pub fn try_acquire(&self, key: K) -> Option<Permit<K>> {
         self.try_acquire_many(key, 1)
     }
 
-    /// A permit of `weight`, or `None` if a bound would be exceeded or others wait for room.
+    /// Returns a permit of `weight`, or `None` if a limit would be exceeded or others wait for
+    /// room.
     pub fn try_acquire_many(&self, key: K, weight: usize) -> Option<Permit<K>> {
         let entered = self.update(|state, bounds| state.try_enter(bounds, key, weight));
         entered.then(|| self.permit(key, weight))
     }
 
-    /// Like [`Self::try_acquire_many`], but also `None` if the key would then hold more than remains
-    /// free.
+    /// Like [`Self::try_acquire_many`], but also returns `None` if the key would then hold more
+    /// than remains free.
     pub fn try_acquire_leaving(&self, key: K, weight: usize) -> Option<Permit<K>> {
         let entered = self.update(|state, bounds| {
             let left = bounds.total.saturating_sub(state.used() + weight);
@@ -109,9 +111,8 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         entered.then(|| self.permit(key, weight))
     }
 
-    /// A permit of `weight`, once it is the key's turn and there is room. `None` without waiting if
-    /// the queue is full or `weight` exceeds a bound. A caller that drops the future leaves the
-    /// queue.
+    /// Waits for a permit of `weight`. Returns `None` at once if the queue is full or `weight`
+    /// exceeds a limit. Dropping the future leaves the queue.
     pub async fn acquire(&self, key: K, weight: usize) -> Option<Permit<K>> {
         let waiter = self.update(|state, bounds| {
             let entered = state.try_enter(bounds, key, weight);
@@ -126,7 +127,7 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         }
     }
 
-    /// A permit of weight 1 regardless of the bounds, for work that was admitted elsewhere.
+    /// Returns a permit of weight 1 regardless of the limits, for work that was admitted elsewhere.
     pub fn admit(&self, key: K) -> Permit<K> {
         self.admit_many(key, 1)
     }
@@ -137,32 +138,32 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         self.permit(key, weight)
     }
 
-    /// The weight that is not in use.
+    /// Returns the weight that is not in use.
     pub fn free(&self) -> usize {
         self.total().saturating_sub(lock(&self.0.state).used())
     }
 
-    /// The number of waiters.
+    /// Returns the number of waiters.
     pub fn queued(&self) -> usize {
         lock(&self.0.state).queued()
     }
 
-    /// The bound of all keys.
+    /// Returns the limit of all keys.
     pub fn total(&self) -> usize {
         self.0.bounds.total
     }
 
-    /// The bound of one key.
+    /// Returns the limit of one key.
     pub fn per_key(&self) -> usize {
         self.0.bounds.per_key
     }
 
-    /// The weight in use by each key that uses any.
+    /// Returns the weight in use by each key that uses any.
     pub fn held(&self) -> Vec<(K, usize)> {
         lock(&self.0.state).held()
     }
 
-    /// The weight in use by one key.
+    /// Returns the weight in use by one key.
     pub fn held_by(&self, key: K) -> usize {
         lock(&self.0.state).held_by(key)
     }
@@ -176,7 +177,7 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         }
     }
 
-    /// Changes the state, then grants what has become possible. Every change goes through here.
+    /// Changes the state, then grants waiting permits that now fit. Every change goes through here.
     fn update<T>(&self, change: impl FnOnce(&mut State<K>, &Bounds) -> T) -> T {
         let bounds = &self.0.bounds;
         let (result, granted) = {
@@ -184,7 +185,7 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
             let result = change(&mut state, bounds);
             (result, state.grant(bounds))
         };
-        // Without the lock: a waker may run code that drops a permit.
+        // After unlocking: a waker may run code that drops a permit.
         for waiter in granted {
             waiter.wake();
         }
@@ -210,7 +211,7 @@ impl<K: Copy + Eq + Hash> Permit<K> {
         }
     }
 
-    /// Acquires the weight again after [`Self::release`]; `false` if there is no room.
+    /// Acquires the weight again after [`Self::release`]. Returns `false` if there is no room.
     pub fn reacquire(&self) -> bool {
         let mut is_held = lock(&self.is_held);
         *is_held = *is_held
@@ -227,7 +228,7 @@ impl<K: Copy + Eq + Hash> Drop for Permit<K> {
     }
 }
 
-/// Half of a bound, at least 1.
+/// Returns half of a limit, at least 1.
 pub fn half(bound: usize) -> usize {
     (bound / 2).max(1)
 }

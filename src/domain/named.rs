@@ -2,9 +2,9 @@
 
 /// An enum with a name for each variant.
 pub trait Named: Copy + 'static {
-    /// The enum's own name, in the document.
+    /// The enum's own name in the OpenAPI document.
     const NAME: &'static str;
-    /// All of them, in order.
+    /// All variants, in order.
     const ALL: &'static [Self];
 
     fn as_str(self) -> &'static str;

@@ -1,7 +1,7 @@
 //! Keyset pagination.
 //!
-//! A cursor is the key of the last row seen, so that a page costs the same at any depth and new
-//! rows shift nothing.
+//! A cursor is the key of the last row of a page, so that a page costs the same at any depth and
+//! new rows do not shift pages.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::json;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::validate::{FieldCode, Fields, Input, Parsed, integer, parsed};
 
-/// Page size when the caller names none.
+/// Default page size.
 pub const DEFAULT_PER_PAGE: i64 = 20;
 pub const MAX_PER_PAGE: i64 = 100;
 
@@ -17,7 +17,7 @@ pub const MAX_PER_PAGE: i64 = 100;
 pub enum Cursor {
     /// The cursor of a list of generations.
     Generation(Uuid),
-    /// The cursor of a list with numeric ids; the letter names the list.
+    /// The cursor of a list with numeric ids; the letter identifies the list.
     Number(u8, i64),
 }
 
@@ -55,7 +55,7 @@ const CURSOR: Parsed<Cursor> = parsed(
     |text| Cursor::decode(text).ok_or((FieldCode::InvalidFormat, NO_CURSOR.into())),
 );
 
-/// A page asked for, of the list of a letter.
+/// A requested page of the list with this letter.
 #[derive(Debug, Clone, Copy)]
 pub struct PageOf<const LIST: u8>(pub PageRequest);
 
@@ -68,12 +68,12 @@ impl<const LIST: u8> Input for PageOf<LIST> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRequest {
     pub per_page: i64,
-    /// Only rows beyond this key.
+    /// Only rows after this key.
     pub after: Option<Cursor>,
 }
 
 impl PageRequest {
-    /// Reads a page of the list of that letter; a cursor of another list is refused.
+    /// Reads a page of the list with this letter; refuses cursors of other lists.
     pub fn read(fields: &Fields<'_>, list: u8) -> Self {
         let per_page = integer::<u32>(1..=MAX_PER_PAGE);
         let per_page = fields.optional("per_page", "Default 20", per_page);
@@ -105,7 +105,7 @@ impl PageRequest {
         }
     }
 
-    /// Builds the page of a list with numeric ids; the letter names the list.
+    /// Builds the page of a list with numeric ids; the letter identifies the list.
     pub fn numbered<T>(&self, list: u8, rows: Vec<T>, id: impl Fn(&T) -> i64) -> Page<T> {
         Page::from_surplus(rows, self.per_page, |row| Cursor::Number(list, id(row)))
     }
@@ -116,13 +116,13 @@ impl PageRequest {
 pub struct Page<T> {
     pub rows: Vec<T>,
     pub per_page: i64,
-    /// Cursor of the next page; `None` on the last.
+    /// Cursor of the next page; `None` on the last page.
     pub next: Option<Cursor>,
 }
 
 impl<T> Page<T> {
-    /// Builds a page from `per_page + 1` fetched rows: the extra row only shows that there is a
-    /// next page.
+    /// Builds a page from up to `per_page + 1` fetched rows: the extra row only shows that there is
+    /// a next page.
     pub fn from_surplus(mut rows: Vec<T>, per_page: i64, key: impl Fn(&T) -> Cursor) -> Self {
         let size = usize::try_from(per_page).unwrap_or(1);
         let more = rows.len() > size;

@@ -1,4 +1,4 @@
-//! The account or address whose use of a shared resource is counted.
+//! The account or address to which the use of a shared resource is attributed.
 
 use std::{
     fmt,
@@ -7,7 +7,7 @@ use std::{
 
 use super::ids::AccountId;
 
-/// An account, or before authentication an address.
+/// An account, or an address before authentication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Party {
     Account(AccountId),
@@ -15,7 +15,7 @@ pub enum Party {
     Operator,
 }
 
-/// An IPv4 address, or an IPv6 network of 64 bits, which one subscriber has to itself.
+/// An IPv4 address, or an IPv6 network of 64 bits, which belongs to one subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(IpAddr);
 
@@ -68,7 +68,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Parses an address, or an address and a prefix as in `10.0.0.0/8`.
+    /// Parses an address, or a network such as `10.0.0.0/8`.
     pub fn parse(text: &str) -> Option<Self> {
         let (base, prefix) = match text.split_once('/') {
             Some((base, prefix)) => (base, Some(prefix.parse().ok()?)),

@@ -1,5 +1,5 @@
-//! Prices, the ceiling to hold, and the charge. Pure and property-tested: with correct usage from
-//! the provider no charge exceeds its ceiling, and every division rounds up.
+//! Prices, the maximum cost to hold, and the charge. Pure and property-tested: if the provider's
+//! usage is correct, no charge exceeds its hold. Every division rounds up.
 
 mod bill;
 mod exact;
@@ -20,11 +20,11 @@ pub use text::{CacheWrites, PriceTier, TextCeiling, TextPrices, TokenPrices};
 
 use super::{credits::Credits, settings::shown};
 
-/// The member of stored prices that has the vendor's list prices. Callers do not see it, and prices
-/// that earlier releases stored do not have it.
+/// The member of stored prices with the vendor's list prices. Callers do not see it, and prices
+/// stored by earlier releases do not have it.
 pub const LIST: &str = "list";
 
-/// The price row of a model, by modality.
+/// The prices of a model, by modality.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Prices {
@@ -34,7 +34,7 @@ pub enum Prices {
     Speech(SpeechPrices),
 }
 
-/// The maximum cost of a request, and what it is computed from.
+/// The maximum cost of a request, and the values that determine it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ceiling {
     Text(TextCeiling),
@@ -42,7 +42,7 @@ pub enum Ceiling {
 }
 
 impl Ceiling {
-    /// The amount to hold; on overflow the maximum, which exceeds every balance.
+    /// Returns the amount to hold; on overflow the maximum, which exceeds every balance.
     pub fn hold(&self) -> Credits {
         let hold = match self {
             Self::Text(text) => text.hold(),
@@ -51,8 +51,8 @@ impl Ceiling {
         hold.unwrap_or(Credits::from_micros(i64::MAX))
     }
 
-    /// The parameter that drives the cost, and its largest value (at most the requested one) whose
-    /// hold fits into `available`; `None` when none fits.
+    /// Returns the parameter that determines the cost, and its largest value (at most the requested
+    /// one) whose hold fits into `available`; `None` if none fits.
     pub fn affordable(&self, available: Credits) -> Option<(&'static str, u64)> {
         match self {
             Self::Text(text) => Some(("max_tokens", text.affordable(available)?)),
@@ -61,7 +61,7 @@ impl Ceiling {
     }
 }
 
-/// The largest number from 1 to `most` that fits; all below one that fits must fit too.
+/// Returns the largest number from 1 to `most` for which `fits` is true; `fits` must be monotonic.
 fn largest(most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
     if !fits(1) {
         return None;
@@ -78,17 +78,17 @@ fn largest(most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
     Some(fitting)
 }
 
-/// The lowest factor: without a price, no service.
+/// The lowest factor: a model without a price is not offered.
 const MIN_MARKUP: Credits = Credits::from_micros(1);
 /// The highest factor.
 const MAX_MARKUP: Credits = Credits::from_micros(1_000_000_000);
 
-/// A factor on the catalogue's prices, with as many digits as credits.
+/// A factor on the catalogue's prices, with as many digits as credits have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Markup(Credits);
 
 impl Markup {
-    /// Whether it makes prices smaller.
+    /// Whether it lowers prices.
     pub const fn is_below_cost(self) -> bool {
         self.0.micros() < 1_000_000
     }

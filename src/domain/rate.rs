@@ -1,14 +1,14 @@
 //! The rate limit's arithmetic: GCRA in nanoseconds.
 //!
-//! A key may make `limit` requests at once and is refilled evenly, one each `emission`. The
-//! state is one number, the theoretical arrival time (`tat`); the database decides
-//! (`count_requests`), and this module explains the decision.
+//! A key may make `limit` requests at once and regains one each `emission`. The state is one
+//! number, the theoretical arrival time (`tat`). The database decides (`count_requests`), and this
+//! module explains the decision.
 
 use chrono::{DateTime, Utc};
 
-/// Requests per minute when a key names none; also each session's.
+/// Default requests per minute of a key; also each session's limit.
 pub const DEFAULT_PER_MINUTE: u32 = 600;
-/// The largest limit of a key.
+/// Maximum limit of a key.
 pub const MAX_PER_MINUTE: u32 = 1_000_000;
 
 const MINUTE_NANOS: u64 = 60_000_000_000;
@@ -24,40 +24,41 @@ pub struct Gcra {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateState {
     pub limit: u32,
-    /// Requests that would be let through now.
+    /// Requests that would be admitted now.
     pub remaining: u32,
-    /// Seconds until the whole burst is there again, rounded up.
+    /// Seconds until all requests are available again, rounded up.
     pub reset_seconds: u64,
-    /// Seconds until one request will be let through; `None` when this one was.
+    /// Seconds until one request will be admitted; `None` if this one was.
     pub retry_after_seconds: Option<u64>,
 }
 
-/// Nanoseconds since the epoch: what `tat` is counted in (until the year 2262).
+/// Returns nanoseconds since the epoch, the unit of `tat` (until the year 2262).
 pub fn nanos(time: DateTime<Utc>) -> i64 {
     time.timestamp_nanos_opt().unwrap_or(i64::MAX)
 }
 
 impl Gcra {
-    /// A limit; 0 counts as 1.
+    /// Creates a limit; 0 counts as 1.
     pub fn per_minute(limit: u32) -> Self {
         Self {
             limit: limit.clamp(1, MAX_PER_MINUTE),
         }
     }
 
-    /// Nanoseconds per request, rounded up, so that never more than the limit get through.
+    /// Returns the nanoseconds per request, rounded up, so that no more than the limit are
+    /// admitted.
     fn emission_nanos(self) -> u64 {
         MINUTE_NANOS.div_ceil(self.limit.into())
     }
 
-    /// How far `tat` may lie ahead of now: the whole burst.
+    /// Returns how far `tat` may be ahead of now: the whole burst.
     fn burst_nanos(self) -> u64 {
         self.emission_nanos() * u64::from(self.limit)
     }
 
-    /// Explains the decision on one of several requests that were counted together: `place` is
-    /// its place among them, from 0; `admitted` of them were let through, and `tat` is the stored
-    /// value after them.
+    /// Explains the decision on one of several requests that were counted together. `place`: its
+    /// place among them, from 0. `admitted`: how many were admitted. `tat`: the stored value after
+    /// them.
     pub fn counted(self, now: DateTime<Utc>, tat: i64, admitted: i32, place: usize) -> RateState {
         let after = usize::try_from(admitted)
             .unwrap_or(0)
@@ -69,7 +70,7 @@ impl Gcra {
         }
     }
 
-    /// Explains a decision. `tat` is the stored value after it.
+    /// Explains a decision. `tat`: the stored value after it.
     pub fn state(self, now: DateTime<Utc>, tat: i64, admitted: bool) -> RateState {
         let ahead = u64::try_from(tat - nanos(now)).unwrap_or(0);
         let room = self.burst_nanos().saturating_sub(ahead);

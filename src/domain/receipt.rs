@@ -1,5 +1,5 @@
-//! Receipts: what a vendor has counted of a dialogue. They bound the dialogues that go on from there
-//! far closer than bytes do.
+//! Receipts: a vendor's token counts of a dialogue. They bound the tokens of its later turns much
+//! more closely than bytes do.
 
 use std::fmt::Display;
 
@@ -8,24 +8,25 @@ use uuid::Uuid;
 
 use super::{dialect::messages::without_billing_header, generation::Surface, usage::TokenCounts};
 
-/// The rules by which bytes bound tokens. To be raised with each released change of what is counted,
-/// here or in `conversation` and `catalogue`: what was bounded otherwise says nothing of what is new.
+/// Version of the rules by which bytes bound tokens. Increase it with each release that changes
+/// what is counted, here or in `conversation` and `catalogue`: an older bound says nothing about
+/// content that is counted now.
 const RULES: u32 = 3;
-/// Dialogues that their bytes bound by less gain too little.
+/// Minimum bound of a dialogue for which a receipt is stored; shorter dialogues gain too little.
 const WORTH: u64 = 4_096;
-/// Beginnings of a dialogue that are looked for, from its end. A turn adds two messages and more
-/// results of tools.
+/// Maximum prefixes of a dialogue to look up, from its end. A turn adds two messages and further
+/// tool results.
 const LOOKED_FOR: usize = 128;
-/// What a vendor's template may render otherwise in the next turn: tokens, and a part of all.
+/// Tokens that a vendor's template may render differently in the next turn: an absolute number, and
+/// a fraction of all.
 const MARGIN: u64 = 256;
 const MARGIN_PART: u64 = 64;
-/// Bytes that no token stands for on average: in most texts they are 3 to 5, up to 12 in scripts of
-/// three bytes a letter. Who counts less leaves something out, and may count it the next time.
+/// Maximum average bytes per token: most texts have 3 to 5, and scripts with three bytes a letter
+/// up to 12. A vendor that counts fewer tokens omits something, and may count it the next time.
 const MOST_BYTES: u64 = 16;
 
-/// Members of a body that change nothing of what the model is given to read. They are neither
-/// counted nor digested: what is one must be the other, or text could be counted as known that is
-/// new.
+/// Members of a body that do not change the model's input. They are neither counted nor digested.
+/// Both must agree; otherwise new text could be treated as counted.
 const UNREAD: &[&str] = &[
     "client_metadata",
     "diagnostics",
@@ -52,11 +53,11 @@ const UNREAD: &[&str] = &[
     "top_p",
     "user",
 ];
-/// What marks a place for a vendor's cache. No model reads it, and agents move it from turn to turn.
+/// Marks a position for a vendor's cache. No model reads it, and agents move it from turn to turn.
 pub const MARKER: &str = "cache_control";
 const MARKER_BYTES: usize = 16;
 
-/// Whether no model reads a member. `prefix`: the path in the body of what it is in.
+/// Whether no model reads a member. `prefix`: the path of the containing object in the body.
 pub fn is_unread(prefix: &str, name: &str, value: &Value) -> bool {
     let end = prefix.find(['.', '[']).unwrap_or(prefix.len());
     let of_body = prefix.get(..end).filter(|first| !first.is_empty());
@@ -81,18 +82,19 @@ fn is_marker(name: &str, value: &Value) -> bool {
         }
 }
 
-/// Digests of a dialogue up to each of its last messages, beginning with the whole.
+/// Digests of a dialogue up to each of its last messages, the whole dialogue first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefixes {
     digests: Vec<[u8; 32]>,
-    /// Bytes of lines for Anthropic's billing, which are not digested: they change with each request.
-    /// A count of a dialogue does not bound those of the next one.
+    /// Bytes of Anthropic's billing lines, which are not digested because they change with each
+    /// request. A dialogue's count does not bound the next one's billing lines.
     pub undigested: usize,
 }
 
 impl Prefixes {
-    /// Of a body in a surface's dialect, with the headers that belong to it. `None`: it has no
-    /// messages, or the vendor may truncate them, so that its count does not bound the next turn.
+    /// Digests a body in a surface's dialect, and its headers. Returns `None` if it has no
+    /// messages, or if the vendor may truncate them, so that its count does not bound the next
+    /// turn.
     pub fn of(
         surface: Surface,
         members: &Map<String, Value>,
@@ -150,13 +152,13 @@ impl Prefixes {
         })
     }
 
-    /// Whether the dialogue may go on from another one.
+    /// Whether the dialogue may continue another one.
     pub const fn may_follow(&self) -> bool {
         self.digests.len() > 1
     }
 
-    /// The names of the receipts of the dialogue's beginnings, beginning with the whole. `scope`:
-    /// whose they are, and for what their tokens were counted.
+    /// Returns the receipt keys of the dialogue's prefixes, the whole dialogue first. `scope`: the
+    /// account and everything that determines the count.
     pub fn keys(&self, scope: &impl Display) -> Vec<Uuid> {
         let scope = blake3::hash(format!("{RULES} {scope}").as_bytes());
         let keys = self.digests.iter().map(|digest| {
@@ -168,15 +170,15 @@ impl Prefixes {
     }
 }
 
-/// Sorted: SDKs write the members of a body, a message and a block in any order. Those further in,
-/// such as a schema's, keep theirs, in which the model is given them.
+/// Sorts the members of a body, a message or a block, which SDKs write in any order. Deeper
+/// members, such as a schema's, keep their order, because the model sees them in it.
 fn by_name(members: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut members: Vec<_> = members.iter().collect();
     members.sort_by_key(|(name, _)| *name);
     members
 }
 
-/// Whether a block is a text, and has nothing else that a model could be given to read.
+/// Whether a block is a text without anything else that a model could read.
 fn is_plain_text(members: &Map<String, Value>) -> bool {
     let kind = members.get("type").and_then(Value::as_str);
     let mut others = members.iter();
@@ -186,17 +188,17 @@ fn is_plain_text(members: &Map<String, Value>) -> bool {
             .all(|(name, value)| ["type", "text"].contains(&&name[..]) || is_marker(name, value))
 }
 
-/// JSON values as bytes that are hashed: strings with their lengths, which is unambiguous without
-/// escapes.
+/// Encodes JSON values as bytes to hash. Strings are prefixed by their lengths, which is
+/// unambiguous without escapes.
 #[derive(Default)]
 struct Encoding {
     bytes: Vec<u8>,
-    /// Bytes of texts that were left out.
+    /// Bytes of omitted texts.
     left_out: usize,
 }
 
 impl Encoding {
-    /// The digest of what was added since the last one.
+    /// Returns the digest of everything added since the last digest.
     fn finish(&mut self) -> [u8; 32] {
         let digest = blake3::hash(&self.bytes);
         self.bytes.clear();
@@ -247,7 +249,7 @@ impl Encoding {
         self.bytes.push(b'}');
     }
 
-    /// Instructions without their lines for billing.
+    /// Adds instructions without their billing lines.
     fn instructions(&mut self, system: &Value) {
         let blocks = system
             .as_array()
@@ -271,8 +273,8 @@ impl Encoding {
         self.bytes.push(b']');
     }
 
-    /// Blocks without their cache markers. A text stands for a block of text: some agents write one
-    /// as the other where they mark it.
+    /// Adds blocks without their cache markers. A string equals a block of text: some agents switch
+    /// to a block to mark it.
     fn blocks(&mut self, value: &Value) {
         match value {
             Value::String(text) => {
@@ -287,7 +289,7 @@ impl Encoding {
         }
     }
 
-    /// A message or a block without its cache markers.
+    /// Adds a message or a block without its cache markers.
     fn unmarked(&mut self, value: &Value, is_message: bool) {
         let Value::Object(members) = value else {
             return self.value(value);
@@ -310,51 +312,51 @@ impl Encoding {
     }
 }
 
-/// What a vendor has counted.
+/// A vendor's count of a dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
-    /// The input tokens by the bytes, which are an upper bound.
+    /// Maximum input tokens by the bytes.
     pub bound: u64,
-    /// The input tokens by the vendor.
+    /// Input tokens counted by the vendor.
     pub tokens: u64,
 }
 
 impl Receipt {
-    /// The most input tokens of a dialogue that begins with the counted one. `bound`: what its bytes
-    /// bound it by.
+    /// Returns the maximum input tokens of a dialogue that begins with the counted one. `bound`:
+    /// its maximum by its bytes.
     pub fn most(self, bound: u64) -> u64 {
         self.most_after(bound).map_or(bound, |most| most.min(bound))
     }
 
     /// As [`Self::most`], if `bound` excludes parts of the counted dialogue, such as PDFs, whose
-    /// tokens their bytes do not bound.
+    /// bytes do not bound their tokens.
     pub fn most_after(self, bound: u64) -> Option<u64> {
-        // What is new cannot be less than nothing: then it is another dialogue.
+        // If `bound` is smaller, it is another dialogue.
         let new = bound.checked_sub(self.bound)?;
         let margin = MARGIN + self.tokens / MARGIN_PART;
         self.tokens.checked_add(new)?.checked_add(margin)
     }
 }
 
-/// A receipt that is not written yet.
+/// A receipt that has no counts yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Blank {
     pub key: Uuid,
-    /// As of [`Receipt`].
+    /// See [`Receipt::bound`].
     pub bound: u64,
-    /// What was counted of its beginning.
+    /// The vendor's count of its prefix.
     pub begun: u64,
 }
 
 impl Blank {
-    /// Whether it is worth writing, and looking for.
+    /// Whether a receipt is worth storing and looking up.
     pub const fn is_worth(bound: u64) -> bool {
         bound >= WORTH
     }
 
-    /// Returns the receipt for a vendor's counts; `None` without a believable count, or if the
+    /// Returns the receipt for a vendor's counts; `None` without a plausible count, or if the
     /// cached tokens exceed it. The tokens are raised to a plausible minimum and to those of the
-    /// dialogue's beginning, because a vendor may later count tokens that it omitted now.
+    /// dialogue's prefix, because a vendor may later count tokens that it omitted now.
     pub fn counted(self, counts: &TokenCounts) -> Option<Receipt> {
         let tokens = counts.believed_input().filter(|&tokens| tokens > 0)?;
         let parts = [counts.cached_input, counts.cache_write];

@@ -39,8 +39,8 @@ impl Span {
         let (days, [before, after]) = self.whole(TimeDelta::days(1));
         let (hours_before, edges_before) = before.whole(TimeDelta::hours(1));
         let (hours_after, edges_after) = after.whole(TimeDelta::hours(1));
-        // At most two edges remain: where the span is cut at midnight, nothing is left on either
-        // side of the cut.
+        // At most two edges remain: if the span is cut at midnight, nothing is left on either side
+        // of the cut.
         let mut edges = edges_before.into_iter().chain(edges_after);
         let mut edge = || edges.find(|edge| !edge.is_empty()).unwrap_or(nothing);
         SpanParts {
@@ -54,7 +54,7 @@ impl Span {
         self.from >= self.to
     }
 
-    /// The whole units within, and the remainders before and after them.
+    /// Returns the whole units within, and the remainders before and after them.
     fn whole(self, unit: TimeDelta) -> (Self, [Self; 2]) {
         let first = self.from.duration_round_up(unit).unwrap_or(self.from);
         let last = self.to.duration_trunc(unit).unwrap_or(self.to);
@@ -83,19 +83,19 @@ pub struct SpanParts {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = UsageTotalsBody)]
 pub struct UsageTotals {
-    /// All that were created, running ones included.
+    /// Number of created generations, including running ones.
     pub generations: i64,
-    /// Completed generations.
+    /// Number of completed generations.
     pub completed: i64,
-    /// Failed generations.
+    /// Number of failed generations.
     pub failed: i64,
-    /// The credits that were charged.
+    /// Credits charged.
     pub charged: Credits,
-    /// Tokens of text.
+    /// Input tokens of text.
     pub input_tokens: i64,
-    /// Tokens of text.
+    /// Output tokens of text.
     pub output_tokens: i64,
-    /// Images.
+    /// Number of images.
     pub images: i64,
     /// Seconds of video.
     pub seconds: i64,
@@ -119,12 +119,12 @@ impl AddAssign for UsageTotals {
     }
 }
 
-/// `None`: created by a session.
+/// The key of a group; `None`: created by a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct UsageKey(pub Option<ApiKeyId>);
 
-/// One group. It has only the names that the report is grouped by.
+/// A group. It has only the fields that the report is grouped by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = UsageRowBody)]
 pub struct UsageRow {
@@ -150,7 +150,7 @@ pub struct UsageRow {
 }
 
 impl UsageRow {
-    /// The names of its group.
+    /// Returns the fields of its group, for sorting.
     pub fn group(&self) -> impl Ord {
         let (kind, provider, model) = (&self.r#type, &self.provider, &self.model);
         (self.day, kind, provider, model, self.api_key)

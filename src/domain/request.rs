@@ -1,5 +1,6 @@
-//! What callers ask for, within the interface's own limits: no template, model or account is looked
-//! at. One function per request parses it, bounds it and describes it for the OpenAPI document.
+//! Requests of callers, validated within the API's own limits; templates, models and accounts are
+//! not read here. One function per request parses it, validates it and describes it for the OpenAPI
+//! document.
 
 mod account;
 mod dialogue;
@@ -41,39 +42,39 @@ use super::{
     validate::{Body, FieldCode, FieldError, Fields, List, Schemas, Text, credits, text as string},
 };
 
-/// Characters in a text prompt.
+/// Maximum characters of a text prompt.
 pub const TEXT_PROMPT_CHARS: usize = 10_000;
-/// Characters in a system prompt.
+/// Maximum characters of a system prompt.
 pub const SYSTEM_PROMPT_CHARS: usize = 5_000;
-/// Upper bound of `parameters.max_tokens`.
+/// Maximum of `parameters.max_tokens`.
 pub const MAX_TOKENS: u32 = 4096;
-/// `parameters.max_tokens` when it is left out.
+/// Default of `parameters.max_tokens`.
 pub const DEFAULT_MAX_TOKENS: u32 = 1024;
-/// Characters in an image prompt.
+/// Maximum characters of an image prompt.
 pub const IMAGE_PROMPT_CHARS: usize = 5_000;
-/// Characters in a negative prompt.
+/// Maximum characters of a negative prompt.
 pub const NEGATIVE_PROMPT_CHARS: usize = 2_000;
-/// Characters in a video prompt.
+/// Maximum characters of a video prompt.
 pub const VIDEO_PROMPT_CHARS: usize = 5_000;
-/// Characters in a text to speak.
+/// Maximum characters of a text to speak.
 pub const SPEECH_PROMPT_CHARS: usize = 10_000;
-/// Upper bound of a video's `parameters.duration`, in seconds.
+/// Maximum of a video's `parameters.duration`, in seconds.
 pub const MAX_DURATION: u32 = 60;
-/// Lowest and highest `parameters.speed`.
+/// Minimum and maximum of `parameters.speed`.
 pub const SPEED: [f64; 2] = [0.25, 4.0];
-/// Characters in a voice id.
+/// Maximum characters of a voice id.
 const VOICE_CHARS: usize = 100;
-/// Characters in a provider or model name.
+/// Maximum characters of a provider or model name.
 pub const NAME_CHARS: usize = 200;
 
-/// A request to a provider, in any modality.
+/// The provider and model of a request, in any modality.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Target {
-    /// Provider name; the account's or the server's default when absent.
+    /// Provider name; if absent, the account's or the server's default.
     pub provider: Option<String>,
-    /// Model id of the resolved provider; its default when absent.
+    /// Model id of the resolved provider; if absent, its default.
     pub model: Option<String>,
-    /// Models that serve if the provider does not start, in order.
+    /// Models to use if the provider does not start, in order.
     pub fallbacks: Vec<Self>,
 }
 
@@ -132,7 +133,7 @@ impl GenerationRequest {
         }
     }
 
-    /// Its provider, model and fallbacks; `None` of a dialogue, which has a model only.
+    /// Returns its provider, model and fallbacks; `None` for a dialogue, which has only a model.
     pub const fn target(&self) -> Option<&Target> {
         match self {
             Self::Text(request) => Some(&request.target),
@@ -143,7 +144,7 @@ impl GenerationRequest {
         }
     }
 
-    /// The same request for one provider and model.
+    /// Returns the same request for one provider and model.
     #[must_use]
     pub fn for_target(&self, target: &Target) -> Self {
         let (mut request, own) = (self.clone(), target.clone());
@@ -160,7 +161,7 @@ impl GenerationRequest {
         request
     }
 
-    /// The hold must not be above it.
+    /// Returns the maximum permitted hold.
     pub const fn max_cost(&self) -> Option<Credits> {
         match self {
             Self::Text(request) => request.max_cost,
@@ -171,7 +172,7 @@ impl GenerationRequest {
         }
     }
 
-    /// The name of the route that it names.
+    /// Returns the name of the route that it requests.
     pub fn route(&self) -> Option<&str> {
         match self.target() {
             Some(target) if target.provider.as_deref() == Some(PROVIDER) => target.model.as_deref(),
@@ -180,7 +181,7 @@ impl GenerationRequest {
         }
     }
 
-    /// The model that it names.
+    /// Returns the name of the model that it requests.
     pub fn model(&self) -> Option<&str> {
         match self {
             Self::Dialogue(request) => Some(&request.model),
@@ -188,7 +189,7 @@ impl GenerationRequest {
         }
     }
 
-    /// By which way it came in.
+    /// Returns the API of the request.
     pub const fn surface(&self) -> Surface {
         match self {
             Self::Dialogue(request) => request.surface,
@@ -267,7 +268,7 @@ impl Target {
         }
     }
 
-    /// Whether nothing is named, so that the account's default applies.
+    /// Whether it names nothing, so that the account's default applies.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -303,7 +304,7 @@ fn max_cost(fields: &Fields<'_>) -> Option<Credits> {
     fields.optional("max_cost", about, credits())
 }
 
-/// A request of any modality: the fields of that modality, and `type`, which names it.
+/// A request of any modality: that modality's fields, and `type`, which names the modality.
 impl Body for GenerationRequest {
     const NAME: &'static str = "EstimateRequest";
     const HAS_PICTURES: bool = true;
@@ -329,7 +330,7 @@ impl Body for GenerationRequest {
         }
     }
 
-    /// They are written out, because a closed object cannot be added to.
+    /// Lists the fields explicitly, because a closed object cannot be extended.
     fn schema(schemas: &mut Schemas) -> Value {
         let bodies = [
             (Modality::Text, TextRequest::schema(schemas)),

@@ -1,8 +1,8 @@
-//! Routes: requests with several candidates, of which one serves.
+//! Routes: requests with several candidates, of which one is used.
 //!
-//! A route is a list of models that the operator names, called as `route/NAME`. A request may also
-//! list fallbacks of its own. A generation moves on to its next candidate only if the provider is
-//! known not to have started.
+//! A route is a list of models under one name, requested as `route/NAME`. A request may also list
+//! its own fallbacks. A generation falls back to its next candidate only if the provider is known
+//! not to have started.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -12,9 +12,9 @@ use super::{clock::rfc3339, named::named_enum};
 
 /// The provider of a route in lists of models.
 pub const PROVIDER: &str = "route";
-/// Fallbacks of one request.
+/// Maximum fallbacks of one request.
 pub const MAX_FALLBACKS: usize = 3;
-/// Models of one route.
+/// Maximum models of one route.
 pub const MAX_MODELS: usize = 8;
 
 named_enum!(
@@ -30,11 +30,11 @@ named_enum!(
 );
 
 named_enum!(
-    /// What a text moves on for.
+    /// When a text falls back.
     FallbackOn {
         /// The provider is known not to have started.
         NotStarted = "not_started",
-        /// It may have started, and its answer is lost. What it bills is the operator's cost.
+        /// It may have started and its answer is lost. The operator pays what it bills.
         Unknown = "unknown",
     }
 );
@@ -59,7 +59,7 @@ named_enum!(
     }
 );
 
-/// The name of the route that a model's name names.
+/// Returns the route's name in a model's name.
 pub fn route_name(model: &str) -> Option<&str> {
     model.strip_prefix(PROVIDER)?.strip_prefix('/')
 }
@@ -73,20 +73,20 @@ pub struct Dropped {
     pub model: String,
     /// Why: the code of the error that a request for it alone would get.
     pub code: String,
-    /// For people.
+    /// The error's message, for people.
     pub message: String,
 }
 
-/// A candidate that a generation was handed to.
+/// A candidate that was tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Attempt {
-    /// From 1.
+    /// Counts from 1.
     pub number: i32,
     /// Its provider.
     pub provider: String,
     /// Its model.
     pub model: String,
-    /// When it was handed over.
+    /// When the attempt started.
     #[serde(serialize_with = "rfc3339")]
     pub started_at: DateTime<Utc>,
     /// When it ended; null while it is unfinished.
@@ -94,21 +94,21 @@ pub struct Attempt {
     #[serde(serialize_with = "rfc3339")]
     pub ended_at: Option<DateTime<Utc>>,
     /// Whether the provider was called. False if its concurrency limit or its circuit prevented it;
-    /// null while that is not known.
+    /// null while unknown.
     #[schema(required, nullable)]
     pub called: Option<bool>,
-    /// Why the generation moved on; of the last attempt the status of the generation, or the code of
-    /// its error.
+    /// Why the generation fell back; for the last attempt, the status of the generation or the code
+    /// of its error.
     pub outcome: String,
-    /// The HTTP status of the answer that the generation moved on for.
+    /// The HTTP status of the response because of which the generation fell back.
     #[schema(required, nullable)]
     pub status: Option<i32>,
-    /// The provider's own id of the request, for its support.
+    /// The provider's request id, for its support.
     #[schema(required, nullable)]
     pub provider_request_id: Option<String>,
 }
 
-/// What a generation with several candidates has beyond its row; `dropped` is deleted with it.
+/// The route of a generation with several candidates; `dropped` is deleted with the generation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Routed {
@@ -116,6 +116,6 @@ pub struct Routed {
     pub name: Option<String>,
     /// The candidates that were ruled out before the hold.
     pub dropped: Vec<Dropped>,
-    /// The attempts that were left, without the last one.
+    /// The attempts before the last one.
     pub left: Vec<Attempt>,
 }

@@ -1,8 +1,8 @@
 //! Settings: values written by an operator, and errors that say how to fix them.
 //!
-//! How a TOML value becomes a type by its `Deserialize`, and deserializers that many types share;
-//! below, types that check their own range ([`range`]) and the error. Which settings exist, and
-//! where they come from, is in `config`.
+//! Converts TOML values by `Deserialize`, with deserializers that many types share. Submodules:
+//! types that check their own range ([`range`]) and the error. `config` defines the settings and
+//! their sources.
 
 pub mod range;
 mod reader;
@@ -15,7 +15,7 @@ use serde::{
 };
 use toml::{Table, Value};
 
-/// Deserializes a value. Text that spells a number, boolean or list counts as one, because
+/// Deserializes a value. Text that spells a number, boolean or list is converted, because
 /// environment variables are text. The key of an error is relative to the value.
 pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, ConfigError> {
     T::deserialize(reader::Reader(value))
@@ -26,7 +26,7 @@ pub fn read_table<T: DeserializeOwned>(value: Option<Value>) -> Result<T, Config
     read(value.unwrap_or_else(|| Value::Table(Table::new())))
 }
 
-/// A string that must be one of `names`; the error is that of an enum with these variants.
+/// Reads a string that must be one of `names`; the error is that of an enum with these variants.
 pub fn word<'de, T: From<String>, D: Deserializer<'de>>(
     source: D,
     names: &'static [&'static str],
@@ -38,7 +38,7 @@ pub fn word<'de, T: From<String>, D: Deserializer<'de>>(
     Err(de::Error::unknown_variant(&text, names))
 }
 
-/// Text; `""` unsets the setting.
+/// Reads text; `""` unsets the setting.
 pub fn blank_is_none<'de, D: Deserializer<'de>>(source: D) -> Result<Option<String>, D::Error> {
     String::deserialize(source).map(|text| Some(text).filter(|text| !text.is_empty()))
 }
@@ -68,7 +68,7 @@ macro_rules! words {
 
 pub(crate) use words;
 
-/// Characters of an invalid value that an error repeats.
+/// Maximum characters of an invalid value in an error.
 const SHOWN: usize = 80;
 /// The problem of a required key that is absent.
 pub const MISSING: &str = "is missing: add it";
@@ -80,12 +80,12 @@ pub const MISSING: &str = "is missing: add it";
 pub struct ConfigError {
     /// The key with its tables.
     pub key: String,
-    /// The problem; it continues the sentence after the key.
+    /// The problem; it continues the sentence that the key begins.
     pub problem: String,
 }
 
 impl ConfigError {
-    /// `problem` continues the sentence after `key`.
+    /// Creates an error. `problem` continues the sentence that `key` begins.
     pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self {
             key: key.into(),
@@ -93,7 +93,7 @@ impl ConfigError {
         }
     }
 
-    /// The same error for a value inside the table `path`.
+    /// Returns the error for a value inside the table `path`.
     #[must_use]
     pub fn under(mut self, path: &str) -> Self {
         let dot = if self.key.is_empty() || self.key.starts_with('[') {
@@ -106,7 +106,7 @@ impl ConfigError {
     }
 }
 
-/// Errors of serde, as sentences that continue after the key.
+/// Converts errors of serde to sentences that continue after the key.
 impl de::Error for ConfigError {
     fn custom<T: Display>(problem: T) -> Self {
         Self::new("", problem.to_string())
@@ -131,7 +131,7 @@ impl de::Error for ConfigError {
     }
 }
 
-/// An invalid value as an error shows it: text is quoted, and truncated when long.
+/// Formats an invalid value for an error: text is quoted, and truncated if long.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
@@ -144,7 +144,7 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-/// Quoted text, truncated when long.
+/// Quotes text, truncated if long.
 pub fn quoted(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{:?}...", &text[..end]),

@@ -1,15 +1,15 @@
-//! How much of a resource the generations of one account may use at once.
+//! The share of a resource that one account's generations may use at once.
 
-/// `percent`, 1 to 100, of `total`, and at least 1.
+/// Returns `percent` (1 to 100) of `total`, at least 1.
 pub fn share(percent: usize, total: usize) -> usize {
     (total.saturating_mul(percent) / 100).max(1)
 }
 
-/// The account has as many generations running as it may.
+/// The error when an account has its maximum number of running generations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareReached {
     pub most: usize,
-    /// `None`: synchronous ones, with all providers together.
+    /// `None`: the limit of synchronous generations with all providers together.
     pub provider: Option<String>,
 }
 

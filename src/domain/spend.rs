@@ -6,7 +6,7 @@ named_enum!(
     /// How often the spend limit resets, in UTC.
     SpendPeriod {
         Day = "day",
-        /// At midnight on the first.
+        /// At midnight on the first day of the month.
         Month = "month",
     }
 );

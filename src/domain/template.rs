@@ -1,9 +1,9 @@
 //! Prompt templates: a subset of MiniJinja that constructs no values, rendered with bounded time
 //! and memory.
 //!
-//! [`syntax`] checks what a template contains when it is saved; [`render`] bounds what it does with
-//! its variables. There are no includes, calls or assignments but loop variables. Rendering usually
-//! takes less than a millisecond.
+//! [`syntax`] checks a template when it is saved; [`render`] limits the work that it does with its
+//! variables. Includes, calls and assignments are not supported, except loop variables. Rendering
+//! usually takes less than a millisecond.
 
 mod render;
 mod syntax;
@@ -26,7 +26,7 @@ pub const PROMPT: &str = "prompt";
 /// An error in a template or its variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateError {
-    /// From 1, where known.
+    /// Line number from 1, if known.
     pub line: Option<usize>,
     /// Shown to the caller.
     pub message: String,
@@ -78,7 +78,8 @@ impl<'a> Template<'a> {
         names.filter(|name| *name != PROMPT)
     }
 
-    /// Names that must be given, because the template does not test whether they are defined.
+    /// Returns the names that must be given, because the template does not test whether they are
+    /// defined.
     pub fn required(&self) -> impl Iterator<Item = &str> {
         self.variables()
             .filter(|name| !self.reads.optional.contains(name))
@@ -109,10 +110,10 @@ impl<'a> Template<'a> {
     }
 }
 
-/// Characters of a MiniJinja message that are passed on.
+/// Maximum characters of a MiniJinja message that is passed on.
 const MESSAGE_CHARS: usize = 200;
 
-/// MiniJinja's own message, which names only what the template's author wrote.
+/// Returns MiniJinja's own message, which contains only text of the template's author.
 #[expect(clippy::needless_pass_by_value, reason = "reads well as a map_err")]
 fn describe(error: minijinja::Error) -> TemplateError {
     let message = match (error.kind(), error.detail()) {

@@ -1,7 +1,7 @@
 //! Bearer tokens: API keys and admin tokens with a checksum, and opaque session tokens.
 //!
-//! The plain text appears only in the response that creates the token; its SHA-256 is stored,
-//! without a slow hash, since all tokens have far too much entropy to be guessed.
+//! The plain text appears only in the response that creates the token. Its SHA-256 is stored; a
+//! slow hash is not needed, since tokens have too much entropy to be guessed.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ pub enum BearerToken {
 }
 
 impl BearerToken {
-    /// Checks a token's format without the database. `None`: it cannot be a valid token.
+    /// Checks a token's format without the database. Returns `None` if it cannot be a valid token.
     pub fn parse(text: &str) -> Option<Self> {
         let digest = digest(text);
         if let Some(body) = text.strip_prefix(KEY_PREFIX) {
@@ -55,12 +55,12 @@ impl BearerToken {
     }
 }
 
-/// A new token: its plain text and what is stored.
+/// A new token: its plain text and its stored form.
 #[derive(Debug)]
 pub struct NewToken {
     pub secret: SecretString,
     pub digest: TokenDigest,
-    /// Prefix, first and last characters, to recognise it by.
+    /// Prefix, first and last characters, by which people recognise it.
     pub hint: String,
 }
 
@@ -69,12 +69,12 @@ pub struct NewToken {
 #[error("the system's random source failed: {0}")]
 pub struct RandomError(getrandom::Error);
 
-/// A new API key: `svc_` + 34 random base62 characters + their CRC-32 in base62.
+/// Creates an API key: `svc_` + 34 random base62 characters + their CRC-32 in base62.
 pub fn new_api_key() -> Result<NewToken, RandomError> {
     new_checked(KEY_PREFIX, random::<32>)
 }
 
-/// A new admin token: `adm_` and the same kind of body.
+/// Creates an admin token: `adm_` and the same kind of body.
 pub fn new_admin_token() -> Result<NewToken, RandomError> {
     new_checked(ADMIN_PREFIX, random::<32>)
 }
@@ -86,7 +86,7 @@ pub(super) fn new_checked<E>(
     let mut body = Vec::with_capacity(RANDOM_CHARS + CHECKSUM_CHARS);
     while body.len() < RANDOM_CHARS {
         for byte in bytes()? {
-            // 248 is the largest multiple of 62 in a byte: above it the remainder is biased.
+            // 248 is the largest multiple of 62 in a byte; larger values would bias the remainder.
             if byte < 248 && body.len() < RANDOM_CHARS {
                 body.push(ALPHABET[usize::from(byte % 62)]);
             }
@@ -102,13 +102,13 @@ pub(super) fn new_checked<E>(
     })
 }
 
-/// A new session token: 256 random bits, base64url, no prefix.
+/// Creates a session token: 256 random bits, base64url, no prefix.
 pub fn new_session_token() -> Result<NewToken, RandomError> {
     use base64::Engine as _;
     let secret = loop {
         let text =
             base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random::<SESSION_BYTES>()?);
-        // Such a token would be parsed as another kind. One in 8 million.
+        // Such a token would be parsed as another kind. The chance is one in 8 million.
         if !text.starts_with(KEY_PREFIX) && !text.starts_with(ADMIN_PREFIX) {
             break SecretString::from(text);
         }
@@ -138,7 +138,7 @@ fn digest(text: &str) -> TokenDigest {
     TokenDigest(Sha256::digest(text.as_bytes()).into())
 }
 
-/// CRC-32 (IEEE) in base62, most significant first, zero-padded to six.
+/// Returns the CRC-32 (IEEE) in base62, most significant digit first, zero-padded to six.
 fn checksum(body: &[u8]) -> [u8; CHECKSUM_CHARS] {
     let mut rest = crc32fast::hash(body);
     let mut out = [b'0'; CHECKSUM_CHARS];
@@ -204,7 +204,7 @@ mod tests {
     }
 
     proptest! {
-        /// One in 57 billion made-up keys has a valid checksum.
+        /// One in 57 billion invented keys has a valid checksum.
         #[test]
         fn what_is_made_up_is_no_key(text in "(svc_|adm_)[0-9A-Za-z]{40}|(svc_|adm_).{0,44}") {
             prop_assert!(BearerToken::parse(&text).is_none());

@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The largest count that is believed: the largest integer that every JSON reader keeps.
+/// Maximum plausible count: the largest integer that every JSON parser keeps.
 pub const MAX_COUNT: u64 = (1 << 53) - 1;
 /// Maximum web searches of one request.
 pub const MAX_SEARCHES: u32 = 1_000;
 
-/// Token counts as a provider reported them. `None` where a count is missing, negative or not an
-/// integer: it is then estimated from bytes, as is a zero for content that is not empty.
+/// Token counts reported by a provider. Counts that are missing, negative or not integers are
+/// `None`; these, and zeros for content that is not empty, are estimated from bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenCounts {
     /// All input tokens, cached ones included.
@@ -20,13 +20,13 @@ pub struct TokenCounts {
     pub cached_input: Option<u64>,
     /// The part of the input that was written to the provider's cache.
     pub cache_write: Option<u64>,
-    /// The part of that which is kept for long.
+    /// The part of `cache_write` with a long lifetime.
     pub cache_write_long: Option<u64>,
     /// The part of the output that was hidden reasoning.
     pub reasoning: Option<u64>,
     /// Web searches at the provider.
     pub searches: Option<u64>,
-    /// Bytes of the text that came after `output` was counted: of a stream that was cancelled.
+    /// Bytes of the text after `output` was counted, in a cancelled stream.
     pub uncounted_bytes: usize,
 }
 
@@ -37,24 +37,24 @@ pub struct TextUsage {
     pub input_tokens: u64,
     /// All output tokens, reasoning included.
     pub output_tokens: u64,
-    /// Their sum.
+    /// Sum of input and output tokens.
     pub total_tokens: u64,
-    /// The part of the input that came from the provider's cache, where known.
+    /// The part of the input that came from the provider's cache; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_input_tokens: Option<u64>,
-    /// The part of the input that was written to the provider's cache, where known.
+    /// The part of the input that was written to the provider's cache; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_tokens: Option<u64>,
-    /// The part of that which is kept for long (an hour or more), where known.
+    /// The part of the cache writes that is kept for an hour or more; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_long_tokens: Option<u64>,
-    /// The part of the output that was hidden reasoning, where known. Priced alike.
+    /// The part of the output that was hidden reasoning, at the same price; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
     /// Web searches at the provider; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searches: Option<u64>,
-    /// True when a count was missing upstream and was estimated from bytes.
+    /// Whether a count was missing upstream and was estimated from bytes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }
@@ -66,7 +66,7 @@ impl TokenCounts {
 }
 
 impl TextUsage {
-    /// Completes reported counts: a count that is missing, or zero for content that is not empty,
+    /// Completes reported counts. A count that is missing, or zero for content that is not empty,
     /// becomes bytes ÷ 4, rounded up, and the usage is marked as estimated.
     pub fn from_counts(counts: TokenCounts, input_bytes: usize, output_bytes: usize) -> Self {
         let estimate = |bytes: usize| (bytes as u64).div_ceil(4);
@@ -76,13 +76,13 @@ impl TextUsage {
             .filter(|&c| c > 0 || input_bytes == 0);
         let output = believed(counts.output).filter(|&c| c > 0 || output_bytes == 0);
         let input_tokens = input.unwrap_or_else(|| estimate(input_bytes));
-        // Never less than the provider itself has counted, and never nothing for the rest.
+        // At least the provider's own count, and at least one token for the rest.
         let output_tokens = output.map_or_else(
             || estimate(output_bytes),
             |counted| counted + estimate(counts.uncounted_bytes),
         );
-        // No part is above the whole. Parts that overlap are kept: without them, all of the input
-        // would cost as plain input.
+        // No part exceeds the whole. Overlapping parts are kept: without them, all of the input
+        // would be charged at the full input price.
         let part = |count| believed(count).map(|n| n.min(input_tokens));
         let cached = part(counts.cached_input);
         let written = part(counts.cache_write);
@@ -191,7 +191,7 @@ mod tests {
             (some(4), some(6), some(6), [some(4), some(6), some(6)]),
             (some(0), some(0), some(0), [some(0), some(0), some(0)]),
             (some(10), None, None, [some(10), None, None]),
-            // Together more than the input: each as it was counted.
+            // Together more than the input: each keeps its count.
             (some(5), some(6), some(1), [some(5), some(6), some(1)]),
             (some(5), some(6), some(6), [some(5), some(6), some(6)]),
             (some(u64::MAX), some(6), None, [None, some(6), None]),

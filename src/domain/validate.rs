@@ -1,5 +1,5 @@
-//! Reading an untrusted object field by field: every failing field is reported, not the first.
-//! The same calls describe the object, for the API's document.
+//! Reads an untrusted object field by field, and reports every failing field, not only the first.
+//! The same calls describe the object for the OpenAPI document.
 
 mod describe;
 mod errors;
@@ -23,15 +23,15 @@ pub use lists::{List, only, sequences};
 
 /// The input of a request, read field by field.
 pub trait Input: Sized {
-    /// Reads the fields in the order in which their errors are reported. `None` where something
-    /// failed without which there is no value.
+    /// Reads the fields in the order in which their errors are reported. Returns `None` if a
+    /// required part failed.
     fn read(fields: &Fields<'_>) -> Option<Self>;
 }
 
 /// The name and the description of a schema.
 pub type SchemaName = (&'static str, &'static str);
 
-/// A JSON body, which describes itself.
+/// A JSON body that describes itself.
 pub trait Body: Sized {
     const NAME: &'static str;
     /// Whether the body may contain pictures, which allows a larger body.
@@ -42,7 +42,7 @@ pub trait Body: Sized {
     /// Returns what could be read, with failing fields absent or empty, and the errors.
     fn parse(members: &Map<String, Value>) -> (Option<Self>, Vec<FieldError>);
 
-    /// The schema, without what it refers to in `schemas`.
+    /// Returns the schema, without the schemas that it refers to, which are added to `schemas`.
     fn schema(schemas: &mut Schemas) -> Value;
 }
 
@@ -94,7 +94,7 @@ fn description<T: Input>(schemas: &mut Schemas) -> Description {
     description
 }
 
-/// A query's parameters, as the document has them.
+/// Returns a query's parameters, as in the OpenAPI document.
 pub fn query_parameters<T: Input>(schemas: &mut Schemas) -> Vec<Value> {
     description::<T>(schemas).parameters()
 }
@@ -125,7 +125,7 @@ impl Input for () {
     }
 }
 
-/// The sentence for a length over its limit.
+/// Returns the error for a length over its limit.
 pub fn too_long(max: usize) -> String {
     format!("must be at most {} characters", group(&max.to_string()))
 }

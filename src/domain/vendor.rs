@@ -1,5 +1,5 @@
-//! Vendors: what the configuration must know about an adapter, whatever its models. The vendors
-//! themselves are defined with their adapters.
+//! Vendors: the model-independent properties of an adapter that the configuration needs. The
+//! vendors themselves are defined with their adapters.
 
 use std::{any::Any, fmt::Debug, sync::Arc};
 
@@ -14,16 +14,16 @@ use super::{
     settings::{ConfigError, read_table},
 };
 
-/// A vendor (or the sandbox) whose API an adapter implements.
+/// A vendor (or the sandbox) with an adapter for its API.
 #[derive(Debug)]
 pub struct Vendor {
-    /// `kind` of its providers in the configuration.
+    /// The `kind` of its providers in the configuration.
     pub kind: &'static str,
     /// Modalities that its models can have.
     pub modalities: &'static [Modality],
     /// Credentials that a provider of this vendor needs.
     pub access: Access,
-    /// The temperature range of a text model whose limits name none.
+    /// The default temperature range of its text models.
     pub temperature: Option<[f64; 2]>,
     /// The features of dialogues that its text models support.
     pub dialogue: Dialogue,
@@ -37,8 +37,8 @@ pub struct Vendor {
 pub type ReadSettings = fn(&str, Modality, Option<Value>) -> Result<SharedSettings, ConfigError>;
 
 impl Vendor {
-    /// A vendor that requires an API key, whose text models take no temperature unless configured,
-    /// and whose speech supports everything that the API offers.
+    /// Creates a vendor that requires an API key, whose text models accept no temperature unless
+    /// configured, and whose speech supports everything that the API offers.
     pub const fn new(
         kind: &'static str,
         modalities: &'static [Modality],
@@ -59,7 +59,7 @@ impl Vendor {
 /// Credentials that a provider needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// None: it is built in and uses no network.
+    /// No credentials: it is built in and uses no network.
     BuiltIn,
     /// A URL, and a key if the server requires one.
     OptionalKey,
@@ -67,7 +67,7 @@ pub enum Access {
     Key,
 }
 
-/// The most that any speech model of a vendor supports.
+/// The maximum range of a vendor's speech models.
 #[derive(Debug, Clone, Copy)]
 pub struct SpeechRange {
     pub formats: &'static [SpeechFormat],
@@ -87,18 +87,19 @@ impl SpeechRange {
 
 /// Settings of one model that only its adapter understands.
 pub trait ModelSettings: Any + Debug + Send + Sync {
-    /// Checks that the vendor supports what the model is configured to offer. The key of an error
-    /// is relative to the model.
+    /// Checks that the vendor supports the features that the model is configured to offer. The key
+    /// of an error is relative to the model.
     fn check(&self, _model: &ModelKind) -> Result<(), ConfigError> {
         Ok(())
     }
 
-    /// Cache writes that the vendor bills without being asked.
+    /// Returns the cache writes that the vendor bills without a request for them.
     fn cache_writes(&self) -> CacheWrites {
         CacheWrites::None
     }
 
-    /// The supported features of dialogues, if they differ from those of the vendor's other models.
+    /// Returns the supported features of dialogues, if they differ from those of the vendor's other
+    /// models.
     fn dialogue(&self, vendor: Dialogue) -> Dialogue {
         vendor
     }
@@ -108,12 +109,12 @@ pub trait ModelSettings: Any + Debug + Send + Sync {
         false
     }
 
-    /// Whether an image model takes a background.
+    /// Whether an image model supports a background.
     fn takes_background(&self) -> bool {
         false
     }
 
-    /// Whether a speech model takes instructions for its style.
+    /// Whether a speech model supports instructions for its style.
     fn takes_instructions(&self) -> bool {
         false
     }

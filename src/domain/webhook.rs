@@ -33,10 +33,10 @@ pub fn secret_text(secret: &[u8]) -> String {
     format!("whsec_{}", STANDARD.encode(secret))
 }
 
-/// Backoff after each failed attempt, in seconds: about a day in all.
+/// Backoff after each failed attempt, in seconds; about a day in total.
 const DELAYS: [i64; 9] = [10, 60, 300, 1_800, 3_600, 7_200, 14_400, 28_800, 28_800];
 
-/// The delay after failed attempt number `attempt` (from 1); `None`: that was the last one.
+/// Returns the delay after failed attempt number `attempt` (from 1); `None` after the last one.
 pub fn retry_delay(attempt: i32) -> Option<TimeDelta> {
     let at = usize::try_from(attempt).ok()?.checked_sub(1)?;
     DELAYS.get(at).copied().map(TimeDelta::seconds)

@@ -16,22 +16,22 @@ fn midnight(day: NaiveDate) -> DateTime<Utc> {
 }
 
 impl Model {
-    /// `provider/id`, as SDKs name it.
+    /// Returns `provider/id`, the name for SDKs.
     pub fn name(&self) -> String {
         format!("{}/{}", self.provider, self.id)
     }
 
-    /// The time from which requests for it are refused.
+    /// Returns when requests for it are refused.
     pub fn sunset(&self) -> Option<DateTime<Utc>> {
         self.retiring.map(midnight)
     }
 
-    /// The time from which its answers announce its retirement.
+    /// Returns when its responses begin to announce its retirement.
     pub fn deprecated_from(&self) -> Option<DateTime<Utc>> {
         Some(midnight(self.retiring?.checked_sub_days(NOTICE)?))
     }
 
-    /// The days on which its catalogue entry changes.
+    /// Returns the days on which its catalogue entry changes.
     fn days(&self) -> impl Iterator<Item = NaiveDate> {
         let later = self.later.iter().map(|(day, _)| *day);
         self.retiring
@@ -40,7 +40,7 @@ impl Model {
             .chain(later)
     }
 
-    /// The model on a day; `None` before its first prices.
+    /// Returns the model on a day; `None` before its first prices.
     fn at(&self, today: NaiveDate) -> Option<Self> {
         if self.valid_from.is_some_and(|day| day > today) {
             return None;
@@ -92,7 +92,7 @@ impl Catalogue {
     }
 
     /// Returns a model that was found by `name`. Once it is retired, an alias resolves to the
-    /// replacement; the id itself is refused.
+    /// replacement, and the id is refused.
     pub(super) fn served<'a>(
         &'a self,
         model: &'a Model,
@@ -120,7 +120,7 @@ impl Catalogue {
         })
     }
 
-    /// The first of a model's replacements that is not retired itself. The configuration refuses
+    /// Returns the first of a model's replacements that is not retired. The configuration refuses
     /// loops.
     fn successor<'a>(&'a self, model: &'a Model) -> Option<&'a Model> {
         let next = |model: &&Model| {

@@ -21,33 +21,33 @@ use crate::domain::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Dialogue {
-    /// Instructions between the messages. Without them, such instructions become texts of the user,
-    /// and consecutive messages of one role become one.
+    /// Instructions between the messages. Without them, such instructions become user texts, and
+    /// consecutive messages of one role are merged.
     pub late_instructions: bool,
     /// The role `developer`. Without it, instructions have the role `system`.
     pub developer_role: bool,
-    /// Members of a chat's messages that are null.
+    /// Null members in a chat's messages.
     pub null_members: bool,
     /// `top_p` together with a temperature.
     pub top_p_with_temperature: bool,
-    /// Thoughts of earlier turns, brought back.
+    /// Thinking of earlier turns, sent back.
     pub thinking: bool,
     /// A budget of thinking in tokens. Without it, the budget becomes an effort.
     pub thinking_budgets: bool,
     /// Thinking that a chat server reported in a field of its own, brought back.
     pub reasoning_fields: bool,
-    /// Reasoning that OpenAI encrypted, brought back.
+    /// Reasoning that OpenAI encrypted, sent back.
     pub encrypted_reasoning: bool,
-    /// A request for at most one call. Without it the answer is cut to one call where one function
-    /// is forced.
+    /// A limit of one call per answer. Without it, the answer is cut to one call if one function is
+    /// forced.
     pub one_at_a_time: bool,
     /// Arguments that must follow their schema.
     pub strict_tools: bool,
-    /// Arguments of earlier calls that are no JSON object.
+    /// Arguments of earlier calls that are not JSON objects.
     pub free_arguments: bool,
-    /// Texts of white space only.
+    /// Texts of only white space.
     pub blank_texts: bool,
-    /// Messages of the user and of the assistant must take turns, beginning with the user.
+    /// Whether user and assistant messages must alternate, beginning with the user.
     pub alternating_roles: bool,
     /// Instructions without any other message.
     pub instructions_only: bool,
@@ -63,19 +63,19 @@ pub struct Dialogue {
     pub max_stops: usize,
     /// Any JSON object as the answer.
     pub json_object: bool,
-    /// Images that are not sent with the request.
+    /// Images by URL.
     pub image_urls: bool,
     /// Images in the results of tools.
     pub result_images: bool,
-    /// How closely to look at an image.
+    /// The level of detail at which an image is read.
     pub image_detail: bool,
     /// Images of the kind GIF.
     pub gifs: bool,
-    /// Whether documents are accepted: PDFs, whose tokens the vendor counts first, and plain texts.
+    /// Documents: PDFs, whose tokens the vendor counts first, and plain texts.
     pub documents: bool,
-    /// A free count of the input, without an answer.
+    /// A free count of the input without an answer.
     pub counts_tokens: bool,
-    /// Web searches that run at the vendor, asked for in its own dialect.
+    /// Web searches that the vendor runs, requested in its own dialect.
     pub searches: bool,
     /// Custom tools of Chat Completions. Without them, functions represent them.
     pub custom_tools: bool,
@@ -83,11 +83,11 @@ pub struct Dialogue {
     pub thought_signatures: bool,
     /// [`SEED`] and [`TOP_K`].
     pub seed_and_top_k: bool,
-    /// The lowest limit of output tokens; a lower one that is asked for is raised to it.
+    /// Minimum of the output limit; lower requested limits are raised to it.
     pub min_output_tokens: u32,
-    /// The surface whose bodies the vendor takes as they are.
+    /// The surface whose bodies the vendor accepts unchanged.
     pub own: Option<Surface>,
-    /// Cache writes that the vendor bills without being asked.
+    /// Cache writes that the vendor bills without a request for them.
     pub cache_writes: CacheWrites,
 }
 
@@ -143,8 +143,8 @@ pub(super) fn asked(value: Option<f64>) -> Option<f64> {
     value.filter(|v| v.to_bits() != 1.0_f64.to_bits())
 }
 
-/// Whether a request asks for at most one call of those that the model may choose from. A second
-/// call of a function that is forced says nothing new: it can be left out.
+/// Whether a request limits a choice between several calls to one. If one function is forced, a
+/// second call of it adds nothing and can be left out.
 fn asks_for_one_of_several(tools: &Tools) -> bool {
     let may_choose = match tools.choice {
         ToolChoice::None | ToolChoice::Named(_) => false,
@@ -155,9 +155,9 @@ fn asks_for_one_of_several(tools: &Tools) -> bool {
 }
 
 impl TextModel {
-    /// Whether the vendor gets the body as it came: it speaks its dialect, and nothing in it is of
-    /// another one's. From a Responses body, thinking of others is left out. A chat with custom tools
-    /// is translated for servers that have none.
+    /// Whether the vendor gets the unchanged body: it speaks its dialect, and the body has no parts
+    /// of another dialect. Other vendors' thinking is removed from a Responses body. A chat with
+    /// custom tools is translated for servers that do not support them.
     pub fn passes(&self, request: &DialogueRequest) -> bool {
         request.original.is_some()
             && self.dialogue.own == Some(request.surface)
@@ -171,7 +171,7 @@ impl TextModel {
                 }))
     }
 
-    /// The members of a body that its translation has, too.
+    /// Returns the members of a body that are also sent with its translation.
     pub fn shared_members(&self, request: &DialogueRequest) -> Vec<&'static str> {
         let own = self.dialogue.own;
         if request.original.is_none() {
@@ -227,7 +227,7 @@ impl TextModel {
         (!fits).then(|| FieldError::new(name, FieldCode::NotSupported, message))
     }
 
-    /// Whether the vendor speaks a dialect of OpenAI's.
+    /// Whether the vendor speaks one of OpenAI's dialects.
     fn is_openai(&self) -> bool {
         let own = self.dialogue.own;
         matches!(own, Some(Surface::OpenAiChat | Surface::OpenAiResponses))
@@ -254,7 +254,7 @@ impl TextModel {
         }
     }
 
-    /// The cache writes that the vendor may bill.
+    /// Returns the cache writes that the vendor may bill.
     pub fn dialogue_writes(&self, request: &DialogueRequest) -> CacheWrites {
         let original = request.original.as_ref();
         let asked = original.filter(|_| self.passes(request));
@@ -269,7 +269,7 @@ impl TextModel {
             .max(asked.unwrap_or(CacheWrites::None))
     }
 
-    /// Every field of a dialogue that this model does not support.
+    /// Returns every field of a dialogue that this model does not support.
     pub fn dialogue_violations(&self, request: &DialogueRequest) -> Vec<FieldError> {
         let unsupported = |param: &str, message: &str| {
             FieldError::new(param, FieldCode::NotSupported, message.to_owned())
@@ -305,7 +305,7 @@ impl TextModel {
             errors.push(unsupported("messages", &message));
         }
         errors.extend(self.wrong_in_search(request));
-        // A body that is passed is the vendor's to judge.
+        // The vendor itself validates an unchanged body.
         let has_enough = can.instructions_only && (own || conversation.system.is_some());
         if !has_enough && !conversation.messages.iter().any(has_content) {
             let message = "must have a message of the user or the assistant that is not empty";
@@ -361,7 +361,7 @@ impl TextModel {
         }
         let wrong = self.wrong_in_messages(&conversation.messages);
         errors.extend(wrong.map(|message| unsupported("messages", message)));
-        // OpenAI's models and compatible servers, but not all of them, know it.
+        // Only some of OpenAI's models and compatible servers know this detail.
         let is_original = |image: &Image| image.detail == Some(Detail::Original);
         let has_original = self.limits.images.is_none_or(Vision::has_original);
         if self.is_openai() && !has_original && conversation.images().any(is_original) {
@@ -372,7 +372,7 @@ impl TextModel {
         errors
     }
 
-    /// Refuses a search that is off, or more searches than the operator allows.
+    /// Refuses a search that is disabled, and more searches than the operator allows.
     fn wrong_in_search(&self, request: &DialogueRequest) -> Option<FieldError> {
         let search = request.search.filter(|_| self.passes(request))?;
         let most = self.limits.searches;
@@ -417,9 +417,9 @@ impl TextModel {
     fn wrong_in_messages(&self, messages: &[Message]) -> Option<&'static str> {
         let can = self.dialogue;
         let without_result = Some("has a call of a tool without its result");
-        // Not every server with Chat Completions minds.
+        // Not every server with Chat Completions requires it.
         let is_strict = can.own != Some(Surface::OpenAiChat);
-        // The calls that have no result yet, by id and in all.
+        // Calls without a result so far, by id and in total.
         let mut calls: HashMap<&str, usize> = HashMap::new();
         let mut open = 0_usize;
         let mut last_role = None;
@@ -467,7 +467,7 @@ impl TextModel {
         without_result.filter(|_| is_strict && open > 0)
     }
 
-    /// Names the parts of a dialogue that change no answer and are not sent to the provider.
+    /// Returns the names of the parts that change no answer and are not sent to the provider.
     pub fn left_out(&self, request: &DialogueRequest) -> Vec<&'static str> {
         let mut left_out = if self.passes(request) {
             let is_lost = |part: &Part| !self.takes_back(part);
@@ -516,7 +516,7 @@ impl TextModel {
             left_out.push("thinking");
         }
         let functions = &request.conversation.tools.functions;
-        // Where an answer follows its schema only if that is asked for, as it may not be of this one.
+        // The vendor enforces a schema only on request, which is not possible for this one.
         let is_loose = request.surface == Surface::AnthropicMessages
             && self.is_openai()
             && matches!(&request.conversation.format, Format::Schema(schema) if schema.strict.is_none());
@@ -531,7 +531,7 @@ impl TextModel {
         let images = request.conversation.images().map(|image| image.detail);
         let documents = request.conversation.documents();
         let mut details = images.chain(documents.map(|document| document.detail));
-        // A chat has no place for it, so the next turn does not bring it back.
+        // A chat has no field for it, so the next turn does not send it back.
         let may_reason = request.sampling.reasoning.effort != Some(Effort::None);
         if can.encrypted_reasoning && may_reason && request.surface == Surface::OpenAiChat {
             left_out.push("reasoning.encrypted_content");

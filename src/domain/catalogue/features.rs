@@ -1,10 +1,10 @@
-//! What the requests of a model may have besides a prompt.
+//! Optional parts of requests to a model.
 
 use super::{Model, ModelKind};
 use crate::domain::named::named_enum;
 
 named_enum!(
-    /// What a request may have besides a prompt.
+    /// A part of a request besides the prompt.
     Feature {
         /// Images of a dialogue, or input images.
         Images = "images",

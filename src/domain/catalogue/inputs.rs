@@ -42,12 +42,12 @@ pub struct InputLimits {
     pub max_seconds_to_last_frame: Option<u32>,
     /// Whether the result has the aspect ratio of the source, which must match `parameters.size`.
     pub keeps_shape: bool,
-    /// Whether the model extends its source by `parameters.outpaint`, which it requires. Its results
-    /// have at most `max_pixels`, and one price for any size.
+    /// Whether the model extends its source by `parameters.outpaint`, which it requires. Its
+    /// results have at most `max_pixels`, and one price for any size.
     pub outpaints: bool,
 }
 
-/// The form in the configuration.
+/// The configuration's format.
 #[derive(Deserialize)]
 struct RawInputs {
     source: Option<Count>,
@@ -169,7 +169,7 @@ impl Catalogue {
         Some(FieldError::new("parameters.outpaint", code, message))
     }
 
-    /// Names the models of the same type that accept what `model` does not, for an error.
+    /// Returns the models of the same type that accept what `model` does not, for an error.
     fn models_that(&self, model: &Model, accepts: impl Fn(&Model) -> bool) -> String {
         let others = self.models().iter();
         let accepting =
@@ -185,7 +185,7 @@ impl Catalogue {
     }
 }
 
-/// Refuses sources of videos that are not results: images cannot be extended, and videos are not
+/// Refuses video sources that are not results: images cannot be extended, and videos cannot be
 /// uploaded.
 fn source_violations(inputs: &[InputRequest]) -> impl Iterator<Item = FieldError> {
     let sources = inputs.iter().enumerate();

@@ -26,7 +26,7 @@ use crate::domain::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Support {
-    /// By a field of its own.
+    /// By its own field.
     Native,
     /// A sentence in the prompt.
     Guided,
@@ -39,7 +39,7 @@ pub enum Support {
 pub struct ImageLimits {
     /// Maximum characters of a prompt.
     pub max_prompt_chars: usize,
-    /// As of a video.
+    /// Maximum UTF-16 code units of a prompt, as for videos.
     #[serde(skip_serializing)]
     pub max_prompt_utf16: Option<usize>,
     /// Supported sizes.
@@ -58,12 +58,12 @@ pub struct ImageLimits {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageModel {
-    /// For every size and quality of the limits.
+    /// Prices of every size and quality in the limits.
     pub prices: ImagePrices,
     pub limits: ImageLimits,
     /// Sizes that the model generates itself, in pixels. Empty if it extends its source.
     pub native_sizes: Vec<(u32, u32)>,
-    /// Whether it takes a background.
+    /// Whether it supports a background.
     pub takes_background: bool,
 }
 
@@ -73,8 +73,8 @@ pub struct VideoLimits {
     /// Maximum characters of a prompt.
     #[serde(deserialize_with = "bounded::<_, 1, VIDEO_PROMPT_CHARS, _>")]
     pub max_prompt_chars: usize,
-    /// Maximum UTF-16 code units of a prompt, where the provider counts in them. A character has
-    /// one or two.
+    /// Maximum UTF-16 code units of a prompt, if the provider counts in them. A character has one
+    /// or two.
     #[serde(skip_serializing)]
     pub max_prompt_utf16: Option<Bounded<usize, 1, 10_000>>,
     /// Supported durations in seconds, ascending.
@@ -165,7 +165,7 @@ pub(super) fn prompt_too_long(chars: usize, max: usize) -> Option<FieldError> {
     (chars > max).then(|| FieldError::new("prompt", FieldCode::TooLong, message()))
 }
 
-/// As [`prompt_too_long`], also in UTF-16 code units.
+/// Checks a prompt's length in characters, and in UTF-16 code units if there is such a limit.
 fn prompt_violation(prompt: &str, max: usize, max_utf16: Option<usize>) -> Option<FieldError> {
     prompt_too_long(prompt.chars().count(), max).or_else(|| {
         let max = max_utf16.filter(|&max| prompt.encode_utf16().count() > max)?;
@@ -175,15 +175,15 @@ fn prompt_violation(prompt: &str, max: usize, max_utf16: Option<usize>) -> Optio
 }
 
 impl ImageModel {
-    /// The sizes among `sizes` that a model with these native sizes can serve: those, and smaller ones
-    /// of the same aspect ratio.
+    /// Returns the entries of `sizes` that a model with these native sizes can serve: the same and
+    /// smaller ones of the same aspect ratio.
     pub fn servable(sizes: &[(u32, u32)], native: &[(u32, u32)]) -> Vec<(u32, u32)> {
         let is_servable = |&size: &(u32, u32)| Self::nearest(native, size).is_some();
         sizes.iter().copied().filter(is_servable).collect()
     }
 
-    /// The native size that `size` is generated at: the nearest larger one of the same aspect
-    /// ratio, or any size if the model extends its source.
+    /// Returns the native size at which `size` is generated: the nearest larger one of the same
+    /// aspect ratio, or any size if the model extends its source.
     pub fn native(&self, size: (u32, u32)) -> Option<(u32, u32)> {
         let inputs = self.limits.inputs.as_ref();
         if inputs.is_some_and(|inputs| inputs.outpaints) {
@@ -204,7 +204,7 @@ impl ImageModel {
             .min()
     }
 
-    /// Every field of a request that this model does not support.
+    /// Returns every field of a request that this model does not support.
     pub fn violations(&self, request: &ImageRequest) -> Vec<FieldError> {
         let limits = &self.limits;
         let (chars, utf16) = (limits.max_prompt_chars, limits.max_prompt_utf16);
@@ -288,7 +288,7 @@ impl ImageModel {
 }
 
 impl VideoModel {
-    /// Every field of a request that this model does not support.
+    /// Returns every field of a request that this model does not support.
     pub fn violations(&self, request: &VideoRequest) -> Vec<FieldError> {
         let limits = &self.limits;
         let utf16 = limits.max_prompt_utf16.map(|n| *n);
@@ -311,7 +311,7 @@ impl VideoModel {
         errors
     }
 
-    /// The default ratio: 16:9, or the model's first where it does not support 16:9.
+    /// Returns the default ratio: 16:9, or the model's first if it does not support 16:9.
     pub fn default_ratio(&self) -> Ratio {
         let wide = Ratio {
             width: 16,
@@ -327,7 +327,7 @@ impl VideoModel {
 }
 
 impl SpeechModel {
-    /// Every field of a request that this model does not support.
+    /// Returns every field of a request that this model does not support.
     pub fn violations(&self, request: &SpeechRequest) -> Vec<FieldError> {
         let limits = &self.limits;
         let chars = request.prompt.chars().count();
@@ -363,7 +363,7 @@ impl SpeechModel {
         errors
     }
 
-    /// The default format: mp3, or the model's first where it does not support mp3.
+    /// Returns the default format: mp3, or the model's first if it does not support mp3.
     pub fn default_format(&self) -> SpeechFormat {
         let formats = &self.limits.formats;
         if formats.contains(&SpeechFormat::Mp3) {

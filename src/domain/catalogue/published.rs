@@ -1,4 +1,4 @@
-//! A catalogue compared with the prices and limits that `LiteLLM` publishes in
+//! Compares a catalogue with the prices and limits that `LiteLLM` publishes in
 //! `model_prices_and_context_window.json`.
 
 use std::collections::BTreeSet;
@@ -18,10 +18,10 @@ const CREDITS_PER_DOLLAR: f64 = 1e8;
 /// The outcome of a comparison.
 #[derive(Debug, Default, Serialize)]
 pub struct Comparison {
-    /// Number of models that the list has.
+    /// Number of models in the list.
     pub compared: usize,
     pub differences: Vec<Difference>,
-    /// Text models that the list does not have, as `provider/id`.
+    /// Text models that are not in the list, as `provider/id`.
     pub unlisted: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct Difference {
 }
 
 impl Comparison {
-    /// Compares the prices before the markup, and the limits, of the text models of a catalogue.
+    /// Compares the prices before the markup, and the limits, of a catalogue's text models.
     pub fn of(catalogue: &Catalogue, list: &Map<String, Value>) -> Self {
         let mut comparison = Self::default();
         for model in catalogue.models() {
@@ -60,7 +60,7 @@ impl Comparison {
     fn compare(&mut self, model: &str, prices: &TextPrices, limits: &TextLimits, entry: &Value) {
         let mut differences = Vec::new();
         let mut differ = |setting: String, here: Option<String>, published: Option<String>| {
-            // Skip settings that the list does not have.
+            // Skips settings that the list does not have.
             if let Some(published) = published.filter(|published| here.as_ref() != Some(published))
             {
                 differences.push(Difference {
@@ -99,14 +99,14 @@ impl Comparison {
     }
 }
 
-/// The entry of a model: by provider and id, or by the id alone if it is the provider's.
+/// Finds the entry of a model: by provider and id, or by the id alone if it is the provider's.
 fn entry<'a>(model: &Model, list: &'a Map<String, Value>) -> Option<&'a Value> {
     let own = |entry: &&Value| entry["litellm_provider"] == *model.provider;
     list.get(&model.name())
         .or_else(|| list.get(&model.id).filter(own))
 }
 
-/// The name of a price here, its value, and the list's field.
+/// A price: our name, our value, and the list's field.
 type Price = (&'static str, fn(&TokenPrices) -> Credits, &'static str);
 
 /// Without their own prices, cache reads and writes cost as much as input.
@@ -138,7 +138,7 @@ const PRICES: [Price; 5] = [
     ),
 ];
 
-/// The input tokens above which other prices apply, here or in the list.
+/// Returns the input tokens above which other prices apply, here or in the list.
 fn thresholds(entry: &Value, prices: &TextPrices) -> BTreeSet<u64> {
     let published = entry.as_object().into_iter().flat_map(Map::keys);
     let published = published.filter_map(|field| {
@@ -153,7 +153,7 @@ fn shown(credits: Credits) -> String {
     credits.to_string()
 }
 
-/// Dollars per token as credits per million.
+/// Converts dollars per token to credits per million.
 fn price(published: &Value) -> Option<String> {
     let credits = published.as_f64()? * CREDITS_PER_DOLLAR;
     format!("{credits:.6}").parse::<Credits>().ok().map(shown)

@@ -13,14 +13,14 @@ use crate::domain::{
 pub struct Route {
     pub name: String,
     pub order: Order,
-    /// Each with provider and model.
+    /// The candidates, each with provider and model.
     pub candidates: Vec<Target>,
-    /// As in lists of models: with the prices and limits of its first candidate.
+    /// The route in lists of models, with the prices and limits of its first candidate.
     pub listed: Model,
 }
 
 impl Route {
-    /// `first`: the model of the first candidate.
+    /// Creates a route. `first`: the model of the first candidate.
     pub fn new(name: String, order: Order, candidates: Vec<Target>, first: &Model) -> Self {
         Self {
             listed: Model {
@@ -42,8 +42,8 @@ impl Route {
         self.listed.modality()
     }
 
-    /// Resolves the route in `catalogue`, with replacements for retired models. `None` if no model is
-    /// left.
+    /// Resolves the route in `catalogue`, using replacements for retired models. Returns `None` if
+    /// no model is left.
     pub(super) fn at(&self, catalogue: &Catalogue) -> Option<Self> {
         let mut models: Vec<&Model> = Vec::new();
         let targets = self.candidates.iter();
@@ -74,7 +74,7 @@ impl Catalogue {
         self.routes.iter().find(|route| route.name == name)
     }
 
-    /// The route of this name and modality. `surface`: the API of the request, for the error.
+    /// Finds the route of this name and modality. `surface`: the API of the request, for the error.
     pub fn route_for(
         &self,
         modality: Modality,
@@ -90,7 +90,7 @@ impl Catalogue {
         })
     }
 
-    /// The models of a route, in the listed order.
+    /// Returns the models of a route, in the listed order.
     pub fn candidates(&self, route: &str) -> impl Iterator<Item = &Model> {
         let route = self.route(route).into_iter();
         let targets = route.flat_map(|route| &route.candidates);
@@ -98,13 +98,14 @@ impl Catalogue {
             .filter_map(|target| self.find(target.provider.as_deref()?, target.model.as_deref()?))
     }
 
-    /// The model of a target that has a provider and a model, or its replacement if there is one.
+    /// Returns the model of a target with a provider and a model, or its replacement if there is
+    /// one.
     pub fn followed(&self, target: &Target) -> Option<&Model> {
         let model = self.find(target.provider.as_deref()?, target.model.as_deref()?)?;
         Some(self.served(model, "").unwrap_or(model))
     }
 
-    /// The first candidate of a route that is not retired.
+    /// Returns the first candidate of a route that is not retired.
     pub(super) fn first_of(
         &self,
         modality: Modality,
@@ -117,13 +118,14 @@ impl Catalogue {
         served.map_or_else(|| self.resolve(modality, &first, &Target::default()), Ok)
     }
 
-    /// The models, and the routes as models.
+    /// Returns the models, and the routes as models.
     pub fn listed(&self) -> impl Iterator<Item = &Model> {
         let routes = self.routes.iter().map(|route| &route.listed);
         self.models.iter().chain(routes)
     }
 
-    /// The model or route with this provider and id, or the one that requests by this alias get.
+    /// Finds the model or route with this provider and id, or the model that this alias resolves
+    /// to.
     pub fn find_listed(&self, provider: &str, name: &str) -> Option<&Model> {
         let is_it = |model: &&Model| model.provider == provider && model.has_name(name);
         let model = self.listed().find(is_it)?;

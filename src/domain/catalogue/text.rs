@@ -31,7 +31,7 @@ pub struct TextLimits {
     pub max_input_tokens: Option<u32>,
     /// Maximum output tokens of a dialogue, reasoning included.
     pub max_output_tokens: u32,
-    /// How it counts the images of a dialogue; null: it takes none.
+    /// How it counts the images of a dialogue; null: it accepts none.
     pub images: Option<Vision>,
     /// Maximum web searches at the provider per request; 0: searches are refused.
     pub searches: u32,
@@ -47,15 +47,15 @@ pub struct TextModel {
     /// Input tokens that the provider's chat template may add.
     pub overhead_tokens: u32,
     pub dialogue: Dialogue,
-    /// What the provider writes to its cache, and bills, unasked, for the body that POST
-    /// /v1/generate/text sends. Bodies of SDKs have cache writes of their own.
+    /// Cache writes that the provider bills without a request for them, for the body that POST
+    /// /v1/generate/text sends. SDKs' bodies have their own cache writes.
     pub cache_writes: CacheWrites,
     /// Whether the provider refuses to switch thinking off.
     pub always_thinks: bool,
 }
 
 impl TextModel {
-    /// Every field of a request that this model does not support.
+    /// Returns every field of a request that this model does not support.
     pub fn violations(
         &self,
         prompt_chars: usize,
@@ -86,17 +86,18 @@ impl TextModel {
         }
     }
 
-    /// Upper bound of the input tokens of a dialogue by its bytes. `others`: bytes that only the
-    /// vendor knows.
+    /// Returns the maximum input tokens of a dialogue by its bytes. `others`: bytes that only the
+    /// vendor reads.
     pub fn input_bound(&self, conversation: &Conversation, others: usize) -> u64 {
         let most = conversation.most_tokens() + self.image_tokens(conversation) + others;
         most as u64 + u64::from(self.overhead_tokens)
     }
 
-    /// How a dialogue exceeds the model's context, if it does so for certain.
+    /// Returns how a dialogue exceeds the model's context; `None` unless it is certain to exceed
+    /// it.
     pub fn overflow(&self, conversation: &Conversation) -> Option<ContextOverflow> {
         let maximum = u64::from(self.limits.max_input_tokens?);
-        // Cheap, and an upper bound of what is counted below.
+        // A cheap upper bound of the count below.
         let bytes = conversation.bytes() as u64;
         if bytes / LEAST_BYTES_PER_TOKEN <= maximum || conversation.least_tokens() <= maximum {
             return None;
@@ -111,7 +112,7 @@ impl TextModel {
         limit.map_or(tokens, |limit| tokens.min(limit.into()))
     }
 
-    /// Upper bound of the tokens of a dialogue's images.
+    /// Returns the maximum tokens of a dialogue's images.
     pub fn image_tokens(&self, conversation: &Conversation) -> usize {
         let images = self.limits.images.map(|vision| {
             let images = conversation.images();
@@ -120,8 +121,8 @@ impl TextModel {
         images.unwrap_or(0)
     }
 
-    /// Bytes that a dialogue's images count as where no provider counts them: their own, but no more
-    /// than four for each token that they can have.
+    /// Returns the bytes by which a dialogue's images are estimated if no provider counts them:
+    /// their own, but at most four for each of their maximum tokens.
     pub fn uncounted_image_bytes(&self, conversation: &Conversation) -> usize {
         let images = self.limits.images.map(|vision| {
             let bytes = |image: &Image| image.source.bytes().min(4 * vision.most_tokens(image));
@@ -130,7 +131,7 @@ impl TextModel {
         images.unwrap_or(0)
     }
 
-    /// About as many input tokens as a dialogue has, where no provider counts them.
+    /// Estimates the input tokens of a dialogue that no provider counts.
     pub fn estimated_input(&self, conversation: &Conversation) -> u64 {
         let bytes = conversation.bytes() + self.uncounted_image_bytes(conversation);
         bytes.div_ceil(4) as u64

@@ -1,4 +1,5 @@
-//! Translates a dialogue for a vendor of another dialect, which may refuse what the caller's accepts.
+//! Translates a dialogue for a vendor of another dialect, which may refuse what the caller's
+//! dialect allows.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,14 +15,14 @@ use crate::domain::{
     request::{DIAGNOSTICS, DialogueRequest},
 };
 
-/// The member that arguments of earlier calls are sent in if they are no JSON object.
+/// The member for earlier calls' arguments that are not a JSON object.
 const TRUNCATED: &str = "_truncated";
-/// The user's message before that of an assistant who begins, which vendors refuse.
+/// The user message inserted before a leading assistant message, which vendors refuse.
 const NO_MESSAGE: &str = "(no message)";
 
 impl TextModel {
-    /// Changes a dialogue in ways that lose nothing, so that the vendor takes it: names and ids are
-    /// respelled, schemas completed, and unless it is sent as it came, empty texts left out. Returns
+    /// Changes a dialogue, without loss, so that the vendor accepts it: respells names and ids,
+    /// completes schemas and, unless the body is sent unchanged, leaves out empty texts. Returns
     /// the replaced names.
     pub fn translate(&self, request: &mut DialogueRequest) -> ReplacedNames {
         self.leave_out_default_sampling(request);
@@ -53,7 +54,7 @@ impl TextModel {
         }
         self.complete_tools(&mut request.conversation);
         let conversation = Arc::make_mut(&mut request.conversation);
-        // A caller of the vendor's dialect knows what the vendor enforces.
+        // Callers of the vendor's dialect know which keywords the vendor enforces.
         if !self.dialogue.all_keywords && self.dialogue.own != Some(request.surface) {
             let is_strict = |function: &Function| function.strict == Some(true);
             edit_schemas(conversation, is_strict, make_enforceable);
@@ -82,7 +83,7 @@ impl TextModel {
             sampling.top_p = None;
             "top_p"
         } else {
-            // One of both is the default; others are refused before.
+            // One of both is the default; other combinations were refused earlier.
             sampling.temperature = None;
             "temperature"
         };
@@ -166,8 +167,8 @@ impl TextModel {
         names
     }
 
-    /// Leaves out texts that the vendor refuses as empty, thinking that it does not take back, and
-    /// messages without anything else.
+    /// Leaves out texts that the vendor refuses as empty, thinking that it does not accept back,
+    /// and messages that have nothing else.
     fn leave_out_parts(&self, messages: &mut Vec<Message>) {
         let can = self.dialogue;
         let is_accepted = |part: &Part| match part {
@@ -214,7 +215,8 @@ impl TextModel {
         true
     }
 
-    /// A model may have been cut off while it wrote them.
+    /// Completes arguments that are not an object: the model may have been cut off while it wrote
+    /// them.
     fn complete_arguments(&self, call: &mut ToolCall) {
         // Some clients encode them twice.
         if call.arguments.starts_with('"')
@@ -258,7 +260,7 @@ fn edit_schemas(
     }
 }
 
-/// Makes a user message of instructions, whose texts get a tag.
+/// Converts instructions to a user message with tagged texts.
 fn tag_instructions(message: &mut Message) {
     if message.role != Role::System {
         return;
@@ -271,7 +273,7 @@ fn tag_instructions(message: &mut Message) {
     }
 }
 
-/// Makes one message of consecutive messages of one role, with results of tools first.
+/// Merges consecutive messages of one role, with results of tools first.
 fn merge(messages: &mut Vec<Message>) {
     let mut merged: Vec<Message> = Vec::new();
     for message in messages.drain(..) {
@@ -288,10 +290,10 @@ fn merge(messages: &mut Vec<Message>) {
     *messages = merged;
 }
 
-/// Moves results of tools to their calls: a chat has no message in between.
+/// Moves results of tools to their calls: in a chat, nothing may come between them.
 fn move_results(messages: &mut Vec<Message>) {
     let mut moved: Vec<Message> = Vec::new();
-    // The message for the results of a call, by its id.
+    // The message for a call's results, by the call's id.
     let mut places: HashMap<String, usize> = HashMap::new();
     for mut message in messages.drain(..) {
         let is_result = |part: &mut Part| matches!(part, Part::ToolResult(_));
@@ -300,7 +302,7 @@ fn move_results(messages: &mut Vec<Message>) {
                 Part::ToolResult(result) => places.get(&result.call_id),
                 _ => None,
             };
-            // A result without a call was refused before.
+            // Results without a call were refused earlier.
             if let Some(&place) = place {
                 moved[place].parts.push(part);
             }
@@ -382,7 +384,7 @@ mod tests {
                 Role::User,
                 vec![result("a", "1"), result("b", "2"), Part::text("u")],
             ),
-            // An id that is used again.
+            // A repeated id.
             message(Role::Assistant, vec![call("a")]),
             message(Role::User, vec![result("a", "3")]),
         ];

@@ -1,8 +1,8 @@
-//! How text models count the images that they are shown.
+//! Token counts of images, by text model.
 //!
-//! Every count is an upper bound: sides are rounded up where a vendor may round them down. Source:
-//! litellm 1.109.1 (`PyPI`) `litellm/litellm_core_utils/token_counter.py`, and the vendors' pages on
-//! vision.
+//! Every count is an upper bound: sides are rounded up even if a vendor may round them down.
+//! Source: litellm 1.109.1 (`PyPI`) `litellm/litellm_core_utils/token_counter.py`, and the vendors'
+//! pages on vision.
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use utoipa::ToSchema;
@@ -12,13 +12,13 @@ use crate::domain::{
     settings::range::bounded,
 };
 
-/// The longest edge of an image that is looked at closely, or not, where a model says no more.
+/// Default longest edge of an image, in pixels.
 const EDGE: usize = 2_048;
-/// The most patches of one that is looked at closely.
+/// Maximum patches at high detail.
 const CLOSE_PATCHES: usize = 2_500;
-/// The highest factor of tokens for a patch.
+/// Maximum tokens of a patch.
 const MAX_FACTOR: f64 = 100.0;
-/// More than any model takes, in pixels and in tokens.
+/// Maximum of settings in pixels and in tokens.
 const MOST: usize = 1_000_000;
 
 /// How a text model counts an image's tokens.
@@ -37,27 +37,27 @@ pub struct Patch32 {
     /// Tokens of a patch.
     #[serde(deserialize_with = "factor")]
     pub factor: f64,
-    /// The longest edge in pixels; a larger image is scaled down.
+    /// Longest edge in pixels; larger images are scaled down.
     #[serde(deserialize_with = "bounded::<_, 1, MOST, _>")]
     pub max_edge: usize,
-    /// The most patches; an image of more is scaled down.
+    /// Maximum patches; images with more are scaled down.
     #[serde(deserialize_with = "bounded::<_, 1, MOST, _>")]
     pub max_patches: usize,
-    /// The longest edge at `detail` `low`.
+    /// Longest edge at `detail` `low`.
     #[serde(default = "edge", deserialize_with = "bounded::<_, 1, MOST, _>")]
     pub low_edge: usize,
-    /// The longest edge at `detail` `high`, of at most 2,500 patches.
+    /// Longest edge at `detail` `high`, with at most 2,500 patches.
     #[serde(default = "edge", deserialize_with = "bounded::<_, 1, MOST, _>")]
     pub high_edge: usize,
 }
 
-/// By patches of 28 pixels, of a token each.
+/// By patches of 28 pixels, each one token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Patch28 {
-    /// The longest edge in pixels; a larger image is scaled down.
+    /// Longest edge in pixels; larger images are scaled down.
     #[serde(deserialize_with = "bounded::<_, 1, MOST, _>")]
     pub max_edge: usize,
-    /// The most tokens; an image of more is scaled down.
+    /// Maximum tokens; images with more are scaled down.
     #[serde(deserialize_with = "bounded::<_, 1, MOST, _>")]
     pub max_tokens: usize,
 }
@@ -65,7 +65,7 @@ pub struct Patch28 {
 /// By tiles of 512 pixels, after scaling to at most 2,048 by 768.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Tile512 {
-    /// Tokens of any image, and all of one at `detail` `low`.
+    /// Tokens of any image; at `detail` `low` these are all.
     #[serde(deserialize_with = "bounded::<_, 0, MOST, _>")]
     pub base: usize,
     /// Tokens of a tile.
@@ -73,7 +73,7 @@ pub struct Tile512 {
     pub tile: usize,
 }
 
-/// The same for every image.
+/// The same number for every image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Flat {
     /// Tokens of an image.
@@ -96,13 +96,13 @@ fn factor<'de, D: Deserializer<'de>>(source: D) -> Result<f64, D::Error> {
 }
 
 impl Vision {
-    /// Whether `detail` may be `original`: more patches than are looked at closely.
+    /// Whether `detail` may be `original`: more patches than at high detail.
     pub const fn has_original(self) -> bool {
         matches!(self, Self::Patch32(own) if own.max_patches > CLOSE_PATCHES)
     }
 
-    /// The tokens that an image cannot exceed: by its size, or, where that is not known, the most
-    /// of any.
+    /// Returns the maximum tokens of an image: by its size, or the maximum of any image if its size
+    /// is unknown.
     pub fn most_tokens(self, image: &Image) -> usize {
         let size = match image.source {
             ImageSource::Base64 { size, .. } => size,
@@ -124,7 +124,7 @@ impl Patch32 {
         let (max_edge, max_patches) = match detail {
             Some(Detail::Low) => (self.low_edge, self.max_patches),
             Some(Detail::High) => (self.high_edge, self.max_patches.min(CLOSE_PATCHES)),
-            // The vendor's choice may be any.
+            // The vendor may choose any detail.
             Some(Detail::Original | Detail::Auto) | None => (self.max_edge, self.max_patches),
         };
         times(patches(size, 32, max_edge).min(max_patches), self.factor)
@@ -142,7 +142,8 @@ fn times(patches: usize, factor: f64) -> usize {
     (patches as f64 * factor).ceil() as usize
 }
 
-/// Patches of an image that is scaled down to a longest edge; of an unknown one, those of a square.
+/// Returns the patches of an image scaled down to a longest edge; of a square if the size is
+/// unknown.
 fn patches(size: Option<(usize, usize)>, patch: usize, max_edge: usize) -> usize {
     let (width, height) = size.unwrap_or((max_edge, max_edge));
     let longest = width.max(height);
@@ -156,7 +157,7 @@ fn patches(size: Option<(usize, usize)>, patch: usize, max_edge: usize) -> usize
     fitted(width).div_ceil(patch) * fitted(height).div_ceil(patch)
 }
 
-/// Tiles of an image whose edges are scaled down to 2,048 and 768 pixels.
+/// Returns the tiles of an image whose edges are scaled down to 2,048 and 768 pixels.
 fn tiles(size: Option<(usize, usize)>) -> usize {
     const SHORT: usize = 768;
     const TILE: usize = 512;
@@ -204,7 +205,7 @@ mod tests {
         vision.most_tokens(&image(None, detail))
     }
 
-    /// OpenAI's examples of images by tiles.
+    /// OpenAI's examples of images counted by tiles.
     #[test]
     fn by_tiles() {
         let tiles = |base, tile| Vision::Tile512(Tile512 { base, tile });
@@ -214,7 +215,7 @@ mod tests {
             ((2048, 4096), 1105),
             ((512, 512), 255),
             ((1, 1), 255),
-            // Never scaled up.
+            // Images are never scaled up.
             ((513, 512), 425),
             ((65_535, 1), 85 + 4 * 170),
             ((8_000, 3_000), 85 + 8 * 170),
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(ceiling(tiles(75, 150), Some(Detail::Low)), 75);
     }
 
-    /// OpenAI's examples of images by patches, and the ceilings of its families.
+    /// OpenAI's examples of images counted by patches, and the maxima of its model families.
     #[test]
     fn by_patches_of_32() {
         let mini = Vision::Patch32(Patch32 {
@@ -240,7 +241,7 @@ mod tests {
             high_edge: EDGE,
         });
         assert_eq!(count(mini, (1024, 1024), None), 1_024);
-        // 1,452 after a scaling that keeps below the most.
+        // 1,452 after scaling that stays below the maximum.
         assert_eq!(count(mini, (1800, 2400), None), 1_536);
         for (size, detail, tokens) in [
             ((1024, 1024), None, 1_229),
@@ -262,7 +263,7 @@ mod tests {
         assert_eq!(ceiling(patch32(6_000, 10_000), None), 12_000);
     }
 
-    /// Anthropic's examples, and the ceilings of both resolutions.
+    /// Anthropic's examples, and the maxima of both resolutions.
     #[test]
     fn by_patches_of_28() {
         let older = Vision::Patch28(Patch28 {
@@ -277,7 +278,7 @@ mod tests {
             ((200, 200), 64, 64),
             ((1000, 1000), 1_296, 1_296),
             ((1092, 1092), 1_521, 1_521),
-            // 1,560 after a scaling that keeps below the most.
+            // 1,560 after scaling that stays below the maximum.
             ((1920, 1080), 1_568, 2_691),
             ((2000, 1500), 1_568, 3_888),
             ((3840, 2160), 1_568, 4_784),

@@ -1,4 +1,4 @@
-//! Answers of a model, whole and piece by piece.
+//! Answers of a model and their pieces.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -9,25 +9,25 @@ use super::{
 };
 use crate::domain::{generation::Surface, named::named_enum};
 
-/// A piece of an answer, in order: each belongs to the part that the last one began, or begins the
-/// next.
+/// A piece of an answer, in order. It belongs to the part that the previous piece began, or begins
+/// the next part.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
     Text(String),
     Thinking(String),
     /// Thinking of a chat server, which every dialect shows.
     Reasoning(ReasoningField, String),
-    /// The signature of the thinking before, or of thinking that is not shown.
+    /// The signature of the preceding thinking, or of hidden thinking.
     Signature(String),
     Redacted(String),
-    /// A call begins, with the arguments that are known already.
+    /// The beginning of a call, with the arguments known so far.
     ToolCall(ToolCall),
     /// More of the last call's arguments.
     Arguments(String),
     Opaque(Value),
 }
 
-/// The pieces that the writer of a surface's dialect sends to its caller.
+/// Which pieces a surface's writer sends to its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Visibility {
     pub surface: Surface,
@@ -38,7 +38,7 @@ pub struct Visibility {
 impl Visibility {
     pub const TEXT: Self = Self::of(Surface::Generate);
 
-    /// Responses sends encrypted thinking only on request.
+    /// Returns the visibility of a surface. Responses sends encrypted thinking only on request.
     pub const fn of(surface: Surface) -> Self {
         let encrypted = matches!(surface, Surface::AnthropicMessages);
         Self { surface, encrypted }
@@ -65,8 +65,8 @@ impl Visibility {
 }
 
 named_enum!(
-    /// The field in which a chat server reports its thinking. Chat callers are sent the same field, so
-    /// that the next turn brings it back unchanged. Source: vendors' SDKs (`reasoning_content`:
+    /// The field in which a chat server reports its thinking. Chat callers get the same field, so
+    /// that the next turn sends it back unchanged. Source: vendors' SDKs (`reasoning_content`:
     /// `DeepSeek`, Kimi, Qwen, GLM, `SGLang`; `reasoning`: `OpenRouter`, Groq, Together, Cerebras,
     /// Ollama, `vLLM`).
     ReasoningField {
@@ -76,8 +76,8 @@ named_enum!(
 );
 
 impl ReasoningField {
-    /// The signature of such thinking. It keeps the field and marks the thinking as a chat server's:
-    /// no other vendor accepts it.
+    /// Returns the signature of such thinking. It stores the field and marks the thinking as a chat
+    /// server's, which no other vendor accepts.
     pub const fn signature(self) -> &'static str {
         match self {
             Self::ReasoningContent => "chat:reasoning_content",
@@ -91,21 +91,21 @@ impl ReasoningField {
     }
 }
 
-/// The parts of an answer that its text lacks, so that it can be returned again.
+/// The parts of an answer that its text lacks, needed to return the answer again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answered {
-    /// Absent where the text is all of it.
+    /// Absent if the text is the whole answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<Vec<Part>>,
     pub stop: Stop,
-    /// Members of the vendor's answer that only its dialect has. Servers of the release before ignore
-    /// them.
+    /// Members of the vendor's answer that only its dialect has. Servers of the previous release
+    /// ignore them.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub own: Map<String, Value>,
 }
 
 impl Delta {
-    /// UTF-8 bytes of its strings.
+    /// Returns the UTF-8 bytes of its strings.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Text(text)
@@ -120,7 +120,7 @@ impl Delta {
         }
     }
 
-    /// The pieces of a part that is known whole.
+    /// Splits a complete part into pieces.
     pub fn of(part: Part) -> Vec<Self> {
         match part {
             Part::Text { text } => vec![Self::Text(text)],
@@ -132,13 +132,13 @@ impl Delta {
             }
             Part::Redacted { data } => vec![Self::Redacted(data)],
             Part::ToolCall(call) => vec![Self::ToolCall(call)],
-            // No answer has one.
+            // Answers have no such parts.
             Part::ToolResult(_) | Part::Image(_) | Part::Document(_) => Vec::new(),
             Part::Opaque { block } => vec![Self::Opaque(block)],
         }
     }
 
-    /// Adds it to the parts before.
+    /// Appends the piece to the parts.
     pub fn add_to(self, parts: &mut Vec<Part>) {
         match (self, parts.last_mut()) {
             (Self::Text(piece), Some(Part::Text { text }))
@@ -155,7 +155,7 @@ impl Delta {
             {
                 text.push_str(&piece);
             }
-            // Thinking that is signed has ended.
+            // Signed thinking is complete.
             (Self::Thinking(piece), Some(Part::Thinking { text, signature }))
                 if signature.is_empty() =>
             {
@@ -172,7 +172,7 @@ impl Delta {
             (Self::Signature(signature), _) => parts.push(Part::thinking("", signature)),
             (Self::Redacted(data), _) => parts.push(Part::Redacted { data }),
             (Self::ToolCall(call), _) => parts.push(Part::ToolCall(call)),
-            // Without a call there is nothing that they are of.
+            // Arguments without a call are dropped.
             (Self::Arguments(_), _) => {}
             (Self::Opaque(block), _) if Choice::from_block(&block).is_some() => {
                 enter(parts, block);
@@ -183,8 +183,8 @@ impl Delta {
 }
 
 impl Answered {
-    /// The part of an answer that must be stored in addition to its text and its finish reason; `None`
-    /// if these and the usage are enough to repeat it.
+    /// Returns the part of an answer that must be stored in addition to its text and its finish
+    /// reason; `None` if these and the usage suffice to repeat it.
     pub fn beyond_text(
         parts: &[Part],
         stop: &Stop,
@@ -206,7 +206,8 @@ impl Answered {
         })
     }
 
-    /// The stop of an answer for which none was stored. `at_limit`: it has the maximum number of tokens.
+    /// Returns the stop of an answer without a stored one. `at_limit`: it has the maximum number of
+    /// tokens.
     pub const fn default_stop(at_limit: bool) -> Stop {
         if at_limit { Stop::Limit } else { Stop::Done }
     }

@@ -6,18 +6,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::domain::validate::{FieldCode, Refusal};
 
-/// Shorter data keeps its own buffer, so that it does not keep a large one.
+/// Shorter data keeps its own buffer, instead of keeping a large one in memory.
 const MIN_SHARED: usize = 16 << 10;
-/// Bytes of the data that its place is searched by: the header of an image and more.
+/// Bytes of the data to search for: the header of an image and more.
 const NEEDLE: usize = 64;
 
-/// ASCII text. Cheap to clone.
+/// Base64 as ASCII text. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base64Text(Bytes);
 
 impl Base64Text {
     pub fn as_str(&self) -> &str {
-        // It was made of a string.
+        // It was created from a string.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 

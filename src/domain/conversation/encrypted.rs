@@ -2,20 +2,20 @@
 
 use super::Part;
 
-/// Marks a signature as one of `OpenAI`'s reasoning items: no other vendor accepts it.
+/// Marks a signature as one of `OpenAI`'s reasoning items, which no other vendor accepts.
 const MARK: &str = "openai:";
 
-/// The parts of a reasoning item that bring it back to `OpenAI`, which refuses encrypted content
-/// under the id of another item.
+/// The parts of a reasoning item that `OpenAI` needs back. It refuses encrypted content under
+/// another item's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncryptedReasoning<'a> {
-    /// Empty where the client did not bring it back.
+    /// Empty if the client did not send it back.
     pub id: &'a str,
     pub content: &'a str,
 }
 
 impl<'a> EncryptedReasoning<'a> {
-    /// The signature of thinking that stands for this item.
+    /// Returns the signature of thinking that represents this item.
     pub fn signature(self) -> String {
         let id = if self.id.contains(':') { "" } else { self.id };
         format!("{MARK}{id}:{}", self.content)
@@ -28,7 +28,7 @@ impl<'a> EncryptedReasoning<'a> {
 }
 
 impl Part {
-    /// The reasoning item that this thinking stands for; `None` for other parts.
+    /// Returns the reasoning item that this thinking represents; `None` for other parts.
     pub fn encrypted_reasoning(&self) -> Option<EncryptedReasoning<'_>> {
         match self {
             Self::Thinking { signature, .. } => EncryptedReasoning::from_signature(signature),

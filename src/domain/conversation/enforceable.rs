@@ -20,15 +20,15 @@ const FORMATS: [&str; 10] = [
     "uuid",
 ];
 
-/// Members that say nothing of the values.
+/// Members that do not constrain values.
 const LEFT_OUT: [&str; 3] = ["$comment", "$id", "$schema"];
 
-/// All that a reference may have: the vendor refuses other members next to it.
+/// The only members that the vendor accepts in an object with a reference.
 const OF_REFERENCE: [&str; 3] = ["$defs", "$ref", "definitions"];
 
 /// Keeps the keywords that the vendor enforces, and moves the others to the description, which the
-/// model reads. An object gets no other properties than those that it lists, unless it says otherwise,
-/// or is combined with others; the vendor then says what is wrong.
+/// model reads. Objects are closed, unless the schema says otherwise or combines them with others;
+/// the vendor then reports the error.
 pub fn make_enforceable(schema: &mut Value) {
     convert(schema, true);
 }
@@ -161,7 +161,7 @@ mod tests {
                 json!({"$ref": "#/definitions/a",
                     "definitions": {"a": {"description": "{\"maximum\":1}"}}}),
             ),
-            // Closing these would leave no value.
+            // Closing these objects would allow no value.
             (
                 json!({"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {"properties": {}}}}]}),
                 json!({"allOf": [{"properties": {"a": {}}},

@@ -1,7 +1,7 @@
-//! JSON that is passed on as it was written, and objects of requests and answers.
+//! JSON that is passed on unchanged, and objects of requests and answers.
 //!
-//! The objects take little memory beyond that of the conversation: texts are borrowed, and the items
-//! of a list are made one by one while it is written.
+//! The objects take little memory beyond the conversation: they borrow texts, and create the items
+//! of a list one by one while it is written.
 
 use std::borrow::Cow;
 
@@ -11,19 +11,20 @@ use serde_json::{Map, Value, value::RawValue};
 use super::{DocumentData, ImageSource, Parameters};
 use crate::domain::json::without_escaped_nul;
 
-/// A JSON value as it was written, which a model sees, and answers, in the order of its members.
+/// A JSON value in its original text, with its members in the order in which a model sees or wrote
+/// them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Json(String);
 
 impl Json {
-    /// `None` where it is no JSON.
+    /// Parses JSON; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let value: &RawValue = serde_json::from_str(text).ok()?;
         Some(Self(value.get().to_owned()))
     }
 
     pub fn object(members: &Map<String, Value>) -> Self {
-        // Values of JSON: this cannot fail.
+        // Serializing a JSON value cannot fail.
         Self(serde_json::to_string(members).unwrap_or_default())
     }
 
@@ -41,14 +42,14 @@ impl Json {
     }
 
     pub fn value(&self) -> Value {
-        // It was parsed before.
+        // The text was parsed before.
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 }
 
 impl From<&Value> for Json {
     fn from(value: &Value) -> Self {
-        // Values of JSON: this cannot fail.
+        // Serializing a JSON value cannot fail.
         Self(serde_json::to_string(value).unwrap_or_default())
     }
 }
@@ -74,7 +75,7 @@ pub enum WireValue<'a> {
     Document(DocumentData<'a>),
 }
 
-/// Makes the items of a list.
+/// Creates the items of a list.
 type Items<'a> = Box<dyn Fn() -> Box<dyn Iterator<Item = WireValue<'a>> + 'a> + 'a>;
 
 fn write_list<S: Serializer>(items: &Items<'_>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -135,17 +136,16 @@ impl<'a> From<WireObject<'a>> for WireValue<'a> {
     }
 }
 
-/// An object whose members are written in the order in which they were added.
+/// An object whose members are written in the order of their addition.
 #[derive(Default)]
 pub struct WireObject<'a>(Vec<(&'static str, WireValue<'a>)>);
 
 impl<'a> WireObject<'a> {
-    /// An object with a member `type`.
+    /// Creates an object with a member `type`.
     pub fn with_type(name: &'static str) -> Self {
         Self::default().with("type", name)
     }
 
-    /// Adds a member.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<WireValue<'a>>) -> Self {
         self.0.push((name, value.into()));
@@ -161,7 +161,7 @@ impl<'a> WireObject<'a> {
         }
     }
 
-    /// Adds a list with what `write` makes of each item, unless it is empty.
+    /// Adds a list of the items, converted by `write`, unless it is empty.
     #[must_use]
     pub fn with_list<T, V>(self, name: &'static str, items: &'a [T], write: fn(&'a T) -> V) -> Self
     where
@@ -174,7 +174,7 @@ impl<'a> WireObject<'a> {
         self.with(name, WireValue::list(move || items.iter().map(write)))
     }
 
-    /// `None` if it has no members.
+    /// Returns `None` if the object has no members.
     pub fn non_empty(self) -> Option<Self> {
         (!self.0.is_empty()).then_some(self)
     }
@@ -186,7 +186,7 @@ impl Serialize for WireObject<'_> {
     }
 }
 
-/// A URL, or the data as one.
+/// A URL, or the data as a data URL.
 pub struct WireUrl<'a>(pub &'a ImageSource);
 
 impl Serialize for WireUrl<'_> {

@@ -23,8 +23,8 @@ pub struct Choice {
 }
 
 impl Stop {
-    /// `finish_reason` of Chat Completions. An answer that its provider broke off is cut, as at the
-    /// limit: no SDK has a reason for it, and it must not look finished.
+    /// Returns the `finish_reason` of Chat Completions. An answer that its provider broke off gets
+    /// the reason of the limit: no SDK has a reason for it, and it must not look complete.
     pub const fn chat_reason(&self) -> &'static str {
         match self {
             Self::Limit | Self::MalformedFunctionCall | Self::Other => "length",
@@ -34,7 +34,7 @@ impl Stop {
         }
     }
 
-    /// An answer or choice with calls ends for tools, whatever the vendor says.
+    /// Corrects the stop of an answer or choice with calls, which always ends for tools.
     #[must_use]
     pub fn corrected(self, has_calls: bool) -> Self {
         match (self, has_calls) {
@@ -88,7 +88,7 @@ impl Delta {
         }
     }
 
-    /// The choice that the next pieces belong to, if this is a marker.
+    /// Returns the choice of the next pieces, if this is its marker.
     pub fn choice(&self) -> Option<Choice> {
         self.block().and_then(Choice::from_block)
     }
@@ -98,7 +98,7 @@ impl Delta {
         Self::Opaque(json!({"type": PHASE, "phase": phase}))
     }
 
-    /// The phase of the text after this piece, if this is a marker.
+    /// Returns the phase of the text after this piece, if this is its marker.
     pub fn phase(&self) -> Option<&str> {
         self.block().and_then(phase_of)
     }
@@ -120,7 +120,7 @@ impl Delta {
 }
 
 impl Part {
-    /// What only the dialect of the vendor has.
+    /// Returns a block that only the vendor's dialect has.
     pub(super) fn block(&self) -> Option<&Value> {
         match self {
             Self::Opaque { block } => Some(block),
@@ -167,7 +167,7 @@ pub(super) fn enter(parts: &mut Vec<Part>, block: Value) {
     }
 }
 
-/// The choices by their indexes, each without its marker. An answer without markers is one choice.
+/// Returns the choices by index, without their markers. An answer without markers is one choice.
 pub fn choices(parts: &[Part]) -> Vec<(Choice, &[Part])> {
     let mut found: Vec<(Choice, &[Part])> = Vec::new();
     let mut rest = parts;
@@ -188,7 +188,7 @@ pub fn choices(parts: &[Part]) -> Vec<(Choice, &[Part])> {
     found
 }
 
-/// Returns the parts of these choices, each choice behind a marker with its finish reason.
+/// Returns the parts of these choices, each choice after a marker with its finish reason.
 pub fn ended(parts: &[Part], stops: Vec<(u32, Stop)>) -> Vec<Part> {
     let known = choices(parts);
     let choices = stops.into_iter().flat_map(|(index, stop)| {

@@ -1,7 +1,7 @@
 //! Images in a conversation: source, type and size.
 //!
-//! Only the header of base64 is decoded. The vendor decodes the same bytes, so it counts the size
-//! in the header.
+//! Only the header in the base64 is decoded. The vendor decodes the same bytes, so it counts the
+//! size in the header.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,9 @@ use crate::domain::{
     validate::{FieldCode, Refusal},
 };
 
-/// Images per conversation, as vendors limit them.
+/// Maximum images per conversation, as at vendors.
 pub const MAX_IMAGES: usize = 500;
-/// Bytes per image, as vendors limit them.
+/// Maximum bytes per image, as at vendors.
 const MAX_BYTES: usize = 20 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,9 +30,9 @@ pub struct Image {
 #[serde(rename_all = "snake_case")]
 pub enum ImageSource {
     Base64 {
-        /// The format of the image by its bytes, not by its declared type.
+        /// The format of the image's bytes, whatever type was declared.
         media_type: ImageType,
-        /// Width and height in pixels; `None` where the header does not bound them.
+        /// Width and height in pixels; `None` if the header does not bound them.
         size: Option<(u32, u32)>,
         data: Base64Text,
     },
@@ -50,7 +50,7 @@ named_enum!(
 );
 
 impl ImageSource {
-    /// A URL of http or https, or a data URL.
+    /// Parses an http, https or data URL.
     pub fn parse(url: &str) -> Result<Self, Refusal> {
         let wrong = |message: &'static str| (FieldCode::InvalidFormat, message.into());
         let (scheme, rest) = url.split_once(':').unwrap_or_default();
@@ -69,7 +69,7 @@ impl ImageSource {
         };
         let media_type = head.split(';').next().unwrap_or_default();
         let media_type = media_type.to_ascii_lowercase();
-        // Not a registered type, but common.
+        // This type is common, though not registered.
         if media_type != "image/jpg" && ImageType::parse(&media_type).is_none() {
             let names: Vec<_> = ImageType::ALL.iter().map(|one| one.as_str()).collect();
             let message = format!("must be of one of the types {}", names.join(", "));
@@ -95,7 +95,7 @@ impl ImageSource {
         })
     }
 
-    /// Bytes in the request.
+    /// Returns its bytes in the request.
     pub const fn bytes(&self) -> usize {
         match self {
             Self::Base64 { data, .. } => data.len(),
@@ -104,7 +104,7 @@ impl ImageSource {
     }
 }
 
-/// Base64 of which only the bytes that are asked for are decoded.
+/// Base64 of which only requested bytes are decoded.
 struct Encoded<'a>(&'a str);
 
 impl ReadAt for Encoded<'_> {
@@ -228,7 +228,7 @@ mod tests {
             let ImageSource::Base64 { media_type, .. } = source else {
                 panic!("{source:?}")
             };
-            // By its bytes.
+            // The type follows from the bytes.
             assert_eq!(media_type, ImageType::Png);
         }
         for url in ["https://example.com/a", "HTTP://example.com/a"] {

@@ -21,26 +21,26 @@ const NAMED: [&str; 5] = [
 /// Members that combine schemas.
 const COMBINING: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
 
-/// Members that the root of a schema must not have either, where it must not combine schemas.
+/// Members that the root of a schema must not have either, if it must not combine schemas.
 const REMOVED: [&str; 2] = ["enum", "not"];
 
-/// Maximum number of schemas that one combines.
+/// Maximum number of schemas that one schema combines.
 const MAX_VARIANTS: usize = 100;
 /// Maximum nesting of schemas that others combine, references included.
 const MAX_DEPTH: usize = 8;
-/// Maximum memory of a schema that is flattened.
+/// Maximum memory of a schema that is flattened, in bytes.
 const MAX_BYTES: usize = 1 << 20;
-/// Memory of copies: a multiple of the schema's own, and some for small ones.
+/// Maximum memory of copies: this multiple of the schema's own, and some for small schemas.
 const MAX_COPIES: usize = 4;
 const SPARE_BYTES: usize = 64 << 10;
-/// Memory of one value.
+/// Memory of one value, in bytes.
 const VALUE_BYTES: usize = 72;
 
 /// A schema of a function's arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     pub schema: Json,
-    /// Whether every vendor takes it as it is, as far as its members show at once.
+    /// Whether every vendor should accept it unchanged, judged by its members.
     is_complete: bool,
 }
 
@@ -52,7 +52,7 @@ impl Parameters {
         }
     }
 
-    /// The completed schema, see [`complete_schema`]; `None` if nothing is missing.
+    /// Returns the completed schema, see [`complete_schema`]; `None` if nothing is missing.
     pub fn completed(&self, combined: bool) -> Option<Self> {
         if self.is_complete {
             return None;
@@ -65,7 +65,7 @@ impl Parameters {
         }
     }
 
-    /// UTF-8 bytes.
+    /// Returns its UTF-8 bytes.
     pub fn bytes(&self) -> usize {
         self.schema.as_str().len()
     }
@@ -103,9 +103,9 @@ pub fn complete_schema(schema: &mut Map<String, Value>, combined: bool) -> bool 
     changed | edit_all(schema, &complete_array)
 }
 
-/// Replaces the schemas that the root combines by their properties. Of alternatives, those are
-/// required that all require. A schema that is too large, or would keep references to a removed part,
-/// stays as it is, and the vendor says what is wrong. Returns whether it changed.
+/// Replaces the schemas that the root combines by their properties. Of alternatives, only
+/// properties required by all are required. A schema that is too large, or would keep references to
+/// a removed part, stays unchanged, and the vendor reports the error. Returns whether it changed.
 fn flatten(schema: &mut Map<String, Value>) -> bool {
     let is_combined = |name: &&str| schema.contains_key(*name);
     if !COMBINING.iter().chain(&REMOVED).any(is_combined) {
@@ -128,7 +128,7 @@ fn flatten(schema: &mut Map<String, Value>) -> bool {
         }
         Value::Object(members)
     });
-    // References to a removed part remain.
+    // Fails if references to a removed part remain.
     flattened.take_if(|flattened| !resolves(flattened, flattened));
     let is_changed = flattened.is_some();
     if let Value::Object(members) = flattened.unwrap_or(root) {
@@ -137,7 +137,7 @@ fn flatten(schema: &mut Map<String, Value>) -> bool {
     is_changed
 }
 
-/// Whether all references within `value` are to parts of `root`.
+/// Whether all references in `value` point to parts of `root`.
 fn resolves(root: &Value, value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().all(|item| resolves(root, item)),
@@ -154,12 +154,13 @@ fn resolves(root: &Value, value: &Value) -> bool {
 #[derive(Default)]
 struct Flat {
     properties: Map<String, Value>,
-    /// The names, in order.
+    /// The required names, in order.
     required: Map<String, Value>,
     others: Map<String, Value>,
 }
 
-/// References may repeat a schema any number of times, so the memory of copies is limited.
+/// Flattens combined schemas. References may repeat a schema any number of times, so the memory of
+/// copies is limited.
 struct Flattener<'a> {
     root: &'a Value,
     /// Bytes that may still be copied.
@@ -167,7 +168,7 @@ struct Flattener<'a> {
 }
 
 impl<'a> Flattener<'a> {
-    /// `None` for a schema that is too large.
+    /// Returns `None` for a schema that is too large.
     fn new(root: &'a Value) -> Option<Self> {
         let left = MAX_BYTES;
         let mut own = Self { root, left };
@@ -264,7 +265,7 @@ impl Flat {
             }
         }
         for (name, property) in different {
-            // A property that differs has the same combination.
+            // A property that differs gets the same combination.
             let property = match property {
                 Value::Array(mut known) if known.len() == 1 => known.remove(0),
                 known => json!({ combining: known }),
@@ -274,7 +275,7 @@ impl Flat {
     }
 }
 
-/// Whether it is of arrays, and does not say of what.
+/// Whether it allows arrays but does not say of which items.
 fn lacks_items(schema: &Map<String, Value>) -> bool {
     let is_array = match schema.get("type") {
         Some(Value::String(kind)) => kind == "array",
@@ -285,7 +286,7 @@ fn lacks_items(schema: &Map<String, Value>) -> bool {
     is_array && !has("items") && !has("prefixItems")
 }
 
-/// Whether no array in it lacks `items`.
+/// Whether all arrays in it have `items`.
 fn has_items(schema: &Map<String, Value>) -> bool {
     !lacks_items(schema) && within(schema).all(has_items)
 }
@@ -437,7 +438,7 @@ mod tests {
                 json!({"properties": {"x": {}}, "not": {"required": ["y"]}, "enum": [{}]}),
                 json!({"properties": {"x": {}}}),
             ),
-            // Combined by what is combined.
+            // Combined by nested combinations.
             (
                 json!({"allOf": [{"properties": {"id": {}}}, {"anyOf": [of("a"), of("b")]}]}),
                 json!({"properties": {"id": {}, "kind": kinds("anyOf"), "a": {}, "b": {}},

@@ -1,4 +1,4 @@
-//! Names of functions and ids of calls, as a vendor accepts them.
+//! Names of functions and ids of calls that a vendor accepts.
 
 use std::{
     borrow::Cow,
@@ -12,7 +12,7 @@ use super::{Conversation, Part, ToolChoice};
 /// Hexadecimal digits of the digest that ends a replaced name.
 const DIGEST_DIGITS: usize = 8;
 
-/// The names or ids that a vendor accepts.
+/// The format of the names or ids that a vendor accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spelling {
     /// Accepted characters besides ASCII letters and digits; `None`: any character.
@@ -44,13 +44,14 @@ impl Spelling {
             && name.chars().take(self.max_chars.saturating_add(1)).count() <= self.max_chars
     }
 
-    /// The name itself if it is accepted, or its replacement.
+    /// Returns the name itself if it is accepted, or its replacement.
     pub fn spelled<'a>(&self, name: &'a str) -> Cow<'a, str> {
         self.spell(name, 0)
     }
 
-    /// The name itself if it is accepted. Otherwise a readable beginning of it and a digest of
-    /// `salt` and the name: the same in every turn, so that the vendor's cache still matches.
+    /// Returns the name itself if it is accepted. Otherwise returns a readable prefix of it and a
+    /// digest of `salt` and the name: the same in every turn, so that the vendor's cache still
+    /// matches.
     fn spell<'a>(&self, name: &'a str, salt: usize) -> Cow<'a, str> {
         if salt == 0 && self.fits(name) {
             return Cow::Borrowed(name);
@@ -80,7 +81,7 @@ impl Spelling {
         Cow::Owned(spelled)
     }
 
-    /// The first spelling of a name that is not `taken`, which it is then.
+    /// Returns the first spelling of a name that is not in `taken`, and adds it.
     fn spell_unique(&self, name: &str, taken: &mut HashSet<String>) -> String {
         let mut salt = 0;
         loop {
@@ -93,17 +94,17 @@ impl Spelling {
     }
 }
 
-/// The names of functions that a vendor does not accept, by the names that it is sent instead.
+/// Function names that a vendor does not accept, by the names that it gets instead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplacedNames(BTreeMap<String, String>);
 
 impl ReplacedNames {
-    /// The caller's name of a function that the vendor calls.
+    /// Returns the caller's name of a function that the vendor calls.
     pub fn original(&self, name: String) -> String {
         self.0.get(&name).cloned().unwrap_or(name)
     }
 
-    /// The name that the vendor is sent instead; `None`: it accepts the caller's.
+    /// Returns the name that the vendor gets instead; `None` if it accepts the caller's.
     pub fn replacement(&self, original: &str) -> Option<&str> {
         let mut names = self.0.iter();
         let found = names.find(|(_, name)| *name == original);
@@ -116,7 +117,7 @@ impl ReplacedNames {
 }
 
 impl Conversation {
-    /// The names of functions, declared and called.
+    /// Returns the names of declared and called functions.
     fn names(&self) -> impl Iterator<Item = &String> {
         let called = self.parts().filter_map(|part| match part {
             Part::ToolCall(call) => Some(&call.name),
@@ -165,11 +166,11 @@ impl Conversation {
         ReplacedNames(new.into_iter().map(|(name, new)| (new, name)).collect())
     }
 
-    /// Replaces the ids of calls that `spelling` does not accept, and those that an earlier call
-    /// has already; results follow their calls.
+    /// Replaces the ids of calls that `spelling` does not accept or that an earlier call already
+    /// has; results get the ids of their calls.
     pub fn respell_ids(&mut self, spelling: Spelling) {
         let mut taken: HashSet<String> = HashSet::new();
-        // The ids of the calls that came with one id, and whether each has its result.
+        // For each original id, the new ids of its calls and whether each has a result.
         let mut calls: HashMap<String, Vec<(String, bool)>> = HashMap::new();
         for part in self.parts_mut() {
             match part {
@@ -182,7 +183,7 @@ impl Conversation {
                     let Some(ids) = calls.get_mut(&result.call_id) else {
                         continue;
                     };
-                    // Results of calls with the same id come in the order of the calls.
+                    // Results of calls with the same id are in the order of the calls.
                     let open = ids.iter().position(|(_, has_result)| !has_result);
                     let at = open.unwrap_or(ids.len() - 1);
                     ids[at].1 = true;
@@ -253,13 +254,13 @@ mod tests {
         for (spelled, name) in spelled.iter().zip(names) {
             assert_eq!(replaced.original((*spelled).to_owned()), name);
         }
-        // A name that is sent by chance as another one's replacement keeps its own.
+        // A name that happens to equal another one's replacement is not changed.
         let taken = spelled[0].to_owned();
         let mut second = conversation(&["a.b", &taken], Vec::new());
         let replaced = second.respell_names(NAMES);
         assert_ne!(declared(&second)[0], taken);
         assert_eq!(replaced.original(taken.clone()), taken);
-        // The next turn spells them alike.
+        // The next turn spells them in the same way.
         let mut again = conversation(&names, Vec::new());
         again.respell_names(NAMES);
         assert_eq!(declared(&again), declared(&first));

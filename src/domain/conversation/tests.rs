@@ -1,4 +1,4 @@
-//! What is counted, and what the user said last.
+//! Counts of tokens and bytes, and the last user text.
 
 use serde_json::json;
 

@@ -10,7 +10,7 @@ use crate::domain::named::named_enum;
 pub struct Tools {
     pub functions: Vec<Function>,
     pub choice: ToolChoice,
-    /// At most one call in an answer.
+    /// At most one call per answer.
     pub one_at_a_time: bool,
 }
 
@@ -19,7 +19,7 @@ pub struct Function {
     pub name: String,
     pub description: Option<String>,
     pub parameters: Option<Parameters>,
-    /// Whether the arguments must follow the schema; absent: the vendor's choice.
+    /// Whether the arguments must match the schema; absent: the vendor's choice.
     pub strict: Option<bool>,
 }
 
@@ -30,11 +30,11 @@ pub enum ToolChoice {
     None,
     /// At least one call.
     Required,
-    /// A call of this function.
+    /// A call of the function with this name.
     Named(String),
 }
 
-/// The form of an answer.
+/// The format of an answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Format {
     #[default]
@@ -43,7 +43,7 @@ pub enum Format {
     Schema(Schema),
 }
 
-/// JSON of a schema.
+/// JSON that matches a schema.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schema {
     pub name: Option<String>,
@@ -53,7 +53,7 @@ pub struct Schema {
     pub strict: Option<bool>,
 }
 
-/// How much is thought before the answer. What is absent is the vendor's choice.
+/// How much the model thinks before the answer. Absent values are the vendor's choice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reasoning {
     pub thinking: Option<Thinking>,
@@ -67,7 +67,7 @@ pub enum Thinking {
     BetweenTools,
     /// The model decides.
     Adaptive,
-    /// At most so many tokens.
+    /// At most this number of tokens.
     Budget(u32),
 }
 
@@ -84,7 +84,7 @@ named_enum!(
     }
 );
 
-/// Budgets of thinking up to which an effort is low, and medium.
+/// Maximum thinking budgets of low and medium effort.
 const EFFORT_BUDGETS: [(u32, Effort); 2] = [(4_096, Effort::Low), (16_384, Effort::Medium)];
 
 impl Reasoning {
@@ -109,7 +109,7 @@ impl Thinking {
 }
 
 impl Tools {
-    /// UTF-8 bytes of every string that the model sees.
+    /// Returns the UTF-8 bytes of every string that the model sees.
     pub fn bytes(&self) -> usize {
         let functions = self.functions.iter().map(Function::bytes).sum::<usize>();
         let choice = match &self.choice {
@@ -119,7 +119,7 @@ impl Tools {
         functions + choice
     }
 
-    /// The same of the functions of these names, each as often as it is named.
+    /// Returns the bytes of the functions with these names, each as often as it is named.
     pub fn loaded_bytes(&self, names: &[String]) -> usize {
         let functions = self.functions.iter();
         let bytes: HashMap<&str, usize> = functions.map(|f| (f.name.as_str(), f.bytes())).collect();
@@ -137,7 +137,7 @@ impl Function {
 }
 
 impl Format {
-    /// UTF-8 bytes of every string that the model sees.
+    /// Returns the UTF-8 bytes of every string that the model sees.
     pub fn bytes(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         match self {

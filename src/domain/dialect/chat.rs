@@ -1,8 +1,8 @@
-//! Chat Completions, as the `openai` packages speak it (openai 3.51.0,
+//! Chat Completions of the `openai` packages (openai 3.51.0,
 //! `openai/types/chat/completion_create_params.py`, `chat_completion.py`,
 //! `chat_completion_chunk.py`).
 //!
-//! Here: the request and its tools. Submodules: its messages ([`message`]), and what writes its
+//! This file reads the request and its tools. Submodules: messages ([`message`]), and writing of
 //! answers ([`writer`]).
 
 mod message;
@@ -31,10 +31,10 @@ use crate::domain::{
 };
 pub use writer::ChatWriter;
 
-/// Fields whose answers have no place here.
+/// Fields whose answers are not supported.
 const UNSUPPORTED: &[&str] = &["function_call", "functions", "input", "top_logprobs"];
-/// Fields that change no answer: where a provider does not know them they are left out, and the
-/// answer says so.
+/// Fields that change no answer. They are left out for providers that do not know them, and the
+/// response says so.
 const HINTS: &[&str] = &[
     "metadata",
     "prompt_cache_key",
@@ -43,9 +43,9 @@ const HINTS: &[&str] = &[
     "safety_identifier",
     "user",
 ];
-/// The limit of OpenAI's API.
+/// Maximum stop sequences, as in OpenAI's API.
 const MAX_STOPS: usize = 4;
-/// Values of `n`.
+/// Maximum of `n`.
 const MAX_CHOICES: i64 = 8;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -165,7 +165,7 @@ fn limit(fields: &Fields<'_>) -> Option<u32> {
     limit.or(older)
 }
 
-/// The tools, and the names of the custom ones.
+/// Reads the tools, and the names of the custom ones.
 fn read_tools(fields: &Fields<'_>) -> (Tools, BTreeSet<String>) {
     let tools = List::new(
         "Tools that the model may call.",
@@ -276,7 +276,7 @@ fn json_schema(fields: &Fields<'_>) -> Option<Schema> {
 const TEMPERATURE: &str = "Default: the provider's. Not every model takes one.";
 const OPTIONS: (&str, &str) = ("ChatStreamOptions", "Options of a stream.");
 
-/// Fields that are taken with these values only, which change nothing.
+/// Fields that are accepted only with these values, which change nothing.
 fn fixed() -> [(&'static str, Vec<Value>); 4] {
     [
         ("logprobs", vec![json!(false)]),

@@ -1,6 +1,5 @@
-//! Images, as the `openai` packages ask for them (openai 3.51.0,
-//! `openai/types/image_generate_params.py`, `image_edit_params.py`,
-//! `images_response.py`).
+//! Images of the `openai` packages (openai 3.51.0, `openai/types/image_generate_params.py`,
+//! `image_edit_params.py`, `images_response.py`).
 
 use std::iter::repeat;
 
@@ -21,7 +20,7 @@ use crate::domain::{
 };
 
 named_enum!(
-    /// How an image is answered.
+    /// How an image is returned.
     ImageFormat {
         /// A link to the stored file.
         Url = "url",
@@ -35,14 +34,14 @@ pub struct ImagesRequest {
     pub request: ImageRequest,
     /// `None`: in both ways.
     pub format: Option<ImageFormat>,
-    /// Fields of the request that change no image and are left out.
+    /// Fields of the request that change no image.
     pub left_out: Vec<&'static str>,
 }
 
 /// Possible values of `left_out`.
 const HINTS: &[&str] = &["safety_identifier", "user"];
 
-/// `None` stands for the default.
+/// Reads a size; `None`: the default.
 const SIZE: Parsed<Option<(u32, u32)>> = parsed(
     || json!({"type": "string", "pattern": format!("^(auto|{})$", size_names(&SDK_SIZES, "|"))}),
     |text| match text {
@@ -51,7 +50,7 @@ const SIZE: Parsed<Option<(u32, u32)>> = parsed(
     },
 );
 
-/// `None` stands for the default.
+/// Reads a quality; `None`: the default.
 const QUALITY: Parsed<Option<Quality>> = parsed(
     || json!({"type": "string", "pattern": "^(auto|standard|medium|hd|high)$"}),
     |text| match text {
@@ -65,7 +64,7 @@ const QUALITY: Parsed<Option<Quality>> = parsed(
     },
 );
 
-/// `None` stands for the default.
+/// Reads a background; `None`: the default.
 const BACKGROUND: Parsed<Option<Background>> = parsed(
     || json!({"type": "string", "pattern": "^(auto|transparent|opaque)$"}),
     |text| match text {
@@ -81,7 +80,7 @@ const BACKGROUND: Parsed<Option<Background>> = parsed(
 #[derive(Debug, Clone, PartialEq)]
 pub struct EditsRequest(pub ImagesRequest);
 
-/// A data URL of a picture. Its media type is ignored; the bytes determine the format.
+/// Reads a data URL of a picture. Its media type is ignored; the bytes determine the format.
 const DATA_URL: Parsed<Bytes> = parsed(
     || json!({"type": "string", "pattern": "^data:"}),
     |text| {

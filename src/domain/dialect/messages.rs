@@ -1,8 +1,8 @@
-//! Messages, as the `anthropic` packages speak it (anthropic 2.10.0,
+//! Messages of the `anthropic` packages (anthropic 2.10.0,
 //! `anthropic/types/message_create_params.py`, `message.py`, `raw_message_stream_event.py`).
 //!
-//! Here: the requests. Submodules: the blocks of messages ([`block`]), tools and the form of the
-//! answer ([`tools`]), and what writes answers ([`writer`]).
+//! This file reads the requests. Submodules: the blocks of messages ([`block`]), tools and the
+//! format of the answer ([`tools`]), and writing of answers ([`writer`]).
 
 mod block;
 mod tools;
@@ -25,17 +25,16 @@ use crate::domain::{
 pub use tools::SEARCH;
 pub use writer::MessagesWriter;
 
-/// Fields that change no answer, or make the input smaller: where a provider does not know them
-/// they are left out, and the answer says so.
+/// Fields that change no answer, or make the input smaller. They are left out for providers that do
+/// not know them, and the response says so.
 const HINTS: &[&str] = &["context_management", DIAGNOSTICS, "metadata"];
 const MAX_STOPS: usize = 100;
 
-/// Begins a line of `name=value;` in the instructions of Claude Code that changes with each request
-/// and is for Anthropic only (anthropics/claude-code#68900).
+/// Prefix of a line of `name=value;` in Claude Code's instructions. It changes with each request
+/// and is only for Anthropic (anthropics/claude-code#68900).
 const BILLING_HEADER: &str = "x-anthropic-billing-header";
 
-/// The text of instructions without their line for Anthropic's billing; `None` if they do not begin
-/// with one.
+/// Returns instructions without Anthropic's billing line; `None` if they do not begin with one.
 pub fn without_billing_header(text: &str) -> Option<&str> {
     let header = text.trim_start().strip_prefix(BILLING_HEADER)?;
     let pairs = header.strip_prefix(':')?;
@@ -58,11 +57,11 @@ pub struct CountRequest(pub DialogueRequest);
 struct Noted {
     /// The hints, each once.
     hints: RefCell<Vec<&'static str>>,
-    /// Names of tools that the model is shown only there, each as often as it is.
+    /// Tools that the model sees only in a message, once per occurrence.
     loaded: RefCell<Vec<String>>,
-    /// The bounds of the searches (`max_uses`).
+    /// The limits of the searches (`max_uses`).
     searches: RefCell<Vec<Option<u32>>>,
-    /// Upper bound of the tokens that Anthropic adds to search results and for tools that it describes.
+    /// Maximum tokens that Anthropic adds to search results and for tools that it describes.
     added_tokens: Cell<usize>,
 }
 
@@ -99,7 +98,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
     let tools = tools::read(fields, &noted);
     let reasoning = tools::reasoning(fields, &noted);
     note(&noted, fields.hints(HINTS));
-    // Any other edit may be another call of the model, which the usage does not tell.
+    // Any other edit may call the model once more, which the usage does not report.
     let management = fields.value("context_management");
     let edits = management.and_then(|management| management.get("edits")?.as_array());
     let clears = |edit: &Value| {
@@ -157,7 +156,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<DialogueRequest> {
     })
 }
 
-/// Leaves them out of the dialogue, which other vendors get. Returns their bytes.
+/// Removes billing lines from the dialogue, which other vendors get. Returns their bytes.
 fn leave_out_billing_headers(system: &mut [Part]) -> usize {
     let mut bytes = 0;
     for part in system {
@@ -171,7 +170,7 @@ fn leave_out_billing_headers(system: &mut [Part]) -> usize {
     bytes
 }
 
-/// With all members that were not asked for, when all others have been.
+/// Adds all unknown members, after all known ones were read.
 fn with_others(fields: &Fields<'_>, dialogue: DialogueRequest) -> DialogueRequest {
     let mut others = fields.others();
     others.bytes += dialogue.others.bytes;

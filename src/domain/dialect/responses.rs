@@ -1,10 +1,11 @@
-//! The Responses API, as the `openai` packages speak it (openai 3.54.0,
+//! The Responses API of the `openai` packages (openai 3.54.0,
 //! `openai/types/responses/response_create_params.py`, `response.py`, `response_stream_event.py`),
-//! without state: nothing of a response is kept for the next one to refer to, but for the items of
-//! an answer (`item_reference`).
+//! without state: the next request can refer only to items of an answer (`item_reference`), not to
+//! the response.
 //!
-//! Here: the request. Submodules: its items ([`item`]), its tools ([`tools`]), what only this dialect
-//! has ([`mapping`]), and the bodies of answers ([`answer`]) with what writes them ([`writer`]).
+//! This file reads the request. Submodules: its items ([`item`]), its tools ([`tools`]), features
+//! that only this dialect has ([`mapping`]), the bodies of answers ([`answer`]) and their events
+//! ([`writer`]).
 
 mod answer;
 mod item;
@@ -29,7 +30,7 @@ use item::Item;
 pub use mapping::is_encrypted_by_openai;
 pub use writer::{Echo, ResponsesWriter};
 
-/// Fields that ask for what is not served here, or that keep state at a vendor.
+/// Fields whose features are not supported, or that keep state at a vendor.
 const UNSUPPORTED: &[&str] = &[
     "access_programs",
     "background_options",
@@ -38,8 +39,8 @@ const UNSUPPORTED: &[&str] = &[
     "image",
     "prompt",
 ];
-/// Fields that change no answer: where a provider does not know them they are left out, and the
-/// answer says so.
+/// Fields that change no answer. They are left out for providers that do not know them, and the
+/// response says so.
 const HINTS: &[&str] = &[
     "client_metadata",
     "metadata",
@@ -91,7 +92,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
             message,
         );
     }
-    // That one may be false.
+    // `background` may be false.
     let refused = REFUSED.iter().filter(|name| **name != "background");
     fields.unsupported(&refused.copied().collect::<Vec<_>>());
     fields.unsupported(UNSUPPORTED);
@@ -120,7 +121,7 @@ fn dialogue(fields: &Fields<'_>) -> Option<(DialogueRequest, Echo)> {
             (effort, has_context, has_summary)
         });
     fields.neutral("truncation", vec![json!("disabled")]);
-    // The provider decides from which turns it keeps reasoning.
+    // The provider decides which turns' reasoning it keeps.
     let has_bound = most.is_some() && search.is_none();
     let left_out = [
         has_context.then_some("reasoning.context"),
@@ -230,7 +231,7 @@ impl Object for InputTokensRequest {
     }
 }
 
-/// The parts of answers that become items of the output, each one.
+/// Whether a part of an answer becomes an item of the output.
 fn is_item(part: &Part) -> bool {
     let is_input = matches!(
         part,
@@ -239,7 +240,7 @@ fn is_item(part: &Part) -> bool {
     !is_input && part.phase().is_none()
 }
 
-/// The id of an item of an answer. [`referenced`] reads it.
+/// Returns the id of an item of an answer. [`referenced`] parses it.
 fn id(generation: &str, at: usize, part: &Part) -> String {
     let kind = match part {
         Part::Opaque { block } => {
@@ -253,7 +254,7 @@ fn id(generation: &str, at: usize, part: &Part) -> String {
     format!("{kind}_{generation}_{at}")
 }
 
-/// The generation and the place in its output, if an id is of an item of our answers.
+/// Returns the generation and the place in its output, if an id is of an item of our answers.
 pub fn referenced(id: &str) -> Option<(&str, usize)> {
     let (rest, at) = id.rsplit_once('_')?;
     let (_kind, generation) = rest.rsplit_once('_')?;

@@ -1,5 +1,5 @@
-//! Speech, as the `openai` packages ask for it (openai 3.51.0,
-//! `openai/types/audio/speech_create_params.py`). The answer is the file.
+//! Speech of the `openai` packages (openai 3.51.0, `openai/types/audio/speech_create_params.py`).
+//! The response is the file.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! A digest of a body by its value: equal for "the same request".
+//! A digest of a body by its value.
 
 use std::{
     collections::BTreeMap,
@@ -9,8 +9,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 use sha2::{Digest as _, Sha256};
 
-/// SHA-256 over a route and the JSON value of a body without `stream`: equal exactly for "the same
-/// request". Members are sorted, and `1` and `1.0` are the same number.
+/// Returns the SHA-256 of a route and the JSON value of a body without `stream`; equal exactly for
+/// equal requests. Members are sorted, and `1` and `1.0` are the same number.
 pub fn fingerprint(route: &str, body: &Map<String, Value>) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(route.as_bytes());
@@ -37,7 +37,7 @@ fn digest(hash: &mut Sha256, value: &impl Serialize) {
     }
 
     let mut text = io::BufWriter::new(Digest(hash));
-    // Values of JSON and strings: this cannot fail.
+    // JSON values and strings always serialize.
     let written = serde_json::to_writer(&mut text, value).is_ok() && text.flush().is_ok();
     debug_assert!(written);
 }

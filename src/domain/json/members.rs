@@ -10,7 +10,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// An object whose members keep their order and their bytes. The values are slices of the parsed
+/// An object whose members keep their order and their bytes. Values are slices of the parsed
 /// buffer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Members(Vec<(String, Bytes)>);
@@ -23,7 +23,7 @@ impl Members {
         Ok(Self(shared.collect()))
     }
 
-    /// The names, and the JSON of the values.
+    /// Returns the names, and the JSON of the values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Bytes)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
@@ -43,7 +43,7 @@ impl Members {
         size_of::<(String, Bytes)>() + name.len()
     }
 
-    /// The JSON of a member.
+    /// Returns the JSON of a member.
     pub fn get(&self, name: &str) -> Option<&Bytes> {
         let found = self.0.iter().find(|(member, _)| member == name);
         found.map(|(_, value)| value)
@@ -51,7 +51,7 @@ impl Members {
 
     /// Replaces the value of a member, or appends a member.
     pub fn set(&mut self, name: &str, value: &impl Serialize) {
-        // Numbers, strings and objects of them: this cannot fail.
+        // Numbers, strings and objects of them always serialize.
         let Ok(value) = serde_json::to_vec(value).map(Bytes::from) else {
             return;
         };
@@ -61,7 +61,7 @@ impl Members {
         }
     }
 
-    /// Copies the other values, so that the body can be freed once this one is replaced.
+    /// Copies the other values, so that the body can be freed once this value is replaced.
     pub fn copy_all_but(&mut self, name: &str) {
         for (_, value) in self.0.iter_mut().filter(|(other, _)| other != name) {
             *value = Bytes::copy_from_slice(value);

@@ -1,4 +1,4 @@
-//! U+0000, which Postgres cannot store: where it is in a value, and its replacement.
+//! Finds and replaces U+0000, which Postgres cannot store.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use memchr::memmem;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-/// The same without U+0000 in any string, which Postgres cannot store.
+/// Returns a copy without U+0000 in any string.
 pub fn without_nul<T: Serialize + DeserializeOwned>(value: T) -> T {
     let text = serde_json::to_string(&value).unwrap_or_default();
     if !text.contains("\\u0000") {
@@ -73,8 +73,7 @@ pub fn may_have_nul(bytes: &[u8]) -> bool {
     memmem::find(bytes, b"\\u0000").is_some()
 }
 
-/// Paths of strings and member names that contain U+0000, which Postgres cannot store; the first
-/// hundred of them.
+/// Returns the paths of the first hundred strings and member names that contain U+0000.
 pub fn nul_paths(value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let mut trail = Vec::new();
@@ -82,7 +81,7 @@ pub fn nul_paths(value: &Value) -> Vec<String> {
     found
 }
 
-/// A step into a value. A path is only built where something is found.
+/// A step into a value. Paths are built only for findings.
 enum Step<'a> {
     Item(usize),
     Member(&'a str),

@@ -1,4 +1,4 @@
-//! One pass over a body that gives its values and the bytes of its members.
+//! Parses the values of a body and the bytes of its members in one pass.
 
 use std::{cell::Cell, marker::PhantomData};
 
@@ -8,13 +8,13 @@ use serde_json::{Map, Value, map::Entry};
 
 use super::{Limits, Members, Strict, parse_within};
 
-/// As [`parse_within`]. Also returns the members of an object as they were written.
+/// As [`parse_within`]. Also returns the original bytes of the members of an object.
 pub fn parse_object(
     bytes: &Bytes,
     reserve: &dyn Fn(usize) -> bool,
 ) -> Result<(Value, Members), serde_json::Error> {
     let (is_refused, reserved) = (Cell::new(false), Cell::new(0));
-    // Once refused, memory is not asked for again.
+    // After a refusal, no more memory is requested.
     let reserve = |bytes| {
         is_refused.set(is_refused.get() || !reserve(bytes));
         if !is_refused.get() {
@@ -42,14 +42,14 @@ pub fn parse_object(
     Ok((value, members))
 }
 
-/// The rest of a document.
+/// The unparsed rest of a document.
 struct Scanner<'a> {
     bytes: &'a Bytes,
     at: usize,
 }
 
 impl<'a> Scanner<'a> {
-    /// The document, if it is a valid object.
+    /// Parses the document; `None` if it is not a valid object.
     fn object(mut self, limits: &Limits<'_>) -> Option<(Map<String, Value>, Members)> {
         let (mut values, mut members) = (Map::new(), Vec::new());
         limits.count_value::<serde_json::Error>().ok()?;
@@ -84,7 +84,7 @@ impl<'a> Scanner<'a> {
         Some(value)
     }
 
-    /// The next byte but white space, if it is one of these.
+    /// Returns the next byte other than white space, if it is one of these.
     fn symbol(&mut self, symbols: &[u8]) -> Option<u8> {
         self.skip_space();
         let symbol = *self.bytes.get(self.at)?;

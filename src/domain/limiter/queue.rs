@@ -21,7 +21,7 @@ pub struct State<K> {
     queued: usize,
     /// Keys that use a weight or wait.
     keys: HashMap<K, Entry>,
-    /// Keys with waiters, the next one to serve first. A key at its own bound may be absent; it is
+    /// Keys with waiters, in the order of service. A key at its own limit may be absent; it is
     /// added again when it releases a weight. After [`State::grant`], the first key waits for room
     /// in the total.
     turns: VecDeque<K>,
@@ -90,7 +90,7 @@ impl<K: Copy + Eq + Hash> State<K> {
         self.join_turns(key);
     }
 
-    /// Adds a weight if it keeps the bounds and overtakes no waiter that it could delay.
+    /// Adds a weight if it keeps the limits and does not overtake a waiter that it could delay.
     pub fn try_enter(&mut self, bounds: &Bounds, key: K, weight: usize) -> bool {
         let has_waiters = self
             .keys
@@ -106,7 +106,7 @@ impl<K: Copy + Eq + Hash> State<K> {
         has_room
     }
 
-    /// Appends a waiter, or `None` if the queue is full or the weight can never be granted.
+    /// Appends a waiter. Returns `None` if the queue is full or the weight can never be granted.
     pub fn enqueue(&mut self, bounds: &Bounds, key: K, weight: usize) -> Option<Arc<Waiter>> {
         let own = self.keys.get(&key).map_or(0, |entry| entry.waiters.len());
         if weight > bounds.per_key.min(bounds.total)
@@ -148,7 +148,7 @@ impl<K: Copy + Eq + Hash> State<K> {
         }
     }
 
-    /// Adds a key with waiters at the end of the turns, and forgets a key without any use.
+    /// Adds a key with waiters at the end of the order, and removes a key without any use.
     fn join_turns(&mut self, key: K) {
         let Some(entry) = self.keys.get_mut(&key) else {
             return;
@@ -164,7 +164,7 @@ impl<K: Copy + Eq + Hash> State<K> {
         }
     }
 
-    /// Grants waiters in turn until the next one needs more than is free.
+    /// Grants waiters in order until the next one needs more than is free.
     pub fn grant(&mut self, bounds: &Bounds) -> Vec<Arc<Waiter>> {
         let mut granted = Vec::new();
         while let Some(&key) = self.turns.front()
@@ -172,7 +172,7 @@ impl<K: Copy + Eq + Hash> State<K> {
         {
             let free = bounds.per_key.saturating_sub(entry.held);
             let Some(waiter) = entry.waiters.pop_front_if(|w| w.weight <= free) else {
-                // It has no waiters, or is at its own bound.
+                // The key has no waiters, or is at its own limit.
                 self.turns.pop_front();
                 entry.is_in_turns = false;
                 if entry.held == 0 {
@@ -194,7 +194,7 @@ impl<K: Copy + Eq + Hash> State<K> {
     }
 }
 
-/// Waits for a permit; leaves the queue when it is dropped.
+/// Waits for a permit; leaves the queue on drop.
 pub struct Waiting<'a, K: Copy + Eq + Hash> {
     limiter: &'a Limiter<K>,
     key: K,

@@ -26,7 +26,7 @@ enum Step {
     TryAcquire(u8, usize),
     Acquire(u8, usize),
     Admit(u8),
-    /// Permits and waiters are named by their index.
+    /// Permits and waiters are identified by index.
     Release(usize),
     Reacquire(usize),
     Drop(usize),
@@ -57,11 +57,11 @@ struct Pending<'a> {
     key: u8,
     weight: usize,
     acquiring: Acquiring<'a>,
-    /// Grants of other keys since this waiter could be granted but for the total.
+    /// Grants to other keys since this waiter lacked only room in the total.
     overtaken_by: HashMap<u8, usize>,
 }
 
-/// Permits and waiters, in their order, as the limiter should have them.
+/// The expected state of the limiter: permits and waiters, in order.
 struct Model<'a> {
     limiter: &'a Limiter<u8>,
     permits: Vec<Permit<u8>>,
@@ -82,7 +82,7 @@ impl Model<'_> {
         self.used(None) + weight <= self.limiter.total()
     }
 
-    /// Indices of the waiters that are the first of their key and fit its bound.
+    /// Returns the indices of the waiters that are the first of their key and fit its limit.
     fn eligible(&self) -> Vec<usize> {
         let is_first = |i: &usize| {
             let key = self.pending[*i].key;
@@ -95,7 +95,7 @@ impl Model<'_> {
             .collect()
     }
 
-    /// Takes the permits that were granted, and checks what is left.
+    /// Takes the granted permits and checks the rest.
     fn settle(&mut self, eligible_keys: &[u8]) {
         let mut granted = Vec::new();
         let mut waits = Vec::new();
@@ -147,7 +147,7 @@ impl Model<'_> {
 }
 
 proptest! {
-    /// Against a list of the permits; nothing waits.
+    /// Compares with a list of permits, without a queue.
     #[test]
     fn permits_are_counted_exactly(
         total in 0..12_usize,
@@ -199,8 +199,8 @@ proptest! {
         prop_assert_eq!(limiter.held(), []);
     }
 
-    /// Bounds hold, room is not left unused, a key's waiters are served in order, no key is served
-    /// twice before another one that could be, and in the end everyone is served.
+    /// Limits hold, no room is left unused, a key's waiters are served in order, no key is served
+    /// twice before another that could be, and finally all are served.
     #[test]
     fn waiters_are_served_in_turn(
         total in 1..9_usize,
@@ -306,7 +306,7 @@ fn keys_that_queue_as_often_as_they_can_leave_room_for_another() {
     assert_eq!(queued, [32, 16, 8, 4]);
 }
 
-/// Ends only if no wake-up is lost, also where waiters give up.
+/// Terminates only if no wake-up is lost, even if waiters give up.
 #[test]
 fn many_threads_keep_the_bounds_and_are_all_served() {
     const THREADS: usize = 8;

@@ -1,6 +1,6 @@
 //! The bill of a completed generation: each quantity, its price and their product.
 //!
-//! It is computed from the stored price row and usage by the functions that computed the charge.
+//! It is computed from the stored prices and usage with the same functions as the charge.
 
 use serde::{Deserialize as _, Serialize};
 use serde_json::Value;
@@ -69,7 +69,7 @@ impl Bill {
                 let prices = TextPrices::deserialize(pricing).ok()?;
                 let usage = TextUsage::deserialize(usage).ok()?;
                 let parts = prices.parts(&usage).into_iter();
-                // Zero lines are left out: most requests do not use a prompt cache.
+                // Zero lines are left out, because most requests do not use a prompt cache.
                 let always = ["Input tokens", "Output tokens"];
                 let parts = parts.filter(|(label, _, count)| *count > 0 || always.contains(label));
                 let parts = parts.map(|(label, price, count)| Part(label, price, count, TOKENS));
@@ -142,7 +142,7 @@ impl Bill {
     }
 }
 
-/// Label, unit price, quantity, and the units of the price as a number and in words.
+/// Label, unit price, quantity, and the units of the price as a number and as text.
 struct Part(&'static str, Credits, u64, (u64, &'static str));
 
 const TOKENS: (u64, &str) = (PER_MILLION, "1,000,000 tokens");
@@ -170,7 +170,7 @@ mod tests {
         });
         let none = json!({});
         let bill = Bill::new(Modality::Text, &pricing, &none, &usage).unwrap();
-        // The tier has no other prices of input: all 1,000 tokens cost 20 per million.
+        // The tier has no separate prices of input: all 1,000 tokens cost 20 per million.
         assert_eq!(bill.total, "0.0207".parse().unwrap());
         assert_eq!(
             bill.note.unwrap(),

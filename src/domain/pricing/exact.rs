@@ -1,4 +1,4 @@
-//! Images, video and speech: the price is known before the work starts.
+//! Images, video and speech, whose price is known before the work starts.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub const PER_THOUSAND: u64 = 1_000;
 pub struct QualityPrices {
     /// Quality `standard`.
     pub standard: Credits,
-    /// Quality `hd`; absent where the model has one tier only.
+    /// Quality `hd`; absent if the model has only one tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hd: Option<Credits>,
 }
@@ -102,15 +102,15 @@ impl InputCeiling {
         Credits::pro_rata(&[(self.per_image, self.images.into())], 1)
     }
 
-    /// Returns the price of `tokens`. `None`: [`Self::price`] applies, because inputs are charged
-    /// by number, the provider did not count them, or their tokens would cost more.
+    /// Returns the price of `tokens`. Returns `None` if [`Self::price`] applies, because inputs are
+    /// charged by number, the provider did not count them, or their tokens would cost more.
     pub fn price_by_tokens(&self, tokens: Option<u64>) -> Option<Credits> {
         let by_tokens = Credits::pro_rata(&[(self.per_million?, tokens?)], PER_MILLION)?;
         Some(by_tokens).filter(|price| self.price().is_some_and(|ceiling| *price <= ceiling))
     }
 }
 
-/// The maximum cost of images, a video or speech, and what it is computed from.
+/// The maximum cost of images, a video or speech, and the values that determine it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitCeiling {
     /// The parameter with the number of units.

@@ -1,4 +1,4 @@
-//! Text: priced per token, charged by usage.
+//! Text, which is priced per token and charged by usage.
 
 mod ceiling;
 #[cfg(test)]
@@ -29,8 +29,8 @@ pub(super) const PER_MILLION: u64 = 1_000_000;
 pub struct TextPrices {
     #[serde(flatten)]
     pub base: TokenPrices,
-    /// Prices of requests with more input, ascending. The last one that applies is that of the
-    /// whole request.
+    /// Prices of requests with more input, ascending. The last tier that applies determines the
+    /// prices of the whole request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<PriceTier>,
     /// Credits for each web search at the provider.
@@ -58,7 +58,8 @@ pub struct TokenPrices {
     /// Input tokens that the provider wrote to its cache; absent: as other input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write_per_million: Option<Credits>,
-    /// The same, of those that are kept for long (an hour or more); absent: as other input.
+    /// Input tokens that the provider wrote to its cache for an hour or more; absent: as other
+    /// input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write_long_per_million: Option<Credits>,
     /// Output tokens, reasoning included.
@@ -113,8 +114,8 @@ impl TextPrices {
         tokens?.checked_add(Credits::pro_rata(&[self.searches(usage)], 1)?)
     }
 
-    /// The charge for `usage`: its price, capped at the hold. The second value is the excess, which
-    /// the operator bears when the provider counted more than the ceiling.
+    /// Returns the charge for `usage`: its price, at most the hold. Also returns the excess, which
+    /// the operator pays if the provider counted more than the hold covers.
     pub fn charge(&self, usage: &TextUsage, held: Credits) -> (Credits, Credits) {
         let exact = self.cost(usage).unwrap_or(Credits::from_micros(i64::MAX));
         let charged = exact.min(held);

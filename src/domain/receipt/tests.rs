@@ -1,4 +1,4 @@
-//! Which dialogues begin alike, and what a count of one says of the next.
+//! Which dialogues share a prefix, and how a count bounds the next turn.
 
 mod edits;
 
@@ -25,7 +25,7 @@ fn a_dialogue_has_the_keys_of_its_beginnings() {
     assert_eq!((one.len(), three.len()), (1, 3));
     assert_eq!(three[2], one[0]);
     assert_eq!(three[1..], keys(&said(&["a", "b"])));
-    // What is said where makes a difference.
+    // The place of a message matters.
     assert_ne!(three[0], keys(&said(&["a", "bc", ""]))[0]);
     let whole = Prefixes::of(
         Surface::AnthropicMessages,
@@ -139,7 +139,7 @@ fn a_count_bounds_what_begins_so() {
     };
     assert_eq!(receipt.most(20_000), 6_400 + 100 + 256);
     assert_eq!(receipt.most(21_000), 7_400 + 100 + 256);
-    // Never above the bytes, and nothing of a dialogue that has less.
+    // Never above the bytes, and no receipt for a dialogue with fewer.
     let dense = Receipt {
         tokens: 19_999,
         ..receipt

@@ -1,4 +1,4 @@
-//! Requests of an account's users and programs, except generations: login, API keys, webhooks,
+//! Requests of an account's users and programs other than generations: login, API keys, webhooks,
 //! templates, settings.
 
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ pub struct Login {
 impl Object for Login {
     const SCHEMA: SchemaName = ("LoginRequest", "Credentials.");
 
-    /// A password that could not be set is simply wrong, so that the answer tells nothing.
+    /// A password that cannot be set is treated as wrong, so that the response reveals nothing.
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let email = text(EMAIL_CHARS).not_blank();
         let email = fields.required("email", "Compared without case.", email);
@@ -52,7 +52,7 @@ impl Object for Login {
     }
 }
 
-/// Another password for who is logged in.
+/// A new password for the logged-in user.
 #[derive(Debug)]
 pub struct PasswordChange {
     pub current: SecretString,
@@ -80,16 +80,16 @@ impl Object for PasswordChange {
     }
 }
 
-/// An API key to be made.
+/// An API key to create.
 #[derive(Debug, Clone)]
 pub struct KeyRequest {
     pub name: String,
     pub abilities: Abilities,
     pub rate_limit_per_minute: u32,
-    /// In the future, which is not looked at here.
+    /// Must be in the future, which is not checked here.
     pub expires_at: Option<DateTime<Utc>>,
     pub spend_limit: Option<Credits>,
-    /// The period of the limit; `None`: for ever.
+    /// The period of the limit; `None`: the limit is for all time.
     pub spend_period: Option<SpendPeriod>,
 }
 
@@ -129,10 +129,10 @@ impl Object for KeyRequest {
     }
 }
 
-/// A webhook to be made. Where its URL leads is not looked at here.
+/// A webhook to create. The address of its URL is not checked here.
 #[derive(Debug, Clone)]
 pub struct WebhookRequest {
-    /// The text of the request, and the time that it denotes.
+    /// The text of the request, and the parsed URL.
     pub url: (String, Url),
     pub events: Vec<WebhookEvent>,
 }
@@ -151,7 +151,7 @@ fn parse_url(text: &str) -> Result<Url, Refusal> {
         let message = "must be a URL, such as https://example.com/hooks";
         (FieldCode::InvalidFormat, message.into())
     };
-    // The parser would take these out silently.
+    // The parser would remove these silently.
     if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err(format());
     }
@@ -197,7 +197,7 @@ pub struct TemplateText {
     pub prompt: String,
     /// The template of the system prompt.
     pub system_prompt: Option<String>,
-    /// The names that the two read, sorted.
+    /// The names that the two templates read, sorted.
     pub variables: Vec<String>,
 }
 
@@ -224,12 +224,12 @@ fn source(source: &str) -> Result<Source, Refusal> {
     Ok((source.to_owned(), variables))
 }
 
-/// A template to be tried, and what it is rendered with.
+/// A template to preview, and the values to render it with.
 #[derive(Debug, Clone)]
 pub struct TemplatePreview {
     pub text: TemplateText,
     pub values: Map<String, Value>,
-    /// The prompt of the request that would use it.
+    /// The prompt of the request that would use the template.
     pub request_prompt: String,
 }
 
@@ -266,7 +266,7 @@ impl Object for TemplateText {
 }
 
 impl TemplateText {
-    /// All but the name.
+    /// Reads all fields but the name.
     fn read_sources(fields: &Fields<'_>) -> Option<Self> {
         let about = "The template of the prompt; not blank.";
         let prompt = fields.required("prompt", about, PROMPT_SOURCE);
@@ -310,7 +310,7 @@ impl Object for TemplatePreview {
 /// Changes to the settings of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountChange {
-    /// Default providers and models; `None` where one is to be cleared.
+    /// Default providers and models; `None` clears a default.
     pub defaults: Vec<(Modality, Option<Target>)>,
 }
 
@@ -336,7 +336,7 @@ impl Object for AccountChange {
     }
 }
 
-/// An empty one is as unknown as any other that this server does not have.
+/// Also accepts an empty name, which is as unknown as any other name.
 const ANY_NAME: Parsed<String> = parsed(
     || NAME.json_schema(),
     |name| text(NAME_CHARS).check(name).map(|()| name.to_owned()),

@@ -1,4 +1,4 @@
-//! A dialogue, in whichever dialect it was written.
+//! A dialogue in any dialect.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::domain::{
     validate::Others,
 };
 
-/// Web searches at the vendor that a request allows.
+/// Web searches that the vendor may run for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Search {
-    /// The limit that the request sets.
+    /// The request's own limit.
     pub most: Option<u32>,
-    /// Index of the tool that has the limit, if the request itself does not have it.
+    /// Index of the tool with the limit, if the request itself does not have it.
     pub tool: Option<usize>,
 }
 
@@ -24,34 +24,34 @@ pub struct DialogueRequest {
     pub surface: Surface,
     /// `provider/model`, or just `model`.
     pub model: String,
-    /// Copies of the request share it until one changes it.
+    /// Shared by copies of the request until one changes it.
     pub conversation: Arc<Conversation>,
     /// The prompt in the record: the text of the last user message, up to its limit.
     pub prompt: String,
-    /// Without it: what the account can pay for.
+    /// `None`: as many as the account can pay for.
     pub max_tokens: Option<u32>,
-    /// Answers to choose from, each with this limit.
+    /// Number of choices, each with this limit.
     pub choices: u32,
     pub sampling: Sampling,
-    /// A search tool that runs at the vendor.
+    /// A search tool that the vendor runs.
     pub search: Option<Search>,
     pub stream: bool,
-    /// Whether a chat has custom tools, or calls of them, which not every chat server accepts.
+    /// Whether a chat has custom tools or calls of them, which not every chat server supports.
     pub has_custom_tools: bool,
     /// Whether a caller of Responses asked for encrypted thinking.
     pub includes_encrypted: bool,
     /// Fields that change no answer and that the provider is not sent.
     pub left_out: Vec<&'static str>,
-    /// Fields that only the vendors of the dialect know.
+    /// Fields that only vendors of the dialect know.
     pub others: Others,
     /// The unchanged body, for these vendors.
     pub original: Option<Box<Original>>,
-    /// Digests of the beginnings of the dialogue.
+    /// Digests of the dialogue's prefixes.
     pub prefixes: Option<Prefixes>,
 }
 
 impl DialogueRequest {
-    /// Not streamed, and without anything that a dialogue need not have.
+    /// Creates a request that is not streamed and has no optional parts.
     pub fn new(surface: Surface, model: String, conversation: Conversation) -> Self {
         let prompt = conversation.last_user_text();
         Self {

@@ -1,4 +1,4 @@
-//! `inputs` of images and videos: pictures that a request contains or names.
+//! `inputs` of images and videos: files that a request contains or refers to.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -41,7 +41,7 @@ named_enum!(
 pub struct InputRequest {
     pub role: InputRole,
     pub from: InputFrom,
-    /// The field of an SDK request that contains it, for errors.
+    /// The field of an SDK request that contains the input, for errors.
     pub sdk_field: Option<String>,
 }
 
@@ -61,7 +61,7 @@ pub enum InputFrom {
         generation: GenerationId,
         output: u16,
     },
-    /// The file itself.
+    /// The bytes of the file.
     Data(Bytes),
 }
 

@@ -19,7 +19,7 @@ use crate::domain::{
     },
 };
 
-/// The sizes of the interface, in pixels.
+/// The sizes that the API offers, in pixels.
 pub const SIZES: [(u32, u32); 5] = [
     (256, 256),
     (512, 512),
@@ -72,7 +72,7 @@ named_enum!(
     }
 );
 
-/// An aspect ratio, as asked for.
+/// A requested aspect ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ratio {
     /// Width, 1 to 9999.
@@ -82,7 +82,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Reads `W:H`, numbers from 1 with 1 to 4 digits.
+    /// Parses `W:H`, numbers from 1 with 1 to 4 digits.
     pub fn parse(text: &str) -> Option<Self> {
         let number = |text: &str| {
             let number: u32 = text.parse().ok()?;
@@ -96,7 +96,7 @@ impl Ratio {
         })
     }
 
-    /// The same ratio in lowest terms: what ratios are compared by.
+    /// Returns the ratio in lowest terms, for comparisons.
     #[must_use]
     pub fn reduced(self) -> Self {
         let (mut a, mut b) = (self.width, self.height);
@@ -116,10 +116,10 @@ impl Display for Ratio {
     }
 }
 
-/// Maximum pixels that are added to one side.
+/// Maximum pixels to add to one side.
 const MAX_SIDE: i64 = 2_000;
 
-/// Pixels to add to each side of a source, at least one.
+/// Pixels to add to each side of a source. At least one side is not zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Outpaint {
     pub left: u32,
@@ -150,7 +150,7 @@ pub struct ImageRequest {
     /// `None`: the model decides.
     pub background: Option<Background>,
     pub n: Option<u32>,
-    /// The hold must not be above it.
+    /// The maximum permitted hold.
     pub max_cost: Option<Credits>,
 }
 
@@ -159,10 +159,10 @@ pub struct VideoRequest {
     pub prompt: String,
     pub inputs: Vec<InputRequest>,
     pub target: Target,
-    /// Whole seconds of video.
+    /// Seconds of video.
     pub duration: Option<u32>,
     pub ratio: Option<Ratio>,
-    /// The hold must not be above it.
+    /// The maximum permitted hold.
     pub max_cost: Option<Credits>,
 }
 
@@ -174,16 +174,16 @@ pub struct SpeechRequest {
     pub target: Target,
     pub voice: Option<String>,
     pub speed: Option<f64>,
-    /// How to speak, not blank.
+    /// Speaking style; not blank.
     pub instructions: Option<String>,
     pub format: Option<SpeechFormat>,
     /// Whether only the samples of a WAV are requested.
     pub is_pcm: bool,
-    /// The hold must not be above it.
+    /// The maximum permitted hold.
     pub max_cost: Option<Credits>,
 }
 
-/// Lists sizes with `separator` between them.
+/// Lists sizes, separated by `separator`.
 pub fn size_names(sizes: &[(u32, u32)], separator: &str) -> String {
     let names = sizes
         .iter()

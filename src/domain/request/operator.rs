@@ -16,14 +16,14 @@ use crate::domain::{
 pub const EMAIL_CHARS: usize = 254;
 pub const PASSWORD_CHARS: usize = 1_024;
 
-/// An account to be made, with its first user.
+/// An account to create, with its first user.
 #[derive(Debug, Clone)]
 pub struct AccountRequest {
     pub email: String,
     pub password: SecretString,
-    /// The account's name; the email's first part when absent.
+    /// The account's name; if absent, the email's local part.
     pub name: Option<String>,
-    /// Credits granted at once.
+    /// Credits granted at creation.
     pub credits: Credits,
 }
 
@@ -43,7 +43,7 @@ const EMAIL: Parsed<String> = parsed(
         Err((FieldCode::InvalidFormat, message.into()))
     },
 );
-/// A login takes no blank one.
+/// Logins accept no blank password.
 pub(super) const PASSWORD: Text = text(PASSWORD_CHARS)
     .min(8)
     .not_blank_by(FieldCode::NotAllowed);
@@ -126,22 +126,22 @@ named_enum!(
     }
 );
 
-/// The kind of a movement of credits.
+/// A movement of credits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
-    /// Bought or given credits; positive.
+    /// Adds bought or given credits. Must be positive.
     Grant(Credits),
-    /// A correction; a negative one takes credits back, down to what is held.
+    /// Corrects the balance. A negative amount takes credits back, at most those not on hold.
     Adjustment(Credits),
-    /// What one completed generation was charged, or a part of it, once.
+    /// Refunds the charge of one completed generation, or a part of it, once.
     Refund {
         generation: GenerationId,
-        /// How much; all of the charge when absent. Positive.
+        /// Amount of the refund; if absent, the whole charge. Must be positive.
         amount: Option<Credits>,
     },
 }
 
-/// A movement that is asked for, with the reference that makes it happen once.
+/// A requested movement, with the reference that prevents its repetition.
 #[derive(Debug, Clone)]
 pub struct MoveRequest {
     pub what: Move,
@@ -149,7 +149,7 @@ pub struct MoveRequest {
 }
 
 impl Move {
-    /// The movement of a kind, where all that it needs is there.
+    /// Builds the movement of a kind, if all its values are present.
     fn new(
         fields: &Fields<'_>,
         kind: CreditMovementKind,

@@ -1,4 +1,4 @@
-//! A body as it came, for a vendor that speaks its dialect.
+//! An unchanged body, for a vendor that speaks its dialect.
 
 mod items;
 mod messages;
@@ -21,7 +21,7 @@ use crate::domain::{
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Original {
     pub members: Members,
-    /// Headers that belong to it, by their names.
+    /// Headers that belong to the body, by name.
     pub headers: Vec<(&'static str, String)>,
     /// Cache writes that its cache markers allow.
     pub cache_writes: CacheWrites,
@@ -29,13 +29,13 @@ pub struct Original {
     pub has_empty_members: bool,
 }
 
-/// The items of an array; none of anything else.
+/// Returns the items of an array; none for other values.
 fn items(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     value.and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// The items of a JSON array with some of them replaced. `None` if none is replaced, or `array` is
-/// no array.
+/// Replaces some items of a JSON array. Returns `None` if none is replaced, or `array` is not an
+/// array.
 fn with_replaced<'a>(
     array: &'a [u8],
     replacement: impl Fn(&'a RawValue) -> Option<Box<RawValue>>,
@@ -49,20 +49,21 @@ fn with_replaced<'a>(
     is_changed.then_some(items)
 }
 
-/// Members of a chat that Responses has by the same name. They cost nothing.
+/// Members of a chat that Responses has under the same name. They cost nothing.
 pub const SHARED: [&str; 4] = ["metadata", "prompt_cache_key", "safety_identifier", "user"];
-/// A member of a chat that Responses has in its `text`.
+/// A member of a chat that is inside `text` in Responses.
 pub const VERBOSITY: &str = "verbosity";
 /// A member of a chat that Responses has in another form, if it limits the tools.
 pub const TOOL_CHOICE: &str = "tool_choice";
 /// Members of a chat and of a Messages body that Gemini has, too.
 pub const SEED: &str = "seed";
 pub const TOP_K: &str = "top_k";
-/// A member of a Messages body that names an earlier message by this server's id. No vendor gets it.
+/// A member of a Messages body that names an earlier message by this server's id. It is never sent
+/// to a vendor.
 pub const DIAGNOSTICS: &str = "diagnostics";
 
 impl Original {
-    /// The members of these names, for a vendor of another dialect.
+    /// Returns the members with these names, for a vendor of another dialect.
     pub fn shared(&self, names: &[&str]) -> Members {
         let mut shared = self.members.clone();
         shared.retain(|name, json| names.contains(&name) && &json[..] != b"null");
@@ -77,7 +78,7 @@ impl Original {
         }
     }
 
-    /// Removes the members of a chat's calls that are for other vendors.
+    /// Removes members of a chat's calls that are for other vendors.
     pub fn leave_out_extra_content(&mut self) {
         self.edit("messages", |messages| {
             let messages = items(Some(messages));
@@ -89,7 +90,7 @@ impl Original {
         });
     }
 
-    /// Limits the web searches of a body without its own limit.
+    /// Limits the web searches of a body that has no limit.
     pub fn bound_searches(&mut self, surface: Surface, most: u32) {
         if surface == Surface::OpenAiResponses {
             self.members.set("max_tool_calls", &most);
@@ -104,7 +105,7 @@ impl Original {
         });
     }
 
-    /// Removes reasoning of a Responses body that `OpenAI` did not encrypt, and refuses.
+    /// Removes reasoning that `OpenAI` did not encrypt, which it refuses, from a Responses body.
     pub fn leave_out_foreign_reasoning(&mut self) {
         self.edit("input", |input| {
             if let Value::Array(items) = input {
@@ -121,7 +122,7 @@ impl Original {
         self.members.retain(|_, json| &json[..] != b"null");
     }
 
-    /// Removes an empty list of tools and the choice of one, which vendors refuse.
+    /// Removes an empty list of tools and the tool choice, which vendors refuse.
     pub fn leave_out_empty_tools(&mut self) {
         let tools = self.members.get("tools");
         let tools = tools.and_then(|json| serde_json::from_slice::<Vec<IgnoredAny>>(json).ok());
@@ -133,7 +134,7 @@ impl Original {
         }
     }
 
-    /// Adds the members that vendors require to the schemas of its tools.
+    /// Adds the members that vendors require to its tools' schemas.
     pub fn complete_schemas(&mut self, surface: Surface, combined: bool) {
         let schema = match surface {
             Surface::AnthropicMessages => "/input_schema",
@@ -155,7 +156,7 @@ impl Original {
         });
     }
 
-    /// Replaces these names, and the ids of calls that `ids` does not accept.
+    /// Replaces these names, and ids of calls that `ids` does not accept.
     pub fn respell(&mut self, surface: Surface, names: &ReplacedNames, ids: Spelling) {
         let name = |value: Option<&mut Value>| {
             if let Some(Value::String(name)) = value

@@ -21,7 +21,7 @@ pub struct TextRequest {
     pub max_tokens: Option<u32>,
     pub temperature: Option<f64>,
     pub stream: bool,
-    /// The hold must not be above it.
+    /// The maximum permitted hold.
     pub max_cost: Option<Credits>,
 }
 

@@ -11,9 +11,9 @@ use crate::domain::{
 /// The parameters of a usage report.
 #[derive(Debug, Clone, Default)]
 pub struct UsageRequest {
-    /// Inclusive; 30 days before the end by default.
+    /// Inclusive; by default 30 days before the end.
     pub from: Option<DateTime<Utc>>,
-    /// Exclusive; up to now by default.
+    /// Exclusive; by default now.
     pub to: Option<DateTime<Utc>>,
     pub group_by: Vec<UsageGroup>,
 }

@@ -11,14 +11,14 @@ use super::shown;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounded<T, const MIN: usize, const MAX: usize>(T);
 
-/// A time of `MIN` to `MAX` units of `UNIT` milliseconds.
+/// A time of `MIN` to `MAX` units, each `UNIT` milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Time<const UNIT: u64, const MIN: usize, const MAX: usize>(Duration);
 
 pub type Seconds<const MIN: usize, const MAX: usize> = Time<1_000, MIN, MAX>;
 pub type Millis<const MIN: usize, const MAX: usize> = Time<1, MIN, MAX>;
 
-/// Reads a whole number from `MIN` to `MAX` into a primitive; 3.7 is refused, not rounded.
+/// Reads a whole number from `MIN` to `MAX` into a primitive; refuses 3.7 instead of rounding it.
 pub fn bounded<'de, T: TryFrom<usize>, const MIN: usize, const MAX: usize, D: Deserializer<'de>>(
     source: D,
 ) -> Result<T, D::Error> {
@@ -48,7 +48,7 @@ impl<'de, T: TryFrom<usize>, const MIN: usize, const MAX: usize> Deserialize<'de
     }
 }
 
-/// A list of the lowest and the highest value; an empty one is `None`.
+/// Reads a list of the lowest and the highest value; an empty list is `None`.
 pub fn span<'de, D: Deserializer<'de>>(source: D) -> Result<Option<[f64; 2]>, D::Error> {
     match Vec::deserialize(source)?[..] {
         [] => Ok(None),

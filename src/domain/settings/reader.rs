@@ -1,9 +1,8 @@
 //! A serde deserializer for TOML values.
 //!
-//! It is strict, since accepting 3.7 for 4 or 1 for `true` is a trap where money and timeouts are
-//! configured; it refuses unknown keys of a struct, parses text where another type is expected, and
-//! adds the location to errors.
-//! Which values a setting accepts is not decided here.
+//! It is strict, because accepting 3.7 as 4 or 1 as `true` would be dangerous for prices and
+//! timeouts. It refuses unknown keys of a struct, parses text if another type is expected, and adds
+//! the location to errors.
 
 use std::iter::{Enumerate, Peekable};
 
@@ -31,7 +30,7 @@ impl Reader {
     ) -> Result<V::Value, ConfigError> {
         match self.0 {
             Value::Table(table) => visitor.visit_map(Entries::new(table)),
-            // It may be a secret in the wrong place.
+            // It may be a misplaced secret.
             Value::String(_) => {
                 let problem = format!("is text (not shown): must be {wanted}");
                 Err(ConfigError::new("", problem))
@@ -75,7 +74,7 @@ impl<'de> Deserializer<'de> for Reader {
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ConfigError> {
         let number = match &self.0 {
             Value::Float(number) => Some(*number),
-            // No setting takes more than an `i32`: anything larger becomes infinite, which is out
+            // No setting accepts more than an `i32`: larger numbers become infinite, which is out
             // of every range.
             Value::Integer(number) => Some(i32::try_from(*number).map_or(f64::INFINITY, f64::from)),
             Value::String(text) => text.trim().parse().ok(),
@@ -98,7 +97,7 @@ impl<'de> Deserializer<'de> for Reader {
         self.deserialize_string(visitor)
     }
 
-    /// Text is split at commas, so that an environment variable can hold a list.
+    /// Splits text at commas, so that an environment variable can hold a list.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ConfigError> {
         let items = match self.0 {
             Value::Array(items) => items,

@@ -1,8 +1,8 @@
 //! Rendering with bounds on time and memory.
 //!
-//! MiniJinja's fuel bounds the number of steps, not the cost of a step. A step that costs more than
-//! a little either iterates over a given list or object, or applies a filter (both are charged to
-//! one [`Budget`]), or scans one string (the longer the longest string, the less fuel).
+//! MiniJinja's fuel limits the number of steps, not the cost of a step. An expensive step either
+//! iterates over a given list or object, or applies a filter (both are charged to one [`Budget`]),
+//! or scans one string (the longer the longest string, the less fuel).
 
 use std::{
     borrow::Cow,
@@ -22,13 +22,13 @@ use serde_json::{Map, Value as Json};
 
 /// Maximum steps of a rendering.
 const FUEL: usize = 50_000;
-/// Bytes that all steps together may scan if each scans the longest string.
+/// Maximum bytes that all steps together scan, if each scans the longest string.
 const STRING_WORK: usize = 200_000_000;
-/// Bytes that filters may read and produce and that iterations may cover, in total.
+/// Maximum bytes that filters read and produce and that iterations cover, in total.
 const WORK: usize = 16 << 20;
 /// Maximum bytes of the output, and of any value that a filter produces.
 const OUTPUT: usize = 1 << 20;
-/// Size of a value besides its text.
+/// Size of a value in addition to its text.
 const NODE: usize = 16;
 
 /// Filters allowed in templates.
@@ -38,7 +38,7 @@ pub(super) const FILTERS: &str = "capitalize, default, first, float, int, join, 
 pub(super) const TESTS: &str = "boolean, defined, endingwith, even, false, float, integer, \
     iterable, mapping, none, number, odd, sequence, startingwith, string, true, undefined";
 
-/// MiniJinja's own filters and tests, with ours replacing those whose results could exhaust memory.
+/// MiniJinja's own filters and tests; ours replace those whose results could exhaust memory.
 static BUILTINS: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut builtins = Environment::new();
     builtins.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -48,7 +48,7 @@ static BUILTINS: LazyLock<Environment<'static>> = LazyLock::new(|| {
     builtins
 });
 
-/// The remaining work that a rendering may do.
+/// The remaining budget of a rendering.
 #[derive(Debug, Clone)]
 struct Budget(Arc<AtomicUsize>);
 
@@ -71,8 +71,8 @@ fn too_large() -> Error {
     ErrorKind::WriteFailure.into()
 }
 
-/// A given list or object. Every iteration is charged to the budget, since a single step
-/// (`x in xs`, `xs == ys`) may go through all of it.
+/// A given list or object. Every iteration is charged to the budget, since a single step (`x in
+/// xs`, `xs == ys`) may iterate over all of it.
 #[derive(Debug)]
 struct Given {
     inner: Value,
@@ -139,7 +139,7 @@ fn given_object(members: &Map<String, Json>, budget: &Budget, longest: &mut usiz
     Given::value(Value::from_pairs(members), budget)
 }
 
-/// The bytes of a value, including nested values.
+/// Returns the bytes of a value, including nested values.
 fn size(value: &Value) -> usize {
     if let Some(given) = value.downcast_object_ref::<Given>() {
         return given.size;
@@ -218,7 +218,7 @@ fn filter(name: &str, args: &[Value], budget: &Budget) -> Result<Value, Error> {
     }
     let per_byte = match name {
         "default" | "first" | "last" | "length" => 0,
-        // They look at each item, digit or character many times.
+        // These examine each item, digit or character many times.
         "round" => 64,
         "sort" | "unique" => 16,
         "title" | "trim" => 4,

@@ -1,8 +1,8 @@
 //! The syntax allowed in template tags.
 //!
-//! A subset of MiniJinja. Refused is what could bind or construct new values (so that only filters
+//! A subset of MiniJinja. It excludes everything that could create new values (so that only filters
 //! can produce anything larger than the given values), call something, or nest the syntax tree
-//! deeper than a thread's stack. Everything else is left to MiniJinja's parser.
+//! deeper than a thread's stack allows. MiniJinja's parser checks the rest.
 
 use std::collections::BTreeSet;
 
@@ -24,9 +24,9 @@ const RESERVED: [&str; 10] = [
 /// The variables that a template reads.
 #[derive(Debug, Default)]
 pub(super) struct Reads<'a> {
-    /// Each with its line number.
+    /// The names, each with its line number.
     pub names: Vec<(usize, &'a str)>,
-    /// Those that the template tests for (`default`, `is defined`).
+    /// The names that the template tests (`default`, `is defined`).
     pub optional: BTreeSet<&'a str>,
 }
 
@@ -50,8 +50,7 @@ pub(super) fn check(source: &str) -> Result<Reads<'_>, TemplateError> {
     Ok(reads)
 }
 
-/// Parses one tag. MiniJinja parses it again; what is accepted here must have the same meaning
-/// there.
+/// Parses one tag. MiniJinja parses it again; accepted tags must have the same meaning there.
 struct Reader<'a, 't> {
     source: &'a str,
     /// The remaining tokens of the tag.
@@ -92,7 +91,7 @@ impl<'a> Reader<'a, '_> {
         error(self.source, *offset, message)
     }
 
-    /// An error that names the next token as not allowed.
+    /// Returns an error that names the next token as not allowed.
     fn refused(&self) -> TemplateError {
         let what = match self.peek(0) {
             "" => return self.error(format!("unexpected end of a tag after `{}`", self.last.1)),
@@ -168,7 +167,7 @@ impl<'a> Reader<'a, '_> {
         } else if is_number(token) || token == "-" && is_number(self.peek(1)) {
             self.take(&["-"]);
             self.next();
-            // MiniJinja takes `1.` for a number too, and would parse the rest differently.
+            // MiniJinja also parses `1.` as a number, and would parse the rest differently.
             if self.take(&["."]) {
                 self.number()?;
             }
@@ -233,7 +232,7 @@ impl<'a> Reader<'a, '_> {
                 if next.starts_with(['\'', '"']) {
                     self.next();
                 } else if is_name(next) && !["and", "or", "else", "is"].contains(&next) {
-                    // MiniJinja would take it for an argument of the test.
+                    // MiniJinja would parse it as an argument of the test.
                     return Err(self.refused());
                 } else {
                     self.arguments()?;

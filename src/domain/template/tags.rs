@@ -1,4 +1,4 @@
-//! Splits a template into tags and tokens the way MiniJinja's lexer does.
+//! Splits a template into tags and tokens as MiniJinja's lexer does.
 
 use super::TemplateError;
 
@@ -16,7 +16,7 @@ pub(super) fn line(source: &str, offset: usize) -> usize {
     source[..offset].matches('\n').count() + 1
 }
 
-/// The tags, each with whether it is a statement.
+/// Returns the tags, each with whether it is a statement.
 pub(super) fn tags(source: &str) -> Result<Vec<(bool, Tokens<'_>)>, TemplateError> {
     let mut tags = Vec::new();
     let mut at = 0;
@@ -46,7 +46,7 @@ pub(super) fn tags(source: &str) -> Result<Vec<(bool, Tokens<'_>)>, TemplateErro
     Ok(tags)
 }
 
-/// Without the whitespace control sign.
+/// Removes the whitespace control sign.
 fn without_sign(text: &str) -> &str {
     text.strip_prefix(['-', '+']).unwrap_or(text)
 }
@@ -57,7 +57,7 @@ fn bare_tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     without_sign(trim(trim(text).strip_prefix(name)?)).strip_prefix("%}")
 }
 
-/// The tokens up to the end of a tag, and the rest.
+/// Returns the tokens up to the end of a tag, and the rest.
 fn tokens<'a>(
     source: &'a str,
     inside: &'a str,
@@ -104,7 +104,7 @@ fn tokens<'a>(
     }
 }
 
-/// The length of a string including its quotes.
+/// Returns the length of a string, including its quotes.
 fn string(text: &str, quote: char) -> Option<usize> {
     let mut escaped = false;
     let end = text[1..].find(|c| {

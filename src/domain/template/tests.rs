@@ -1,4 +1,4 @@
-//! What templates render, and what is refused.
+//! Rendering and refusals of templates.
 
 mod hostile;
 
@@ -294,7 +294,7 @@ fn what_binds_builds_calls_or_loads_is_refused_by_name() {
         ("{{ x is filter }}", "`filter`"),
         ("{{ x is sameas(y) }}", "`sameas`"),
         ("{{ x is divisibleby 0 }}", "`divisibleby`"),
-        // Where MiniJinja parses a name or number differently from how it looks.
+        // MiniJinja parses these names and numbers differently from how they look.
         ("{{ and(a) }}", "`and`"),
         ("{{ is(a) }}", "`is`"),
         ("{{ elif(a) }}", "`elif`"),
@@ -308,7 +308,7 @@ fn what_binds_builds_calls_or_loads_is_refused_by_name() {
         ("{{ 1.-1 }}", "`-`"),
         ("{{ 1.e5is not in a }}", "`e5is`"),
         ("{{ 1e5is not in a }}", "`1e5is`"),
-        // What only looks like a string, a comment or a raw block.
+        // These only look like a string, a comment or a raw block.
         ("{{ 'a\\'' }}{{ b ~ 'c' }}", "`~`"),
         ("{{ \"a\\\\\" ~ \"b\" }}", "`~`"),
         ("{# #}{{ a ~ b }}{# #}", "`~`"),

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-/// Schemas by name, which others refer to.
+/// Schemas by name, to which others refer.
 pub type Schemas = Map<String, Value>;
 
 #[derive(Debug, Default)]
 pub(super) struct Description {
     pub properties: Vec<Property>,
-    /// Fields that are taken only together with another.
+    /// Fields that are accepted only together with another.
     pub needs: Vec<(&'static str, &'static str)>,
     pub schemas: Schemas,
     /// Whether it may have other fields.
@@ -24,7 +24,7 @@ pub(super) struct Property {
     pub schema: Value,
 }
 
-/// A reference to a schema that has a name.
+/// Returns a reference to a named schema.
 pub fn component(
     schemas: &mut Schemas,
     name: &str,
@@ -36,7 +36,7 @@ pub fn component(
 }
 
 impl Description {
-    /// The schema of an object that has these fields, and no others unless it is open.
+    /// Returns the schema of an object with these fields, and no others unless it is open.
     pub fn object(self, about: &str) -> Value {
         let mut schema = json!({"type": "object", "description": about});
         if !self.open {
@@ -59,7 +59,7 @@ impl Description {
         schema
     }
 
-    /// The parameters of a query. What is not sent is absent: none is null.
+    /// Returns the parameters of a query. Parameters are absent if not sent, and never null.
     pub fn parameters(self) -> Vec<Value> {
         let parameter = |p: Property| {
             json!({"name": p.name, "in": "query", "description": p.about,
@@ -70,7 +70,7 @@ impl Description {
 }
 
 impl Property {
-    /// The schema as a member of an object: null counts as absent.
+    /// Returns the schema as a member of an object: null counts as absent.
     fn member(self) -> Value {
         let Self {
             about,
@@ -93,14 +93,14 @@ impl Property {
             None if typed => {
                 schema["type"] = json!([schema["type"].take(), "null"]);
             }
-            // Of any type.
+            // Any type.
             None => {}
         }
         schema
     }
 }
 
-/// `field` is given only together with `other`; null counts as absent.
+/// Returns the rule that `field` requires `other`; null counts as absent.
 fn needs(field: &str, other: &Property) -> Value {
     let types = match other.schema["oneOf"].as_array() {
         Some(kinds) => kinds.iter().map(|kind| kind["type"].clone()).collect(),

@@ -5,7 +5,7 @@ use std::{borrow::Cow, cell::RefCell};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Failing fields that one answer names at most.
+/// Maximum failing fields in one response.
 pub const MAX_ERRORS: usize = 100;
 
 /// An error of one field.
@@ -47,7 +47,7 @@ pub struct FieldError {
     pub param: String,
     /// The error's code, for programs.
     pub code: FieldCode,
-    /// The error's message, for people; it continues the sentence after the path.
+    /// The error's message, for people. It continues the sentence that the path begins.
     pub message: String,
     /// The model that replaces a retired one.
     #[serde(skip)]
@@ -70,7 +70,8 @@ impl FieldError {
 pub struct Errors(RefCell<Vec<FieldError>>);
 
 impl Errors {
-    /// Adds an error, up to [`MAX_ERRORS`]: an answer must not be many times larger than its request.
+    /// Adds an error, up to [`MAX_ERRORS`]: a response must not be many times larger than its
+    /// request.
     pub fn add(&self, param: impl Into<String>, code: FieldCode, message: impl Into<String>) {
         let mut errors = self.0.borrow_mut();
         if errors.len() < MAX_ERRORS {
@@ -78,12 +79,12 @@ impl Errors {
         }
     }
 
-    /// Whether no more are kept.
+    /// Whether no more errors are kept.
     pub fn are_full(&self) -> bool {
         self.0.borrow().len() >= MAX_ERRORS
     }
 
-    /// Whether a field of that path has failed already, or one within it.
+    /// Whether the field at this path has failed, or one within it.
     pub fn has(&self, param: &str) -> bool {
         self.0.borrow().iter().any(|error| {
             let rest = error.param.strip_prefix(param);
@@ -91,11 +92,11 @@ impl Errors {
         })
     }
 
-    /// Takes all of them out.
+    /// Removes and returns all errors.
     pub fn take(&self) -> Vec<FieldError> {
         self.0.take()
     }
 }
 
-/// Why a value is refused: the code, and the sentence that reads on after the path.
+/// Why a value is refused: the code, and the text that continues the sentence after the path.
 pub type Refusal = (FieldCode, Cow<'static, str>);

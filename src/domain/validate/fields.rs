@@ -1,4 +1,4 @@
-//! The reader over one object.
+//! Reads one object.
 
 use std::{
     cell::{Cell, RefCell},
@@ -17,45 +17,45 @@ use crate::domain::{
     receipt::{MARKER, is_unread},
 };
 
-/// Names that there is room for at first: as many as most objects know.
+/// Initial capacity for names: as many as most objects have.
 const KNOWN_CAPACITY: usize = 16;
-/// The largest object whose members are compared one by one, which is faster than hashing a name.
+/// Maximum members that are compared one by one, which is faster than hashing a name.
 const MAX_SCANNED: usize = 16;
 
-/// A reader over one object. Every name that is asked for is known; the others are reported at
-/// the end.
+/// A reader of one object. Every name that is read is known; other members are reported at the end.
 #[derive(Debug)]
 pub struct Fields<'a> {
-    /// `None` where the object is not there.
+    /// `None` if the object is absent.
     pub(super) members: Option<&'a Map<String, Value>>,
     pub(super) prefix: String,
     pub(super) known: RefCell<Vec<&'static str>>,
     pub(super) unsupported: RefCell<Vec<&'static str>>,
-    /// The names that the objects within this one know, with the name of the object.
+    /// The known names of the objects within this one, with the name of the object.
     pub(super) nested: RefCell<Vec<(&'static str, Vec<&'static str>)>>,
     pub(super) errors: &'a Errors,
     pub(super) is_query: bool,
     /// Collects unknown members, if they are allowed.
     pub(super) others: RefCell<Option<Rc<RefCell<Others>>>>,
-    /// Whether unknown members are absent if they are null: SDKs send every field that they know.
+    /// Whether unknown null members count as absent: SDKs send every field that they know.
     pub(super) takes_nulls: Cell<bool>,
     /// Collects the description of the fields, if they are described instead of read.
     pub(super) description: Option<RefCell<Description>>,
 }
 
-/// Members that were not asked for, at any depth.
+/// Unknown members, at any depth.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Others {
-    /// Their paths, as far as an error would name them.
+    /// Their paths, as far as an error names them.
     pub names: Vec<String>,
-    /// Of their values in JSON, as far as a model may read them.
+    /// Bytes of their values in JSON that a model may read.
     pub bytes: usize,
-    /// Whether there are cache markers, which are none of them.
+    /// Whether there are cache markers, which are not included.
     pub has_markers: bool,
 }
 
 impl Others {
-    /// Cache markers, which are not sent to providers that do not know them.
+    /// Returns the name of cache markers, if any; they are not sent to providers that do not know
+    /// them.
     pub fn marker(&self) -> Option<&'static str> {
         self.has_markers.then_some(MARKER)
     }
@@ -76,7 +76,7 @@ impl Others {
     }
 }
 
-/// A value's place, for its errors.
+/// The path of a value, for its errors.
 #[derive(Debug, Clone, Copy)]
 pub struct Field<'a> {
     pub(super) fields: &'a Fields<'a>,
@@ -111,7 +111,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A field that may be left out; null counts as absent.
+    /// Reads an optional field; null counts as absent.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "a kind is made where it is used"
@@ -127,7 +127,7 @@ impl<'a> Fields<'a> {
         kind.read(value, Field { fields: self, name })
     }
 
-    /// A field that must be there, if the object is.
+    /// Reads a field that is required if the object is present.
     pub fn required<K: Kind>(
         &self,
         name: &'static str,
@@ -159,8 +159,8 @@ impl<'a> Fields<'a> {
         kind.read(value, Field { fields: self, name })
     }
 
-    /// An optional object, with the name and the description of its schema. An absent one reads
-    /// as empty.
+    /// Reads an optional object, with the name and the description of its schema. An absent object
+    /// has no fields.
     pub fn object<T>(
         &self,
         name: &'static str,
@@ -190,7 +190,7 @@ impl<'a> Fields<'a> {
         read
     }
 
-    /// A reader over an object within this one.
+    /// Returns a reader of an object within this one.
     pub(super) fn inner<'b>(
         &self,
         members: Option<&'b Map<String, Value>>,
@@ -214,7 +214,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// `field` is taken only together with `other`, both asked for before.
+    /// Refuses `field` without `other`; both must have been read before.
     pub fn needs(&self, field: &'static str, other: &'static str, message: &str) {
         if let Some(description) = &self.description {
             description.borrow_mut().needs.push((field, other));
@@ -229,17 +229,17 @@ impl<'a> Fields<'a> {
         self.errors.add(path, code, message);
     }
 
-    /// Whether a field has failed already, or one within it.
+    /// Whether a field has failed, or one within it.
     pub fn failed(&self, name: &str) -> bool {
         self.errors.has(&format!("{}{name}", self.prefix))
     }
 
-    /// Whether a field is there and not null.
+    /// Whether a field is present and not null.
     pub fn has(&self, name: &str) -> bool {
         self.member(name).is_some_and(|v| !v.is_null())
     }
 
-    /// Whether a field is there and null.
+    /// Whether a field is present and null.
     pub fn is_null(&self, name: &str) -> bool {
         self.member(name).is_some_and(Value::is_null)
     }
@@ -254,7 +254,7 @@ impl<'a> Fields<'a> {
         found.map(|(_, value)| value)
     }
 
-    /// A member as it is, which the description does not name; null counts as absent.
+    /// Returns a member unchanged, without describing it; null counts as absent.
     pub fn value(&self, name: &'static str) -> Option<&'a Value> {
         let mut known = self.known.borrow_mut();
         if !known.contains(&name) {
@@ -263,7 +263,7 @@ impl<'a> Fields<'a> {
         self.member(name).filter(|v| !v.is_null())
     }
 
-    /// Fields that a dialect has and this server does not serve: refused by name.
+    /// Refuses fields that a dialect has and this server does not support, by name.
     pub fn unsupported(&self, names: &[&'static str]) {
         for name in names {
             if self.has(name) {
@@ -273,8 +273,8 @@ impl<'a> Fields<'a> {
         self.unsupported.borrow_mut().extend(names);
     }
 
-    /// From here on, members that are not asked for are kept instead of refused, also in the
-    /// objects within this one.
+    /// Makes unknown members kept instead of refused, from this call on, also in the objects within
+    /// this one.
     pub fn keep_others(&self) {
         *self.others.borrow_mut() = Some(Rc::default());
         if let Some(description) = &self.description {
@@ -282,7 +282,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// From here on, unknown members that are null are absent, also in the objects within this one.
+    /// Makes unknown null members count as absent, from this call on, also in the objects within
+    /// this one.
     pub fn take_unknown_nulls(&self) {
         self.takes_nulls.set(true);
     }
@@ -296,15 +297,15 @@ impl<'a> Fields<'a> {
         others.map_or_else(Others::default, |others| others.borrow().clone())
     }
 
-    /// Adds to the bytes that a model may read because of members that this server does not.
+    /// Adds to the bytes that a model may read although this server does not.
     pub fn count_others(&self, bytes: usize) {
         if let Some(others) = &*self.others.borrow() {
             others.borrow_mut().bytes += bytes;
         }
     }
 
-    /// A field that is understood with these values only, which change nothing; with another it
-    /// is one of the others.
+    /// Accepts a field with these values only, which change nothing; with another value it counts
+    /// as unknown.
     pub fn neutral(&self, name: &'static str, values: Vec<Value>) {
         let about = "As it is anyway, where the provider does not know more.";
         self.describe(name, about, false, |_| json!({}));
@@ -320,7 +321,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the fields of `names` that are present. They change no answer.
+    /// Returns those of `names` that are present. They change no answer.
     pub fn hints(&self, names: &[&'static str]) -> Vec<&'static str> {
         self.unsupported.borrow_mut().extend(names);
         let given = names.iter().copied().filter(|name| self.has(name));
@@ -347,12 +348,12 @@ impl<'a> Fields<'a> {
         });
     }
 
-    /// Reports every member that was never asked for, with the names that exist.
+    /// Reports every unknown member, with the names that exist.
     pub(super) fn finish(&self) {
         self.finish_within(&[]);
     }
 
-    /// As [`Self::finish`]. `outer`: the names that the body knows, if this object is a member of it.
+    /// As [`Self::finish`]. `outer`: the known names of the body, if this object is a member of it.
     fn finish_within(&self, outer: &[&'static str]) {
         let (known, unsupported) = (self.known.borrow(), self.unsupported.borrow());
         let unknown = self.members.into_iter().flatten().filter(|(name, _)| {
@@ -394,7 +395,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The object within this one that has a member of this name.
+    /// Returns the object within this one that has a member of this name.
     fn nested_with(&self, name: &str) -> Option<&'static str> {
         let nested = self.nested.borrow();
         let found = nested.iter().find(|(_, known)| known.contains(&name));

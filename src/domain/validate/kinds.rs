@@ -1,4 +1,4 @@
-//! The kinds of values that a request holds: each reads one, and describes itself.
+//! The kinds of values in requests. Each reads a value and describes itself.
 
 mod numbers;
 mod strings;
@@ -16,14 +16,15 @@ pub use words::{Abilities, set, words};
 pub trait Kind {
     type Value;
 
-    /// Reads a value that is there; what is wrong with it goes to `at`.
+    /// Reads a present value; errors go to `at`.
     fn read(&self, value: &Value, at: Field<'_>) -> Option<Self::Value>;
 
-    /// The JSON schema, without what it refers to in `schemas`.
+    /// Returns the JSON schema, without the schemas that it refers to, which are added to
+    /// `schemas`.
     fn schema(&self, schemas: &mut Schemas) -> Value;
 }
 
-/// What `read` makes of the value, which is of another type where that is nothing.
+/// Returns the value read, or reports another type if there is none.
 fn typed<T>(at: Field<'_>, expected: &str, read: Option<T>) -> Option<T> {
     if read.is_none() {
         at.error(FieldCode::InvalidType, format!("must be {expected}"));
@@ -54,7 +55,7 @@ impl Kind for Boolean {
     }
 }
 
-/// An object of any members, and what is made of it.
+/// Reads an object with any members by a function.
 #[derive(Debug)]
 pub struct AnyObject<T>(fn(&Map<String, Value>) -> T);
 

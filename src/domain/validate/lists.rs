@@ -1,4 +1,4 @@
-//! Lists of objects and of strings, and fields that have one meaning only.
+//! Lists of objects and of strings, and fields with only one meaning.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::{Field, FieldCode, Fields, Kind, SchemaName, Schemas, component};
 #[derive(Debug, Clone, Copy)]
 pub struct List<T> {
     about: &'static str,
-    /// That of an object.
+    /// The schema of an object.
     schema: SchemaName,
     required: bool,
     /// Converts a string that is allowed instead of the array.
@@ -17,7 +17,7 @@ pub struct List<T> {
 }
 
 impl<T> List<T> {
-    /// An optional field.
+    /// Creates an optional field.
     pub const fn new(about: &'static str, schema: SchemaName) -> Self {
         Self {
             about,
@@ -34,7 +34,7 @@ impl<T> List<T> {
         }
     }
 
-    /// Also takes a string, as `short` converts it.
+    /// Also accepts a string, converted by `short`.
     pub const fn or_text(self, short: fn(&str) -> T) -> Self {
         Self {
             short: Some(short),
@@ -55,7 +55,7 @@ impl<T> List<T> {
         }
     }
 
-    /// Reads the field, each of its objects with `read`.
+    /// Reads the field and each of its objects with `read`.
     pub fn read(
         &self,
         fields: &Fields<'_>,
@@ -110,7 +110,7 @@ impl<T> List<T> {
                     inner.finish();
                     value
                 });
-                // All of them, for the errors of the later ones.
+                // Reads all objects, to report the errors of later ones too.
                 read.collect::<Vec<_>>().into_iter().collect()
             }
             (Some(Value::String(text)), Some(short)) => Some(vec![short(text)]),
@@ -134,12 +134,12 @@ impl<T> List<T> {
     }
 }
 
-/// A field of which only some values are served, which all mean the same.
+/// A field of which only some values, all with the same meaning, are supported.
 #[derive(Debug)]
 pub struct Only(Vec<Value>);
 
 impl Only {
-    /// Whether a value is one of them, however a number is written.
+    /// Whether a value is one of them, in any notation of a number.
     pub(super) fn has(&self, value: &Value) -> bool {
         let number = value.as_f64();
         let same = |one: &Value| one == value || number.is_some() && one.as_f64() == number;
@@ -169,17 +169,17 @@ impl Kind for Only {
     }
 }
 
-/// At most so many strings that are not empty.
+/// A limited number of non-empty strings.
 #[derive(Debug)]
 pub struct Sequences {
     most: usize,
     alone: bool,
 }
 
-/// Characters of one of them: they are stored with the generation.
+/// Maximum characters of a string; they are stored with the generation.
 const MOST_CHARS: usize = 500;
 
-/// An array of at most `most` strings; `alone`: or a string, for one of them.
+/// Creates an array of at most `most` strings. `alone`: also accepts a string, as an array of one.
 pub fn sequences(most: usize, alone: bool) -> Sequences {
     Sequences { most, alone }
 }

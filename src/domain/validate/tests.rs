@@ -1,4 +1,4 @@
-//! The reader, and that what it describes is what it reads.
+//! The reader; and that the description matches what is read.
 
 use serde_json::json;
 
@@ -79,7 +79,7 @@ fn credits_come_as_string_or_number() {
     );
 }
 
-/// Digits are a number in a query alone, and what an absent object needs is not missed.
+/// Digits are numbers only in a query, and an absent object's required fields are not reported.
 #[test]
 fn where_a_value_stands_matters() {
     struct N(Option<u32>);

@@ -55,8 +55,8 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     // The package's helpers add this to an answer and send it back.
     fields.hints(&["parsed"]);
     if fields.value("role") == Some(&json!("tool")) {
-        // The name repeats that of the call with this id. Chat templates of servers may read it, so
-        // its bytes count.
+        // The name of the call with this id. Chat templates of servers may read it, so its bytes
+        // count.
         fields.hints(&["name"]);
         let name = fields.value("name").and_then(Value::as_str);
         fields.count_others(name.map_or(0, str::len));
@@ -93,7 +93,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
             let mut parts = thinking;
             parts.extend(refusal.map(Part::text));
             parts.extend(calls.into_iter().flatten().map(Part::ToolCall));
-            // An empty answer is brought back so.
+            // An empty answer is sent back in this form.
             if parts.is_empty() && !fields.is_null("content") && !fields.has("content") {
                 needed::<()>(fields, "content", None);
                 return None;
@@ -118,9 +118,9 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     Some(Message { role, parts })
 }
 
-/// What compatible servers answer of their thinking: `reasoning_content` of `DeepSeek`, Kimi, Qwen and
-/// vLLM, `reasoning` of Groq and newer vLLM, `reasoning_details` of `OpenRouter`, `thinking_blocks` of
-/// `LiteLLM`. No other vendor takes it back.
+/// Reads thinking that compatible servers report: `reasoning_content` of `DeepSeek`, Kimi, Qwen and
+/// vLLM, `reasoning` of Groq and newer vLLM, `reasoning_details` of `OpenRouter`, `thinking_blocks`
+/// of `LiteLLM`. No other vendor accepts it back.
 fn thinking(fields: &Fields<'_>) -> Vec<Part> {
     let about = "Of an assistant: what it thought, as it was answered.";
     let content = fields.optional("reasoning_content", about, STRING);

@@ -1,4 +1,4 @@
-//! What is read from a chat, and every byte of what is written.
+//! Reading of chat requests, and every byte of written answers.
 
 use serde_json::Map;
 
@@ -58,7 +58,7 @@ fn a_dialogue_keeps_its_order() {
             {"role": "system", "content": "Be brief."},
             {"role": "developer", "content": [{"type": "text", "text": "Be kind."}]},
             {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
-            // As an SDK sends an answer of ours back.
+            // In the form in which an SDK sends our answer back.
             {"role": "assistant", "content": "c", "refusal": null, "annotations": [], "tool_calls": null},
             {"role": "system", "content": "Now in French."},
             {"role": "user", "content": "d"},
@@ -216,7 +216,7 @@ fn tools_and_their_results_are_read() {
     let conversation = request.dialogue.conversation;
     let calls = [weather("{\"city\":\"Bonn\"}"), signed].map(Part::ToolCall);
     assert_eq!(conversation.messages[1].parts, calls);
-    // What follows each other is one message.
+    // Consecutive results are one message.
     let results = [result("call_1", "warm"), result("call_2", "cold")];
     assert_eq!(conversation.messages[2].parts, results);
     assert_eq!(conversation.messages.len(), 3);

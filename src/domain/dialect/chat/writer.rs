@@ -26,14 +26,14 @@ pub struct ChatWriter {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Calls {
-    /// Those that were sent.
+    /// Number of calls that were sent.
     count: usize,
-    /// Whether the last one is of a custom tool. Its input is known only when it is complete, so it
-    /// is sent at the end.
+    /// Whether the last call is of a custom tool. Its input is known only when it is complete, so
+    /// it is sent at the end.
     is_custom: bool,
 }
 
-/// An event of a stream, serialized directly: there is one for each token.
+/// An event of a stream, serialized directly, because there is one per token.
 #[derive(Serialize)]
 struct Chunk<'a, D> {
     id: String,
@@ -41,7 +41,7 @@ struct Chunk<'a, D> {
     created: i64,
     model: &'a str,
     choices: &'a [Choice<'a, D>],
-    /// With `include_usage`: null, except in the last chunk.
+    /// With `include_usage`: null except in the last chunk.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Value>,
 }
@@ -101,7 +101,7 @@ impl ChatWriter {
         format!("data: {}\n\n", text_of(&chunk))
     }
 
-    /// The beginning of a call, or a whole one.
+    /// Writes the beginning of a call, or a whole call.
     fn call(&self, index: usize, call: &ToolCall, is_custom: bool) -> String {
         let mut call = tool_call(call, is_custom);
         call["index"] = index.into();
@@ -119,7 +119,7 @@ impl ChatWriter {
     }
 }
 
-/// The calls among parts.
+/// Returns the calls among parts.
 fn calls(parts: &[Part]) -> impl Iterator<Item = &ToolCall> {
     parts.iter().filter_map(|part| match part {
         Part::ToolCall(call) => Some(call),
@@ -127,7 +127,7 @@ fn calls(parts: &[Part]) -> impl Iterator<Item = &ToolCall> {
     })
 }
 
-/// A call with all that is known of it.
+/// Writes a complete call.
 fn tool_call(call: &ToolCall, is_custom: bool) -> Value {
     let mut value = if is_custom {
         json!({"id": call.id, "type": "custom",
@@ -155,7 +155,7 @@ fn usage_of(usage: &TextUsage) -> Value {
     })
 }
 
-/// The reason of a choice, or that of the answer if it has only one.
+/// Returns the finish reason of a choice, or that of the answer if it has only one.
 fn reason<'a>(choice: &'a conversation::Choice, answer: &'a Answer) -> &'a str {
     let own = choice.finish_reason.as_deref();
     own.unwrap_or_else(|| answer.stop.chat_reason())

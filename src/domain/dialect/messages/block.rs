@@ -116,11 +116,11 @@ pub(super) fn texts(fields: &Fields<'_>, name: &'static str) -> Option<Vec<Part>
 
 /// The type of a search result that the caller supplies.
 const SEARCH_RESULT: &str = "search_result";
-/// Upper bounds of the tokens that Anthropic adds to a search result, and to each of its texts.
+/// Maximum tokens that Anthropic adds to a search result, and to each of its texts.
 const SEARCH_RESULT_TOKENS: usize = 128;
 const SEARCH_RESULT_TEXT_TOKENS: usize = 8;
 
-/// Reads a search result as the text that other vendors get.
+/// Reads a search result as the text for other vendors.
 fn search_result(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
     fields.value("type");
     let title = fields.required("title", "Its title.", STRING);
@@ -137,7 +137,8 @@ fn search_result(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
 /// Blocks of Anthropic's searches, which the next turn sends back.
 const SEARCHES: [&str; 2] = ["server_tool_use", "web_search_tool_result"];
 
-/// The arguments of a tool use, as text. Agents send back what a limit cut off as it is.
+/// Reads the arguments of a tool use as text. Agents send arguments that a limit cut off back
+/// unchanged.
 #[derive(Debug)]
 struct Input;
 
@@ -224,7 +225,7 @@ fn block(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
     })
 }
 
-/// Refuses citations of a document, because answers cannot return them.
+/// Refuses citations of a document, because our answers cannot contain them.
 fn citations(fields: &Fields<'_>) {
     let given = fields.value("citations");
     if given.is_some_and(|citations| citations["enabled"] == true) {
@@ -234,8 +235,8 @@ fn citations(fields: &Fields<'_>) {
     fields.neutral("citations", vec![json!([]), json!({"enabled": false})]);
 }
 
-/// A tool that is added to those that the model may use, or taken from them: by its name. A
-/// definition could be one of a tool that runs at the provider.
+/// Reads the addition or removal of a tool, by its name. A definition could be of a tool that the
+/// provider runs.
 fn change(fields: &Fields<'_>, noted: &Noted) {
     let tool = fields.value("tool");
     let name = tool.filter(|tool| tool["type"] == "tool_reference");
@@ -309,7 +310,7 @@ fn source(fields: &Fields<'_>, is_document: bool) -> Option<Source> {
     })
 }
 
-/// The content of a tool's result.
+/// Reads the content of a tool's result.
 fn result(fields: &Fields<'_>, noted: &Noted) -> Option<Vec<Part>> {
     let list = List::new(
         "Of a tool's result.",
@@ -345,7 +346,7 @@ fn result(fields: &Fields<'_>, noted: &Noted) -> Option<Vec<Part>> {
     })
 }
 
-/// Thinking of Gemini's is a signature of the call after it.
+/// Converts Gemini's thinking to a signature of the call after it.
 fn signed(parts: Vec<Part>) -> Vec<Part> {
     give_signatures(parts, |part| match part {
         Part::Thinking { signature, .. } => signature.strip_prefix(GEMINI),

@@ -1,4 +1,4 @@
-//! What is read from messages, and every byte of what is written.
+//! Reading of message requests, and every byte of written answers.
 
 use serde_json::Map;
 

@@ -1,4 +1,4 @@
-//! The tools of a dialogue, the form of its answer, and how much is thought before.
+//! The tools of a dialogue, the format of its answer, and its reasoning.
 
 use serde_json::{Map, Value, json};
 
@@ -36,7 +36,7 @@ named_enum!(
         Disabled = "disabled",
         Adaptive = "adaptive",
         Enabled = "enabled",
-        /// Only between uses of tools.
+        /// Only between tool uses.
         BetweenTools = "between_tools",
     }
 );
@@ -50,7 +50,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// The form of an answer.
+    /// The format of an answer.
     OutputFormatType {
         JsonSchema = "json_schema",
     }
@@ -108,10 +108,10 @@ pub const SEARCH: &str = "web_search_20250305";
 /// The only valid name of the tool.
 const SEARCH_NAME: &str = "web_search";
 
-/// Type prefixes of tools that the caller runs and Anthropic describes to the model. A date follows.
+/// Type prefixes of tools that the caller runs and Anthropic describes to the model. A date
+/// follows.
 const CLIENT_TOOLS: [&str; 3] = ["bash_", "memory_", "text_editor_"];
-/// Upper bound of the tokens of one description. Anthropic documents 245 for bash and 700 for the text
-/// editor.
+/// Maximum tokens of one description. Anthropic documents 245 for bash and 700 for the text editor.
 const CLIENT_TOOL_TOKENS: usize = 2_000;
 
 fn is_client_tool(kind: &str) -> bool {
@@ -121,7 +121,7 @@ fn is_client_tool(kind: &str) -> bool {
     dates.any(|date| date.len() == 8 && date.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Reads a tool. A search is no function.
+/// Reads a tool; the inner `None` for a search, which is no function.
 #[expect(clippy::option_option, reason = "the outer one is an error")]
 fn function(fields: &Fields<'_>, noted: &Noted) -> Option<Option<Function>> {
     if fields.value("type").is_some_and(|kind| kind == SEARCH) {

@@ -13,20 +13,20 @@ use crate::domain::{
     usage::{TextUsage, TokenCounts},
 };
 
-/// Members of Anthropic's answers that pass to callers of its dialect.
+/// A member of Anthropic's answers that is passed to callers of its dialect.
 const STOP_DETAILS: &str = "stop_details";
 const CONTEXT_MANAGEMENT: &str = "context_management";
 
 #[derive(Debug)]
 pub struct MessagesWriter {
     head: Head,
-    /// What the vendor has counted at the start.
+    /// The vendor's counts at the start.
     counts: TokenCounts,
-    /// The block that is open.
+    /// The open block.
     open: Option<Open>,
-    /// The signature that the open block of thinking ends with.
+    /// The signature at the end of the open thinking block.
     signature: Option<&'static str>,
-    /// Blocks that have begun.
+    /// Number of blocks so far.
     blocks: u32,
     /// The end of the open tool's input, if an escape may begin there.
     rest: String,
@@ -36,7 +36,7 @@ pub struct MessagesWriter {
 enum Open {
     Text,
     Thinking,
-    /// Thinking that has ended, but for more of its signature.
+    /// Thinking that is complete except for more of its signature.
     Signed,
     Tool,
 }
@@ -111,7 +111,7 @@ impl MessagesWriter {
         [signed, rest, closed].into_iter().flatten().collect()
     }
 
-    /// Closes the block before and begins another.
+    /// Closes the open block and begins another.
     fn start(&mut self, open: Open, block: &impl Serialize) -> String {
         let closed = self.close();
         self.open = Some(open);
@@ -142,7 +142,7 @@ impl MessagesWriter {
     }
 
     /// Writes a block of another type. Clients read the input of a `server_tool_use` only from its
-    /// deltas, so its first event has an empty input.
+    /// deltas, so the first event has an empty input.
     fn opaque(&mut self, block: &Value) -> String {
         let block = &without_nul(block.clone());
         let input = block
@@ -157,7 +157,7 @@ impl MessagesWriter {
         self.start(Open::Tool, &start) + &self.add(Piece::Json { partial_json }) + &self.close()
     }
 
-    /// A block that is begun with all that it has.
+    /// Writes a complete block.
     fn complete(&mut self, block: &impl Serialize) -> String {
         self.start(Open::Tool, block) + &self.close()
     }
@@ -175,7 +175,7 @@ fn event(data: &Value) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }
 
-/// The counts as this dialect has them: its input excludes the cached and the written tokens.
+/// Converts the counts: in this dialect, input excludes cached and written tokens.
 fn tokens(counts: &TokenCounts) -> Value {
     let cached = counts.cached_input.unwrap_or(0);
     let written = counts.cache_write.unwrap_or(0);
@@ -214,7 +214,7 @@ fn usage_of(usage: &TextUsage) -> Value {
     value
 }
 
-/// The stop reason, and the stop sequence.
+/// Returns the stop reason and the stop sequence.
 fn stop_of(answer: &Answer) -> (&str, Option<&str>) {
     let reason = answer.own.get("stop_reason").and_then(Value::as_str);
     match &answer.stop {
@@ -228,19 +228,19 @@ fn stop_of(answer: &Answer) -> (&str, Option<&str>) {
     }
 }
 
-/// The blocks of a part: a call of Gemini's has its signature before it.
+/// Returns the blocks of a part. A call of Gemini's has its signature before it.
 fn blocks(part: &Part) -> impl Iterator<Item = WireValue<'_>> {
     let block = match part {
         Part::Text { text } => Some(text_block(text).into()),
         Part::Thinking { text, signature } => Some(thinking(text, signature).into()),
         Part::Redacted { data } => Some(redacted(data).into()),
         Part::ToolCall(call) => {
-            // A model may write anything: an agent must see that, instead of no arguments.
+            // A model may write invalid arguments. An agent must see them instead of no arguments.
             let unread = || Json::from(&json!({"INVALID_JSON": call.arguments}));
             let input = call.object().map(Json::without_nul);
             Some(tool_use(call, input.unwrap_or_else(unread)).into())
         }
-        // No answer has one.
+        // Answers have no such parts.
         Part::ToolResult(_) | Part::Image(_) | Part::Document(_) => None,
         Part::Opaque { block } => Some(WireValue::Borrowed(block)),
     };

@@ -14,7 +14,7 @@ use crate::domain::{
     usage::TextUsage,
 };
 
-/// How far a response has come.
+/// The state of a response.
 #[derive(Clone, Copy)]
 pub(super) enum Progress<'a> {
     Begun,
@@ -28,7 +28,7 @@ pub(super) enum Progress<'a> {
     },
 }
 
-/// The body of a response.
+/// Builds the body of a response.
 pub(super) fn body<'a>(head: &'a Head, echo: &'a Echo, progress: Progress<'_>) -> WireObject<'a> {
     let (answer, usage) = match progress {
         Progress::Begun => (None, None),
@@ -75,7 +75,7 @@ pub(super) fn body<'a>(head: &'a Head, echo: &'a Echo, progress: Progress<'_>) -
     })
 }
 
-/// The reason of an answer that is incomplete.
+/// Returns why an answer is incomplete.
 pub(super) const fn incomplete(stop: &Stop) -> Option<&'static str> {
     match stop {
         Stop::Limit | Stop::MalformedFunctionCall | Stop::Other => Some("max_output_tokens"),
@@ -97,7 +97,7 @@ fn usage_of(usage: &TextUsage) -> Value {
     })
 }
 
-/// The items of an answer, with their places in the output.
+/// Returns the items of an answer, with their places in the output.
 fn items(generation: &str, parts: &[Part], shown: &Shown) -> impl Iterator<Item = (usize, Value)> {
     let parts = parts.iter().flat_map(|part| {
         let before = match part {
@@ -128,7 +128,7 @@ pub(super) fn set_phase(item: &mut Value, phase: Option<&str>) {
 }
 
 impl Answer {
-    /// The items at these places of the output in the Responses API, as a request refers to them.
+    /// Returns the items at these places of the output, in the form to which a request refers.
     pub fn response_items(
         &self,
         generation: &str,
@@ -151,7 +151,7 @@ pub(super) fn summary_text(text: &str) -> Value {
     json!({"type": "summary_text", "text": text})
 }
 
-/// The item of a part that has ended.
+/// Builds the item of a complete part.
 pub(super) fn item(generation: &str, at: usize, part: &Part, shown: &Shown) -> Option<Value> {
     let id = id(generation, at, part);
     let status = "completed";
@@ -197,7 +197,7 @@ pub(super) fn item(generation: &str, at: usize, part: &Part, shown: &Shown) -> O
         }
         Part::Opaque { block } => {
             let mut item = block.clone();
-            // The provider keeps no item: references are to ours.
+            // The provider stores no items: references are to ours.
             if item.get("id").is_some() {
                 item["id"] = id.into();
             }
@@ -207,7 +207,7 @@ pub(super) fn item(generation: &str, at: usize, part: &Part, shown: &Shown) -> O
     })
 }
 
-/// The item of a part that begins. Its content follows in events.
+/// Builds the item of a part that begins. Its content follows in events.
 pub(super) fn begun(generation: &str, at: usize, part: &Part, shown: &Shown) -> Option<Value> {
     let empty = match part {
         Part::ToolCall(call) => Part::ToolCall(ToolCall {

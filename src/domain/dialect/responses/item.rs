@@ -53,7 +53,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// How far an item has come.
+    /// The state of an item.
     ItemStatus {
         InProgress = "in_progress",
         Completed = "completed",
@@ -69,8 +69,8 @@ named_enum!(
     }
 );
 
-/// Items that only `OpenAI` reads: of tools that run at the caller, of the search for tools, and of
-/// compaction. What their members may cost is bounded by their bytes.
+/// Items that only `OpenAI` reads: of tools that the caller runs, of the search for tools, and of
+/// compaction. Their bytes bound their cost.
 const PASSED: &[&str] = &[
     "apply_patch_call",
     "apply_patch_call_output",
@@ -92,7 +92,7 @@ pub(super) enum Item {
     Passed,
 }
 
-/// The messages among the items.
+/// Returns the messages among the items.
 fn messages(items: Vec<Item>) -> Vec<Message> {
     let messages = items.into_iter().filter_map(|item| match item {
         Item::Message(message) => Some(message),
@@ -124,7 +124,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
     let thoughts = summary(fields);
     let about = "Of reasoning: brought back as it was answered.";
     let given = fields.optional("encrypted_content", about, STRING);
-    // Members of the items of our answers, which the next turn sends back.
+    // Members of our answers' items, which the next turn sends back.
     let own_id = fields.optional("id", "Of an item of an answer.", STRING);
     fields.optional("status", "Of an item of an answer.", words::<ItemStatus>());
     fields.optional("phase", "Of an item of an answer.", words::<Phase>());
@@ -187,10 +187,10 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Item> {
     }))
 }
 
-/// A text, or parts.
+/// Reads a text, or parts.
 fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Option<Vec<Part>> {
     let list = List::new(about, ("ResponseContentPart", "A part of a message."));
-    // The content of a reasoning item is of another kind, which no provider accepts.
+    // A reasoning item has another kind of content, which no provider accepts.
     text_or_parts(list, fields, name, |part| {
         let kind = part.required("type", "What it is.", words::<ContentType>());
         let said = part.optional("text", "The text.", STRING);
@@ -239,7 +239,7 @@ fn content(fields: &Fields<'_>, name: &'static str, about: &'static str) -> Opti
     })
 }
 
-/// The thoughts of a reasoning item.
+/// Reads the thinking of a reasoning item.
 fn summary(fields: &Fields<'_>) -> String {
     let list = List::new(
         "Of reasoning.",
@@ -252,7 +252,8 @@ fn summary(fields: &Fields<'_>) -> String {
     parts.unwrap_or_default().join("\n\n")
 }
 
-/// The instructions and the messages. What an assistant said and called is one message.
+/// Returns the instructions and the messages. An assistant's texts and calls are merged into one
+/// message.
 pub(super) fn dialogue(first: Option<String>, items: Vec<Item>) -> (Option<String>, Vec<Message>) {
     let (leading, mut messages) = sorted(messages(items), |last, next| {
         last.role == Role::Assistant && next.role == Role::Assistant
@@ -271,13 +272,13 @@ pub(super) struct Include;
 pub(super) struct Included {
     /// Whether the answer has encrypted reasoning.
     pub encrypted: bool,
-    /// Whether it has parts that only `OpenAI`'s items have.
+    /// Whether it has parts that exist only in `OpenAI`'s items.
     pub others: bool,
 }
 
 const ENCRYPTED: &str = "reasoning.encrypted_content";
-/// The values that cost nothing, and whose parts are in the items of an answer. Log probabilities
-/// are not. Source: openai 3.57.0 (`PyPI`) `openai/types/responses/response_includable.py`.
+/// Values that cost nothing, and whose parts are in the items of an answer; log probabilities are
+/// not. Source: openai 3.57.0 (`PyPI`) `openai/types/responses/response_includable.py`.
 const INCLUDABLE: [&str; 7] = [
     ENCRYPTED,
     "code_interpreter_call.outputs",

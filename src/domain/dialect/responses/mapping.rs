@@ -1,5 +1,5 @@
-//! Maps features of this dialect to those of every vendor: custom tools (whose input is any text)
-//! and tools of a namespace to functions, and `encrypted_content` to signatures.
+//! Maps features of this dialect to those of all vendors: custom tools (whose input is any text)
+//! and namespaced tools to functions, and `encrypted_content` to signatures.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,10 +30,10 @@ pub struct OwnTool {
     pub(super) is_custom: bool,
 }
 
-/// The tools that are no plain functions, by the names of the functions that represent them.
+/// The tools that are not plain functions, by the names of the functions that represent them.
 pub type OwnTools = BTreeMap<String, OwnTool>;
 
-/// How items are shown.
+/// Determines the form of items.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Shown {
     /// Whether reasoning has `encrypted_content`.
@@ -46,7 +46,8 @@ impl Shown {
         self.tools.get(&call.name).is_some_and(|own| own.is_custom)
     }
 
-    /// The names of the custom tools; `None` if there is a namespace, which a chat cannot express.
+    /// Returns the names of the custom tools; `None` if there is a namespace, which a chat cannot
+    /// express.
     pub fn custom_names(&self) -> Option<BTreeSet<String>> {
         let names = self.tools.iter().map(|(name, own)| {
             let is_plain = own.is_custom && own.namespace.is_none();
@@ -56,7 +57,7 @@ impl Shown {
     }
 }
 
-/// The name of the function that represents a tool.
+/// Returns the name of the function that represents a tool.
 pub(super) fn function_name(namespace: Option<&str>, name: &str) -> String {
     match namespace {
         None | Some(PLAIN) => name.to_owned(),
@@ -103,7 +104,7 @@ pub fn is_encrypted_by_openai(content: &str) -> bool {
     !content.is_empty() && !prefixes.iter().any(|prefix| content.starts_with(prefix))
 }
 
-/// `None` if the part has nothing that the next turn must bring back.
+/// Returns `None` if the part has nothing that the next turn must send back.
 pub(super) fn encrypted_content(part: &Part) -> Option<String> {
     match part {
         Part::Thinking { signature, .. } if !signature.is_empty() => {
@@ -114,10 +115,10 @@ pub(super) fn encrypted_content(part: &Part) -> Option<String> {
     }
 }
 
-/// The reasoning that a request brings back, with the summary that was shown. `id`: the item's.
+/// Returns the reasoning that a request sends back, with its visible summary. `id`: the item's.
 pub(super) fn decrypted(content: &str, id: &str, text: String) -> Part {
     if is_encrypted_by_openai(content) {
-        // It was encrypted under the provider's id, not under ours.
+        // It was encrypted under the provider's id, not ours.
         let id = referenced(id).map_or(id, |_| "");
         let signature = EncryptedReasoning { id, content }.signature();
         return Part::Thinking { text, signature };
@@ -130,13 +131,13 @@ pub(super) fn decrypted(content: &str, id: &str, text: String) -> Part {
     }
 }
 
-/// The data of the reasoning item that carries a call's signature.
+/// Returns the data of the reasoning item that carries a call's signature.
 pub(super) fn signature_before(call: &ToolCall) -> Option<String> {
     let signature = call.thought_signature.as_ref()?;
     Some(format!("{GEMINI}{signature}"))
 }
 
-/// Moves signatures from the reasoning items that carry them back to their calls.
+/// Moves signatures from the reasoning items that carry them to their calls.
 pub(super) fn give_to_calls(parts: Vec<Part>) -> Vec<Part> {
     give_signatures(parts, |part| match part {
         Part::Redacted { data } => data.strip_prefix(GEMINI),

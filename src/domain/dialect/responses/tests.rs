@@ -1,4 +1,4 @@
-//! What is read from a response's request, and the order of the events of its answer.
+//! Reading of requests, and the order of the events of answers.
 
 mod own;
 
@@ -14,7 +14,6 @@ use crate::domain::{
     validate::{Body, FieldError},
 };
 
-/// A generation.
 const ID: &str = "01a3185c500072abc0ffee0123456789";
 
 fn read(body: Value) -> Result<ResponsesRequest, Vec<FieldError>> {
@@ -190,7 +189,7 @@ fn what_keeps_state_or_is_no_function_is_named() {
     assert!(whole.contains(r#""truncation":"auto""#), "{whole}");
     let others = read(body).unwrap().dialogue.others;
     assert_eq!(others.names, ["text.verbosity", "truncation", "stop"]);
-    // What asks for nothing, as the SDK sends it.
+    // Members without effect, as the SDK sends them.
     let body = json!({"model": "m", "stream_options": {"include_obfuscation": true}, "input": [{"role": "user", "content": "x"}], "store": false,
         "background": false, "previous_response_id": null, "tools": [], "include": [],
         "truncation": "disabled", "service_tier": "auto", "metadata": {"a": "b"}, "user": "u",
@@ -201,7 +200,7 @@ fn what_keeps_state_or_is_no_function_is_named() {
     );
 }
 
-/// Every event, of an answer in these pieces.
+/// Returns every event of an answer in these pieces.
 fn streamed(mut writer: ResponsesWriter, pieces: &[Delta], end: &Answer) -> Vec<Value> {
     let mut text = writer.begin();
     for piece in pieces {
@@ -295,7 +294,7 @@ fn the_events_have_their_order() {
     expected.push("completed".to_owned());
     assert_eq!(kinds, expected);
     let last = &events.last().unwrap()["response"];
-    // What was done one by one is what is there in the end, and in an answer that is not streamed.
+    // The completed events equal the final items and a response that is not streamed.
     let done = events
         .iter()
         .filter(|e| e["type"] == "response.output_item.done");
@@ -314,7 +313,7 @@ fn the_events_have_their_order() {
     let usage = &last["usage"];
     assert!(usage["output_tokens_details"]["reasoning_tokens"].is_u64());
     assert!(usage["input_tokens_details"]["cached_tokens"].is_u64());
-    // Each item can be brought back by its id, and says the same then.
+    // Each item can be referred to by its id, and is then the same.
     let mut items = vec![json!({"role": "user", "content": "x"})];
     for (at, item) in last["output"].as_array().unwrap().iter().enumerate() {
         assert_eq!(referenced(item["id"].as_str().unwrap()), Some((ID, at)));
@@ -378,7 +377,7 @@ fn a_limit_and_a_failure_are_told_at_the_end() {
         let total = &data["response"]["usage"]["total_tokens"];
         assert_eq!(*total, end.usage.total_tokens);
     }
-    // Without being asked for, no reasoning is answered as only its vendor reads it.
+    // Unless requested, encrypted reasoning is not returned.
     let plain = json!({"model": "m", "input": "x"});
     let body = writer(plain).whole(&answer(parts(), Stop::Done));
     assert!(!body.contains("encrypted_content"), "{body}");

@@ -1,4 +1,4 @@
-//! The tools of a dialogue, and the form of its answer.
+//! The tools of a dialogue, and the format of its answer.
 
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ named_enum!(
     }
 );
 
-/// The tools, with those among the items of the input.
+/// Reads the tools, including those in items of the input.
 pub(super) fn read(fields: &Fields<'_>, input: &[Item]) -> (Tools, OwnTools) {
     let about = "What the model may call.";
     let passed = [PASSED, SEARCHES].concat();
@@ -62,7 +62,7 @@ pub(super) fn read(fields: &Fields<'_>, input: &[Item]) -> (Tools, OwnTools) {
     (tools, own)
 }
 
-/// A list of tools, those of namespaces one by one.
+/// Reads a list of tools; each tool of a namespace becomes an entry.
 pub(super) fn list(
     fields: &Fields<'_>,
     name: &'static str,
@@ -77,13 +77,13 @@ pub(super) fn list(
     Some(tools.into_iter().flatten().collect())
 }
 
-/// Tools that run at the caller, or cost tokens only, and that only `OpenAI` knows.
+/// Tools that the caller runs, or that cost only tokens, and that only `OpenAI` knows.
 pub(super) const PASSED: &[&str] = &["apply_patch", "local_shell", SHELL, "tool_search"];
 
-/// A tool that runs at `OpenAI` unless its environment is local.
+/// A tool that `OpenAI` runs unless its environment is local.
 const SHELL: &str = "shell";
 
-/// Search tools that run at `OpenAI`.
+/// Search tools that `OpenAI` runs.
 const SEARCHES: &[&str] = &["web_search", "web_search_2025_08_26"];
 
 /// Returns the search among the tools. `most`: the request's limit of tool calls at the vendor.
@@ -96,7 +96,7 @@ pub(super) fn search(fields: &Fields<'_>, most: Option<u32>) -> Option<Search> {
         .then_some(Search { most, tool: None })
 }
 
-/// Whether a tool that was found is of a type that a request may have.
+/// Whether a loaded tool has a type that a request may have.
 pub(super) fn is_known(tool: &Value) -> bool {
     let kind = tool["type"].as_str().unwrap_or_default();
     let within = tool["tools"].as_array().into_iter().flatten();
@@ -120,8 +120,8 @@ fn is_local(kind: &str, environment: &Value) -> bool {
     environment["type"] == "local" || environment.is_null() && kind != SHELL
 }
 
-/// Whether an object is of one of these types, whose members only `OpenAI` reads: they pass to it
-/// and are refused by name for others.
+/// Whether an object has one of these types, whose members only `OpenAI` reads. They are passed to
+/// it and refused by name for others.
 pub(super) fn passes(fields: &Fields<'_>, types: &[&str]) -> bool {
     let kind = fields.value("type").and_then(Value::as_str);
     let Some(kind) = kind.filter(|kind| types.contains(kind)) else {
@@ -160,7 +160,7 @@ fn tool(fields: &Fields<'_>, passed: &[&str]) -> Option<Vec<Tool>> {
     let mut tools: Vec<Tool> = within
         .map(|tool| with_namespace(tool, &namespace.name))
         .collect();
-    // The model sees it once, with the first of its tools.
+    // The model sees the description once, with the first of its tools.
     let about = namespace.description.filter(|about| !about.is_empty());
     if let Some((first, about)) = tools.first_mut().zip(about) {
         let own = first.function.description.take();
@@ -210,7 +210,7 @@ fn one(fields: &Fields<'_>, is_custom: bool) -> Option<Tool> {
 }
 
 named_enum!(
-    /// The form of an answer.
+    /// The format of an answer.
     FormatType {
         Text = "text",
         JsonObject = "json_object",

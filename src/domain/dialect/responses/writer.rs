@@ -1,4 +1,4 @@
-//! Writes answers, whole or as the events of a stream: each part of an answer is an item of the
+//! Writes answers, complete or as events of a stream. Each part of an answer is an item of the
 //! output.
 
 use std::mem;
@@ -19,7 +19,7 @@ use crate::domain::{
     validate::Fields,
 };
 
-/// The code of input that is too long. Codex does not retry it.
+/// The error code of input that is too long. Codex does not retry it.
 const CONTEXT_LENGTH: &str = "context_length_exceeded";
 
 /// Members of the request that its answer repeats.
@@ -56,7 +56,7 @@ pub struct ResponsesWriter {
     head: Head,
     echo: Echo,
     sequence: u64,
-    /// The part that may still grow, or none.
+    /// The last part, if it is open.
     parts: Vec<Part>,
     /// The items that have ended.
     output: Vec<Value>,
@@ -72,7 +72,7 @@ struct Event<T> {
     more: T,
 }
 
-/// The members of an event for one token, serialized directly.
+/// The members of an event, serialized directly, because there is one per token.
 #[derive(Serialize)]
 struct Added<'a> {
     item_id: &'a str,
@@ -126,7 +126,7 @@ impl ResponsesWriter {
         )
     }
 
-    /// The last part begins an item.
+    /// Begins an item for the last part.
     fn open(&mut self) -> String {
         let Some(part) = self.parts.last().cloned() else {
             return String::new();
@@ -192,7 +192,7 @@ impl ResponsesWriter {
         done + &self.summary("response.reasoning_summary_part.done", item_id, index, text)
     }
 
-    /// More of the last part.
+    /// Adds to the last part.
     fn more(&mut self, delta: &str) -> String {
         let Some(part) = self.parts.last().filter(|_| !delta.is_empty()) else {
             return String::new();
@@ -204,7 +204,7 @@ impl ResponsesWriter {
         let (kind, content_index, logprobs) = match part {
             Part::Text { .. } => ("response.output_text.delta", Some(0), Some([])),
             Part::Thinking { .. } => return self.summary_delta(&item_id, 0, delta),
-            // The input is within the arguments, which are read when they are all there.
+            // The input is inside the arguments, which are parsed when they are complete.
             Part::ToolCall(call) if self.echo.shown.is_custom(call) => return String::new(),
             Part::ToolCall(_) => ("response.function_call_arguments.delta", None, None),
             _ => return String::new(),
@@ -305,7 +305,7 @@ impl Writer for ResponsesWriter {
             events += &self.close();
             self.parts.extend(begun);
             events += &self.open();
-            // A part that is no item takes no place in the output.
+            // Parts that are not items have no place in the output.
             self.parts.retain(is_item);
             return events;
         }
@@ -340,7 +340,7 @@ impl Writer for ResponsesWriter {
     fn failed(&mut self, error: &str, usage: Option<&TextUsage>) -> String {
         let error: Value = serde_json::from_str(error).unwrap_or_default();
         let text = |name| error["error"][name].as_str().unwrap_or_default();
-        // Codex retries every code that it does not know.
+        // Codex retries every unknown code.
         let code = match (text("type"), text("code")) {
             ("invalid_request_error", code) if code != CONTEXT_LENGTH => "invalid_prompt",
             (_, code) => code,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{PER_MILLION, TextPrices, TokenPrices};
 use crate::domain::{credits::Credits, pricing::largest};
 
-/// The cache writes that a request may cause, each including the ones before.
+/// The cache writes that a request may cause. Each variant includes the previous ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CacheWrites {
     #[default]
@@ -14,16 +14,16 @@ pub enum CacheWrites {
     Long,
 }
 
-/// The maximum cost of a text request, and what it is computed from.
+/// The maximum cost of a text request, and the values that determine it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextCeiling {
     pub prices: Arc<TextPrices>,
-    /// Upper bound of input tokens: the UTF-8 bytes of prompt and system prompt plus the model's
-    /// overhead, which a byte-level tokenizer cannot exceed, or less by a [receipt].
+    /// Maximum input tokens: the UTF-8 bytes of prompt and system prompt plus the model's overhead,
+    /// which a byte-level tokenizer cannot exceed, or fewer if there is a [receipt].
     ///
     /// [receipt]: crate::domain::receipt
     pub input_tokens: u64,
-    /// Upper bound of output tokens of each choice: `max_tokens`.
+    /// Maximum output tokens of each choice: `max_tokens`.
     pub max_tokens: u32,
     /// The least `max_tokens` that the model accepts.
     pub min_tokens: u32,
@@ -32,12 +32,12 @@ pub struct TextCeiling {
     /// Maximum web searches at the provider, and input tokens held for the results of each.
     pub searches: u32,
     pub search_tokens: u32,
-    /// Cache writes that the provider may bill for the body that is actually sent.
+    /// Cache writes that the provider may bill for the body that is sent.
     pub cache_writes: CacheWrites,
 }
 
 impl TextCeiling {
-    /// The amount to hold. `None` on overflow.
+    /// Returns the amount to hold; `None` on overflow.
     pub fn hold(&self) -> Option<Credits> {
         self.hold_of(self.max_tokens.into())
     }
@@ -51,12 +51,12 @@ impl TextCeiling {
         most.filter(|&most| most >= self.min_tokens.into())
     }
 
-    /// The most that any input costs. A tier may be cheaper than the one below it, so this is the
-    /// maximum over the largest input of each.
+    /// Returns the maximum cost of any input. A tier may be cheaper than the one below it, so this
+    /// is the maximum over the largest input of each tier.
     fn hold_of(&self, output_tokens: u64) -> Option<Credits> {
         let searches = u64::from(self.searches);
         let results = searches * u64::from(self.search_tokens);
-        // The model reads the prompt again after each search, from its vendor's cache or not.
+        // The model reads the prompt again after each search, from the cache or not.
         let prompts = self.input_tokens.saturating_mul(searches + 1);
         let most_input = prompts.saturating_add(results);
         let all_output = output_tokens.saturating_mul(self.choices.into());
@@ -78,7 +78,7 @@ impl TextCeiling {
 }
 
 impl TokenPrices {
-    /// The price of input, whatever the cache does with it.
+    /// Returns the maximum price of input, whether or not the cache is used.
     fn dearest_input(&self, writes: CacheWrites) -> Credits {
         let write = self.cache_write_per_million;
         let long = self.cache_write_long_per_million;

@@ -11,7 +11,7 @@ fn credits(text: &str) -> Credits {
     text.parse().unwrap()
 }
 
-/// Of a model without a cache.
+/// Prices of a model without a cache.
 fn plain(input: i64, output: i64) -> TextPrices {
     let base = TokenPrices {
         input_per_million: Credits::from_micros(input),
@@ -44,7 +44,7 @@ fn with_cache(input: u64, [read, short, long]: [u64; 3], output: u64) -> TextUsa
     TextUsage::from_counts(counts, 0, 0)
 }
 
-/// The sum in millionths of micro-credits, before it is rounded.
+/// Returns the sum in millionths of micro-credits, before rounding.
 fn exact(prices: &TextPrices, usage: &TextUsage) -> i128 {
     let mut of = prices.base;
     for tier in &prices.tiers {
@@ -69,8 +69,8 @@ fn exact(prices: &TextPrices, usage: &TextUsage) -> i128 {
             * 1_000_000
 }
 
-/// Prices with up to three tiers that begin below `most` tokens. Neither a tier nor the cache need
-/// be the cheaper one.
+/// Prices with up to three tiers that begin below `most` tokens. Tiers and the cache need not be
+/// cheaper.
 fn prices(most: u64) -> impl Strategy<Value = TextPrices> {
     let price = 0..1_000_000_000_i64;
     let row = [
@@ -142,7 +142,7 @@ fn ceilings() -> impl Strategy<Value = TextCeiling> {
     )
 }
 
-/// A usage within a ceiling, as far as thousandths of it go.
+/// Returns a usage within a ceiling, scaled by thousandths.
 fn honest(ceiling: &TextCeiling, parts: [u64; 5]) -> TextUsage {
     let [input, output, read, short, long] = parts;
     let searches = u64::from(ceiling.searches);
@@ -191,7 +191,7 @@ fn a_known_bill() {
 
 #[test]
 fn each_kind_of_input_has_its_price() {
-    // claude-haiku-5-5, above 100,000 tokens five times as much.
+    // claude-haiku-5-5, with five times the prices above 100,000 tokens.
     let row = |[input, read, short, long, output]: [&str; 5]| TokenPrices {
         input_per_million: credits(input),
         cached_input_per_million: Some(credits(read)),
@@ -216,7 +216,7 @@ fn each_kind_of_input_has_its_price() {
         (100_000, [0, 0, 0], 0, "1"),
         (100_000, [100_000, 0, 0], 1_000, "0.15"),
         (100_000, [10_000, 20_000, 30_000], 0, "1.26"),
-        // Cached input counts too, and the tier is that of all tokens.
+        // Cached input counts too, and the tier depends on all tokens.
         (100_001, [0, 0, 0], 0, "5.00005"),
         (100_001, [100_001, 0, 0], 1_000, "0.750005"),
         (200_000, [50_000, 50_000, 50_000], 0, "10.875"),
@@ -224,7 +224,7 @@ fn each_kind_of_input_has_its_price() {
         let usage = with_cache(input, cache, output);
         assert_eq!(prices.cost(&usage), Some(credits(cost)), "{usage:?}");
     }
-    // A price that is missing is that of input, also for kinds that other prices exist for.
+    // A missing price is that of input, even if other prices of its kind exist.
     let mut prices = TextPrices {
         tiers: Vec::new(),
         ..prices
@@ -253,7 +253,7 @@ fn a_tier_may_be_cheaper_than_the_one_below() {
         search_tokens: 0,
         cache_writes: CacheWrites::None,
     };
-    // 1,000 tokens at 4, though 2,000 would cost 1 each.
+    // 1,000 tokens at 4, although 2,000 would cost 1 each.
     assert_eq!(ceiling.hold(), Some(credits("0.004001")));
 }
 
@@ -286,7 +286,7 @@ proptest! {
         let (charged, excess) = ceiling.prices.charge(&used, hold);
         prop_assert!(charged <= hold && charged >= Credits::ZERO);
         prop_assert_eq!(excess, Credits::ZERO);
-        // Rounded up, once.
+        // Rounded up once.
         let exact = exact(&ceiling.prices, &used);
         let charged = i128::from(charged.micros());
         prop_assert!(charged * 1_000_000 >= exact && (charged - 1) * 1_000_000 < exact);

@@ -1,4 +1,4 @@
-//! Bodies that are edited at random: those that share a key are bounded alike.
+//! Randomly edited bodies: bodies with the same key have the same bounds.
 
 use std::sync::Arc;
 
@@ -12,24 +12,24 @@ use crate::domain::{
     validate::Body,
 };
 
-/// A change of a body at some place of those where it can be made.
+/// A change of a body, at one of the places where it is possible.
 #[derive(Debug, Clone)]
 enum Edit {
-    /// Another string.
+    /// Changes a string.
     Say(Index, &'static str),
-    /// Another member, or another value of one.
+    /// Adds a member, or changes the value of one.
     Put(Index, &'static str, &'static str),
-    /// One member or item less.
+    /// Removes a member or item.
     Drop(Index, Index),
-    /// An item twice.
+    /// Repeats an item.
     Repeat(Index, Index),
-    /// Two items in each other's place.
+    /// Swaps two items.
     Swap(Index, Index, Index),
-    /// Members in the reverse order.
+    /// Reverses the members.
     Turn(Index),
-    /// A text as a block of text.
+    /// Converts a string to a block of text.
     Block(Index),
-    /// A marker of the cache.
+    /// Adds a cache marker.
     Mark(Index),
 }
 
@@ -61,7 +61,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// The places of the values that a test finds, and of those within them.
+/// Returns the paths of the values that a predicate accepts, and of those within them.
 fn places(value: &Value, at: &str, fits: fn(&str, &Value) -> bool, found: &mut Vec<String>) {
     if fits(at, value) {
         found.push(at.to_owned());
@@ -134,7 +134,7 @@ impl Edit {
     }
 }
 
-/// A body of each surface that has all that a dialogue can have.
+/// Returns a body of each surface with every feature of a dialogue.
 fn body(surface: Surface) -> Value {
     let schema = json!({"type": "object", "properties": {"b": {"type": "string"}, "a": {}}});
     let url = "https://example.com/x";
@@ -177,7 +177,7 @@ fn body(surface: Surface) -> Value {
     }
 }
 
-/// What bounds a dialogue's tokens and decides how its vendor counts them.
+/// Everything that bounds a dialogue's tokens and decides how its vendor counts them.
 type Read = (Arc<Conversation>, Reasoning, usize);
 
 fn read<T: Body>(body: &Value, dialogue: fn(T) -> DialogueRequest) -> Option<Read> {
@@ -226,7 +226,7 @@ proptest! {
         prop_assert!(key != other_key || read == other_read, "{body}\n{other}");
     }
 
-    /// So that what is above compares more than bodies with themselves.
+    /// Ensures that the test above does not only compare bodies with themselves.
     #[test]
     fn what_no_model_reads_changes_no_key(
         surface in prop::sample::select(&SURFACES[..]),
@@ -242,7 +242,7 @@ proptest! {
     }
 }
 
-/// A change of the rules is to change [`RULES`] with it, and then this.
+/// A change of the rules must change [`RULES`], and then this test.
 #[test]
 fn the_rules_are_those_of_their_number() {
     let bounds = SURFACES.map(|surface| {

@@ -1,4 +1,4 @@
-//! Messages and items of a body that its vendor would refuse. The others keep their bytes.
+//! Edits messages and items of a body that its vendor would refuse. The others keep their bytes.
 
 use bytes::Bytes;
 use memchr::memmem::find;
@@ -8,7 +8,7 @@ use super::{Original, with_replaced};
 use crate::domain::{conversation::ReasoningField, dialect::responses::referenced, json::Members};
 
 impl Original {
-    /// Edits the objects of a list. `edit` returns whether it changed one; the others keep their bytes.
+    /// Edits the objects of a list. `edit` returns whether it changed one; others keep their bytes.
     fn edit_items(&mut self, name: &str, edit: impl Fn(&mut Members) -> bool) {
         let list = self.members.get(name).cloned().unwrap_or_default();
         let items = with_replaced(&list, |item| {
@@ -21,9 +21,9 @@ impl Original {
         }
     }
 
-    /// Removes members of a chat's messages that have no value, which some servers refuse by name,
-    /// such as `refusal` of an earlier answer. A null content of calls with reasoning becomes empty,
-    /// because `DeepSeek` refuses null there.
+    /// Removes members without a value from a chat's messages, such as `refusal` of an earlier
+    /// answer: some servers refuse them by name. A null content of calls with reasoning becomes
+    /// empty, because `DeepSeek` refuses null there.
     pub fn leave_out_empty_members(&mut self) {
         if !self.has_empty_members {
             return;
@@ -45,10 +45,10 @@ impl Original {
         });
     }
 
-    /// Gives messages of the role `developer` the role `system`.
+    /// Changes the role `developer` of messages to `system`.
     pub fn rename_developer(&mut self) {
         for list in ["messages", "input"] {
-            // Most bodies do not have this role, and need not be parsed again.
+            // Most bodies do not have this role and need not be parsed again.
             let json = self.members.get(list);
             if json.is_none_or(|json| find(json, b"\"developer\"").is_none()) {
                 continue;
@@ -66,8 +66,8 @@ impl Original {
         }
     }
 
-    /// Removes the ids of items of earlier answers from a Responses body: `OpenAI` refuses encrypted
-    /// reasoning under another id than its own.
+    /// Removes the ids of earlier answers' items from a Responses body: `OpenAI` refuses encrypted
+    /// reasoning under any id but its own.
     pub fn leave_out_own_ids(&mut self) {
         self.edit_items("input", |item| {
             let id = item.get("id");

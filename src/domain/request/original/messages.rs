@@ -1,5 +1,5 @@
-//! Messages of a Messages body that its vendor would refuse. The others keep their bytes, which the
-//! vendor's cache compares.
+//! Edits messages of a Messages body that its vendor would refuse. The others keep their bytes,
+//! which the vendor's cache compares.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use serde_json::{
 use super::{Original, with_replaced};
 use crate::domain::json::Members;
 
-/// What is read of a message, or of a block of its content.
+/// The parsed members of a message, or of a block of its content.
 #[derive(Default, Deserialize)]
 struct Block<'a> {
     #[serde(borrow)]
@@ -32,12 +32,12 @@ struct Block<'a> {
     input: Option<&'a RawValue>,
 }
 
-/// A message whose content may have changed.
+/// A message, possibly with a changed content.
 struct Edited<'a> {
     raw: &'a RawValue,
     role: Option<Cow<'a, str>>,
     before: Option<&'a RawValue>,
-    /// The blocks that it has instead.
+    /// The blocks that replace the content.
     content: Option<Vec<Cow<'a, RawValue>>>,
     /// Whether it changes the settings of later answers. Such a message needs no content.
     /// Source: anthropic 2.14.0 (`PyPI`) `anthropic/types/beta/beta_system_message_param.py`.
@@ -118,7 +118,7 @@ fn without_blanks(content: &RawValue) -> Option<Vec<Cow<'_, RawValue>>> {
     is_changed.then(|| kept.into_iter().map(|(block, _)| block).collect())
 }
 
-/// The blocks of a content with objects as the inputs of tool uses; `None` if all are objects.
+/// Returns the blocks of a content with objects as tool inputs; `None` if all are objects already.
 fn with_objects<'a>(
     content: &'a RawValue,
     object: &impl Fn(String) -> Value,
@@ -138,7 +138,7 @@ fn with_objects<'a>(
     })
 }
 
-/// An object with another value of this member.
+/// Returns an object with another value of this member.
 fn with_member(raw: &RawValue, name: &str, value: &impl Serialize) -> Box<RawValue> {
     let object = Members::parse(&Bytes::copy_from_slice(raw.get().as_bytes()));
     let edited = object.and_then(|mut members| {
@@ -162,8 +162,8 @@ impl Original {
         }
     }
 
-    /// Removes blank texts from the messages of a Messages body, and messages without anything else.
-    /// Messages of one role that follow each other then become one.
+    /// Removes blank texts from the messages of a Messages body, and messages that have nothing
+    /// else. Merges consecutive messages of one role.
     pub fn leave_out_blank_texts(&mut self) {
         let messages = self.members.get("messages").cloned().unwrap_or_default();
         let Ok(messages) = serde_json::from_slice::<Vec<&RawValue>>(&messages) else {
@@ -212,7 +212,7 @@ impl Original {
         self.members.set("messages", &messages);
     }
 
-    /// Makes objects of the inputs of earlier tool uses, as `object` makes them of a text.
+    /// Converts the inputs of earlier tool uses to objects: `object` converts a text.
     pub fn complete_inputs(&mut self, object: impl Fn(String) -> Value) {
         let messages = self.members.get("messages").cloned().unwrap_or_default();
         let messages = with_replaced(&messages, |raw| {
@@ -267,9 +267,9 @@ mod tests {
             format!(r#"{{"role":"system"{content},"output_config":{{"effort":"max"}}}}"#)
         };
         for (given, expected) in [
-            // Nothing is written again.
+            // Nothing is rewritten.
             (vec![of("user", &[&a]), of("assistant", &[big])], None),
-            // Only the message with a blank text.
+            // Only the message with a blank text is rewritten.
             (
                 vec![
                     of("assistant", &[big]),
@@ -282,7 +282,7 @@ mod tests {
                     without("assistant", &[big]),
                 ]),
             ),
-            // A marker stays where it is, and there is none on thinking.
+            // A marker stays in place, and never moves to thinking.
             (
                 vec![
                     of("user", &[&a_marked, &blank]),

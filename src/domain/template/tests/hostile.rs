@@ -1,4 +1,4 @@
-//! What hostile templates cannot do.
+//! Hostile templates.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ fn bombs_are_refused() {
             "too many steps",
         ),
         ("{% for c in s %}{% endfor %}".repeat(10), "too many steps"),
-        // An unfinished comparison decides nothing.
+        // An aborted comparison decides nothing.
         ("{% if xs == zs %}{% endif %}".repeat(200), "too many steps"),
         ("{{ s|replace('\"', s) }}".to_owned(), "too "),
         ("{{ 'x'|replace('', s)|replace('', s) }}".to_owned(), "too "),
@@ -75,7 +75,7 @@ fn bombs_are_refused() {
     }
 }
 
-/// The bounds do not affect legitimate templates with many values.
+/// The limits do not affect legitimate templates with many values.
 #[test]
 fn many_values_are_no_bomb() {
     let products = (0..2_000).map(|i| {
@@ -111,7 +111,7 @@ fn deep_templates_do_not_exhaust_the_stack() {
         times("{% raw %}"),
         times("{#"),
     ] {
-        // Some are as deep as allowed, and fail for another reason.
+        // Some have the maximum depth and fail for another reason.
         let error = render(&source, json!({"a": 1}));
         assert!(
             error.as_ref().is_ok_and(|text| text == "1")
@@ -202,7 +202,7 @@ fn odd_numbers_are_no_panic() {
 }
 
 proptest! {
-    /// Any input is parsed or refused, and rendered or refused.
+    /// Any input is parsed or refused, and then rendered or refused.
     #[test]
     fn nothing_panics(parts in prop::collection::vec(prop::sample::select(vec![
         "{{ ", " }}", "{% ", " %}", "{%- ", "-}}", "if ", "else ", "elif ", "endif ", "for ", "in ", "endfor ", "set ", "a", "b", "c",

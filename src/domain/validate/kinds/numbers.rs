@@ -10,17 +10,17 @@ use super::{
 };
 use crate::domain::credits::Credits;
 
-/// Whole credits that 64 bits of micro-credits hold.
+/// Maximum whole credits in 64 bits of micro-credits.
 const MAX_WHOLE: i64 = i64::MAX / 1_000_000;
 
-/// A number within bounds; in a query, its digits.
+/// A number within bounds; digits in a query.
 #[derive(Debug)]
 pub struct Integer<T> {
     range: RangeInclusive<i64>,
     value: PhantomData<T>,
 }
 
-/// A JSON integer (`1.0` and `1e2` are none).
+/// Creates the kind of a JSON integer (not `1.0` or `1e2`).
 pub fn integer<T: TryFrom<i64>>(range: RangeInclusive<i64>) -> Integer<T> {
     let value = PhantomData;
     Integer { range, value }
@@ -30,7 +30,7 @@ impl<T: TryFrom<i64>> Kind for Integer<T> {
     type Value = T;
 
     fn read(&self, value: &Value, at: Field<'_>) -> Option<T> {
-        // Beyond 64 bits the parser keeps a float; it is far out of range however it was written.
+        // The parser reads numbers beyond 64 bits as floats. They are out of range in any notation.
         let huge = |v: &Value| {
             v.as_f64()
                 .filter(|f| f.abs() >= 9_223_372_036_854_775_808.0)
@@ -92,12 +92,12 @@ pub struct GivenCredits {
     signed: bool,
 }
 
-/// Credits, as a string or a JSON number; not negative.
+/// Creates the kind of credits that are not negative, as a string or a JSON number.
 pub fn credits() -> GivenCredits {
     GivenCredits { signed: false }
 }
 
-/// Credits, as a string or a JSON number; may be negative.
+/// Creates the kind of credits that may be negative, as a string or a JSON number.
 pub fn signed_credits() -> GivenCredits {
     GivenCredits { signed: true }
 }
@@ -108,7 +108,7 @@ impl Kind for GivenCredits {
     fn read(&self, value: &Value, at: Field<'_>) -> Option<Credits> {
         let text = match value {
             Value::String(text) => Some(text.clone()),
-            // Rust prints a float in full, without an exponent.
+            // Rust formats a float in full, without an exponent.
             Value::Number(number) if number.is_f64() => number.as_f64().map(|f| f.to_string()),
             Value::Number(number) => Some(number.to_string()),
             _ => None,

@@ -1,4 +1,4 @@
-//! Strings, and what is written as one.
+//! Strings, and values written as strings.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -9,17 +9,17 @@ use super::{
 };
 use crate::domain::ids::GenerationId;
 
-/// A string, by its length in Unicode scalar values.
+/// A string with limits on its length in Unicode scalar values.
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct Text {
     min: usize,
     max: usize,
-    /// The message for a blank string.
+    /// The error for a blank string.
     blank: Option<FieldCode>,
 }
 
-/// A string of at most `max` characters.
+/// Creates the kind of a string of at most `max` characters.
 pub const fn text(max: usize) -> Text {
     Text {
         min: 0,
@@ -29,12 +29,12 @@ pub const fn text(max: usize) -> Text {
 }
 
 impl Text {
-    /// No shorter than this.
+    /// Sets the minimum length.
     pub const fn min(self, min: usize) -> Self {
         Self { min, ..self }
     }
 
-    /// More than white space.
+    /// Refuses strings of only white space.
     pub const fn not_blank(self) -> Self {
         self.not_blank_by(FieldCode::Required)
     }
@@ -65,7 +65,7 @@ impl Text {
         }
     }
 
-    /// No string may contain U+0000.
+    /// Returns the schema, whose pattern excludes U+0000.
     pub fn json_schema(self) -> Value {
         let pattern = if self.blank.is_some() {
             r"^\s*[^\s\x00][^\x00]*$"
@@ -82,7 +82,7 @@ impl Text {
         schema
     }
 
-    /// The same with another pattern.
+    /// Returns the schema with another pattern.
     pub fn with_pattern(self, pattern: &str) -> Value {
         let mut schema = self.json_schema();
         schema["pattern"] = json!(pattern);
@@ -104,7 +104,7 @@ impl Kind for Text {
     }
 }
 
-/// A string of a form of its own.
+/// A string with its own format.
 #[derive(Debug, Clone, Copy)]
 pub struct Parsed<T> {
     schema: fn() -> Value,
@@ -116,7 +116,7 @@ pub const fn parsed<T>(schema: fn() -> Value, parse: fn(&str) -> Result<T, Refus
 }
 
 impl<T> Parsed<T> {
-    /// Reads one that is not in JSON, such as an argument of a command.
+    /// Parses a string outside of JSON, such as a command's argument.
     pub fn parse(&self, text: &str) -> Result<T, String> {
         (self.parse)(text).map_err(|(_, message)| message.into_owned())
     }
@@ -137,7 +137,7 @@ impl<T> Kind for Parsed<T> {
 
 fn read_time(text: &str, message: &'static str) -> Result<DateTime<Utc>, Refusal> {
     use chrono::{Datelike as _, SubsecRound as _};
-    // In whole microseconds, as Postgres keeps it.
+    // Truncated to microseconds, the precision of Postgres.
     let time = DateTime::parse_from_rfc3339(text).map(|time| time.to_utc().trunc_subsecs(6));
     let time = time.ok().filter(|time| (1..=9999).contains(&time.year()));
     time.ok_or((FieldCode::InvalidFormat, message.into()))
@@ -154,7 +154,7 @@ pub const fn timestamp() -> Parsed<DateTime<Utc>> {
     })
 }
 
-/// A time in a query, where a plus sign that was not encoded arrives as a blank.
+/// Creates the kind of a time in a query, where an unencoded plus sign arrives as a blank.
 pub const fn query_timestamp() -> Parsed<DateTime<Utc>> {
     parsed(time_schema, |text| {
         let message = "must be an RFC 3339 time, such as 2030-01-31T12:00:00Z";

@@ -1,4 +1,4 @@
-//! Names of which there are a few, and lists of them.
+//! Enumerated names, and lists of them.
 
 use std::marker::PhantomData;
 
@@ -13,7 +13,7 @@ use crate::domain::{
     named::Named,
 };
 
-/// One of a few names.
+/// One of a fixed set of names.
 #[derive(Debug)]
 pub struct Words<T> {
     message: Option<&'static str>,
@@ -28,7 +28,7 @@ pub fn words<T: Named>() -> Words<T> {
 }
 
 impl<T> Words<T> {
-    /// The message for any other name.
+    /// Sets the message for any other name.
     pub fn or_say(self, message: &'static str) -> Self {
         Self {
             message: Some(message),
@@ -75,14 +75,14 @@ fn strings<'a>(value: &'a Value, at: Field<'_>) -> Option<Vec<&'a str>> {
     typed(at, "an array of strings", strings)
 }
 
-/// Names, each at most once.
+/// A list of names, each at most once.
 #[derive(Debug)]
 pub struct Set<T> {
     empty: &'static str,
     value: PhantomData<T>,
 }
 
-/// Names, each at most once. `empty`: what an array of none is refused with.
+/// Creates a list of names, each at most once. `empty`: the error for an empty array.
 pub fn set<T: Named>(empty: &'static str) -> Set<T> {
     let value = PhantomData;
     Set { empty, value }

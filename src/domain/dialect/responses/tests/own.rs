@@ -1,9 +1,9 @@
-//! Tools that only Responses have: functions to every vendor, and called as they were given.
+//! Tools that exist only in Responses. Vendors get functions; callers get calls of their tools.
 
 use super::*;
 use crate::domain::validate::FieldCode;
 
-/// As agents send them: some with the request, some as an item of the input.
+/// Tools as agents send them: some with the request, some as an item of the input.
 fn tools() -> Value {
     let function = json!({"type": "function", "name": "list", "description": "Lists.",
         "parameters": {"type": "object"}, "strict": false});
@@ -62,8 +62,7 @@ fn they_are_functions() {
     assert_eq!(functions[0].strict, Some(false));
 }
 
-/// Calls are answered in the form of the tools that were given, and the same when a call is
-/// brought back.
+/// Calls are returned in the form of the given tools, and are the same when a call is sent back.
 #[test]
 fn their_calls_are_those_of_the_tools() {
     let input = "*** \"a\"\n";
@@ -73,7 +72,7 @@ fn their_calls_are_those_of_the_tools() {
         named("crm__list", "{\"a\":1}"),
         named("crm__patch", &custom),
         named("exec", &custom),
-        // A model may write what it likes.
+        // A model may write anything.
         named("patch", "no JSON"),
     ];
     let expected = [
@@ -129,7 +128,7 @@ fn their_calls_are_those_of_the_tools() {
     input.push(json!({"type": "custom_tool_call_output", "call_id": "c", "output": "done"}));
     let conversation = read(body).unwrap().dialogue.conversation;
     let mut brought = end.parts;
-    // What was no JSON is that text.
+    // Invalid JSON becomes text.
     brought.pop();
     let text = json!({"input": "no JSON"}).to_string();
     brought.push(Part::ToolCall(named("patch", &text)));
@@ -146,7 +145,7 @@ fn two_of_one_name_are_refused() {
     let mut body = tools();
     body["tools"][0]["name"] = json!("wait");
     assert_eq!(read(body).unwrap_err()[0].param, "tools");
-    // One can be chosen.
+    // A tool can be chosen.
     let mut body = tools();
     body["tool_choice"] = json!({"type": "custom", "name": "patch"});
     let conversation = read(body).unwrap().dialogue.conversation;

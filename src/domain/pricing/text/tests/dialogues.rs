@@ -1,5 +1,5 @@
-//! Dialogues of any length, whose vendor counts as it likes: what it can charge is held, whether by
-//! the bytes or by what it has counted before.
+//! Dialogues of any length with any plausible counts of the vendor: every possible charge is within
+//! the hold, whether bytes or an earlier count determined it.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use crate::domain::{
     validate::Body as _,
 };
 
-/// Tokens that the vendor's template adds at most.
+/// Maximum tokens of the vendor's template.
 const OVERHEAD: u64 = 64;
 
-/// A message: characters of one to four bytes, and how many thousandths of its bound the vendor
+/// A message: characters of one to four bytes, and how many thousandths of its maximum the vendor
 /// counts.
 type Said = (char, usize, u64);
 
@@ -25,9 +25,9 @@ struct Turn {
     said: Vec<Said>,
     /// Tokens of the template in this turn.
     template: u64,
-    /// Whether the vendor drops what was said before from here on.
+    /// Whether the vendor drops all earlier messages from here on.
     drops: bool,
-    /// Whether it tells what it has counted.
+    /// Whether the vendor reports its counts.
     tells: bool,
     output: u64,
 }
@@ -52,7 +52,7 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
     prop::collection::vec(turn, 1..8)
 }
 
-/// The usages of so many tokens that could cost the most: all of one kind.
+/// Returns the most expensive usages of this many tokens: all of one kind.
 fn extremes(input: u64, output: u64, writes: CacheWrites) -> Vec<TextUsage> {
     let mut all = vec![[0, 0, 0], [input, 0, 0]];
     if writes >= CacheWrites::Short {
