@@ -1,6 +1,7 @@
 //! The HTTP API: one table of routes, each declared with its document and its permission.
 //!
-//! Here: bodies, queries, headers and status codes. Not here: rules, arithmetic, writes.
+//! Handlers read bodies, queries and headers, and choose status codes. Rules, arithmetic and writes
+//! are in `service`.
 
 mod accept;
 mod account;
@@ -77,31 +78,31 @@ use crate::{
     service::Service,
 };
 
-/// Characters of an unknown path that its answer repeats.
+/// Maximum characters of an unknown path in its error.
 const MAX_NAMED_PATH: usize = 200;
 
 /// The settings of the HTTP side.
 pub struct ApiSettings {
-    /// The largest body, in bytes.
+    /// Maximum bytes of a body.
     pub max_body_bytes: usize,
-    /// The same of the SDKs' requests.
+    /// Maximum bytes of a body on the routes of SDKs.
     pub max_sdk_body_bytes: usize,
-    /// How long a body may take to arrive.
+    /// Maximum time for a body to arrive.
     pub body_timeout: Duration,
-    /// Requests at work at once.
+    /// Maximum concurrent requests.
     pub max_requests: usize,
-    /// How long a request that makes nothing may take.
+    /// Maximum time of a request that generates nothing.
     pub request_timeout: Duration,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<Network>,
-    /// Origins of browsers that may call; none: no CORS.
+    /// Origins that browsers may call from; empty: no CORS.
     pub cors_origins: Vec<String>,
     pub storage: MediaStore,
-    /// How they are linked to.
+    /// Creates links to stored files.
     pub links: MediaLinks,
-    /// What is counted, and who may read it.
+    /// The metrics, and who may read them.
     pub metrics: MetricsEndpoint,
-    /// The budget of what is kept for requests.
+    /// The memory budget of requests.
     pub memory: Memory,
 }
 
@@ -110,7 +111,7 @@ pub struct ApiState {
     settings: Arc<Settings>,
 }
 
-/// Each request has a clone, with the catalogue of its time.
+/// Each request clones the state, with the current catalogue.
 impl Clone for ApiState {
     fn clone(&self) -> Self {
         Self {
@@ -120,18 +121,18 @@ impl Clone for ApiState {
     }
 }
 
-/// What was set, and what is made of it.
+/// The settings, and values derived from them.
 struct Settings {
     own: ApiSettings,
-    /// The permits of running requests: half of them at most for one address.
+    /// Permits of running requests; at most half of them for one address.
     requests: Limiter<Address>,
     refusals: Refusals,
-    /// Paths whose requests may take longer than `request_timeout`.
+    /// Paths without the limit `request_timeout`.
     unbounded: HashSet<String>,
-    /// The permits to parse large bodies.
+    /// Permits to parse large bodies.
     parsing: Resource,
     last_checks: health::LastChecks,
-    /// Compressed.
+    /// The OpenAPI document, compressed.
     openapi: Bytes,
     unpacked: pages::Unpacked,
 }
@@ -145,13 +146,12 @@ impl Deref for Settings {
 }
 
 impl ApiState {
-    /// How stored files are linked to.
     fn links(&self) -> &MediaLinks {
         &self.settings.links
     }
 }
 
-/// The route table. The document is made of the same declarations.
+/// Returns the route table. The OpenAPI document is built from the same declarations.
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn routes() -> Vec<Route> {
     use Code::{
@@ -163,7 +163,7 @@ fn routes() -> Vec<Route> {
         ReferenceReused, SpendLimitExceeded, StorageUnavailable, TooManyJobs, TooManyLogins,
         TooManyRequests,
     };
-    /// A generation is refused.
+    /// Errors of a refused generation.
     const REFUSED: [Code; 10] = [
         InsufficientCredits,
         MaxCostExceeded,
@@ -176,7 +176,7 @@ fn routes() -> Vec<Route> {
         TooManyJobs,
         Paused,
     ];
-    /// Counting the input of a dialogue; the provider counts it if there are PDFs.
+    /// Errors of counting a dialogue's input, which the provider counts if there are PDFs.
     const COUNTED: [Code; 9] = [
         NotFound,
         ModelRetired,
@@ -188,7 +188,7 @@ fn routes() -> Vec<Route> {
         ProviderRejected,
         ProviderOverloaded,
     ];
-    /// A generation whose end is waited for fails; with the generation.
+    /// Errors of a generation that failed while its caller waited; with the generation.
     const FAILED: [Code; 7] = [
         Cancelled,
         ProviderError,
@@ -293,21 +293,21 @@ fn routes() -> Vec<Route> {
     ]
 }
 
-/// The OpenAPI document, as GET /openapi.json serves it.
+/// Builds the OpenAPI document, as served by GET /openapi.json.
 pub fn openapi() -> Result<serde_json::Value, serde_json::Error> {
     openapi::document(routes())
 }
 
-/// What the listeners of a server serve.
+/// The routers of a server's listeners.
 pub struct Routers {
     pub api: Router,
     /// The layers of the API's routes, for other pages.
     pub observer: Observer,
-    /// The metrics without a token, for a listener that only this machine reaches.
+    /// The metrics without a token, for a listener that only this machine can reach.
     pub metrics: Router,
 }
 
-/// The whole HTTP side.
+/// Builds all routers.
 pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde_json::Error> {
     let table = routes();
     let unbounded = table.iter().filter(|route| !route.bounded);
@@ -387,7 +387,8 @@ pub fn routers(service: Service, settings: ApiSettings) -> Result<Routers, serde
 pub struct Observer(Metrics);
 
 impl Observer {
-    /// Around the routes that a router has so far: their requests are observed like the API's.
+    /// Adds the layers to the routes of a router, so that their requests are counted, traced and
+    /// logged like the API's.
     pub fn around<S: Clone + Send + Sync + 'static>(self, router: Router<S>) -> Router<S> {
         router.route_layer(from_fn_with_state(self.0, metrics::measure))
     }
@@ -423,7 +424,7 @@ fn not_found(uri: &Uri, is_of_sdk: bool, sdk_paths: &[String]) -> ApiError {
     })
 }
 
-/// Headers that scripts of other origins may send; most are of the SDKs.
+/// Headers that scripts of other origins may send; most are the SDKs'.
 const REQUEST_HEADERS: &str = include_str!("api/cors/request_headers.txt");
 /// Headers that these scripts may read.
 const EXPOSED_HEADERS: &str = include_str!("api/cors/exposed_headers.txt");

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, header};
 
-/// The weight that a header such as `Accept` gives to a name, 0 to 1; 0 where it does not name it.
+/// Returns the weight of a name in a header such as `Accept`, 0 to 1; 0 if it is not listed.
 pub fn weight(headers: &HeaderMap, header: &HeaderName, name: &str) -> f32 {
     let values = headers.get_all(header).iter();
     let values = values.filter_map(|value| value.to_str().ok());
@@ -20,7 +20,7 @@ pub fn weight(headers: &HeaderMap, header: &HeaderName, name: &str) -> f32 {
     weights.fold(0.0, f32::max)
 }
 
-/// Whether a page is wanted rather than JSON: a browser asks.
+/// Whether the client, usually a browser, prefers HTML to JSON.
 pub fn accepts_html(headers: &HeaderMap) -> bool {
     let wish = |name| weight(headers, &header::ACCEPT, name);
     wish("text/html") > wish("application/json")

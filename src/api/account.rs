@@ -18,18 +18,17 @@ use crate::{
 /// A default of an account.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct DefaultBody {
-    /// The provider of requests that name none. One that this server has no more is passed
-    /// over.
+    /// The provider of requests that name none. Ignored if this server no longer has it.
     pub provider: String,
     /// Its model, for requests without provider and model; null: the provider's own default.
     #[schema(required, nullable)]
     pub model: Option<String>,
-    /// Models that serve if its provider does not start, in order; absent without any.
+    /// Models to use if its provider does not start, in order; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<DefaultFallback>,
 }
 
-/// A model that serves if the one before does not start.
+/// A model to use if the previous one does not start.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct DefaultFallback {
     /// Its provider.
@@ -97,8 +96,8 @@ pub async fn get(auth: Authorized<Manage>, _query: NoQuery) -> Result<Json<Accou
 
 /// Change the account's defaults
 ///
-/// Merged by modality: those that are left out stay, null clears one. A model only together
-/// with its provider.
+/// Changes are merged by modality: omitted modalities are kept, and null clears one. A model is
+/// only accepted together with its provider.
 #[utoipa::path(
     patch, path = "/v1/account", tag = "account",
     responses((status = 200, description = "The account, changed", body = AccountBody)),

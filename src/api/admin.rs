@@ -1,4 +1,4 @@
-//! The operator's own systems: accounts and their keys and webhooks, credits, suspension.
+//! Operators' routes: accounts with their keys and webhooks, credits, suspension.
 
 pub mod reports;
 
@@ -37,11 +37,11 @@ use crate::{
     },
 };
 
-/// The caller of an operator's route: an admin token, or the session of an operator, within its
-/// rate limit. Others are refused with 401, 429 or 403, checked in this order.
+/// The caller of an operators' route: an admin token, or the session of an operator, within its
+/// rate limit. Other callers are refused with 401, 429 or 403, checked in this order.
 pub struct Operator {
     state: ApiState,
-    /// For the log.
+    /// Name in the log.
     name: String,
 }
 
@@ -123,9 +123,9 @@ pub async fn list(
     Ok(record::page(found, &uri, |account| account))
 }
 
-/// Make an account
+/// Create an account
 ///
-/// With its first user. An email that belongs to an account already is `not_allowed`.
+/// Also creates its first user. An email that belongs to an account already is `not_allowed`.
 #[utoipa::path(
     post, path = "/v1/admin/accounts", tag = "admin",
     responses((status = 201, description = "The account", body = AccountRecord)),
@@ -156,10 +156,10 @@ pub async fn get(
 
 /// Grant, correct or refund credits
 ///
-/// A reference is one movement of an account: the same movement sent again answers 200 and the
-/// first entry, another one is `reference_reused`. An adjustment may take credits back, down to
-/// what is on hold. A refund gives back what one generation of the account was charged, or a part
-/// of it, once.
+/// A reference identifies one movement of an account: sending the same movement again returns 200
+/// with the first entry, and another movement with it is `reference_reused`. An adjustment may take
+/// back credits that are not on hold. A refund returns the charge of one generation of the account,
+/// or a part of it, once.
 #[utoipa::path(
     post, path = "/v1/admin/accounts/{id}/credits", tag = "admin",
     responses(
@@ -188,8 +188,7 @@ pub async fn move_credits(
 
 /// Suspend an account
 ///
-/// Its tokens get 403 `account_suspended` from now on; its running work finishes. Repeating it
-/// answers the same.
+/// Its tokens get 403 `account_suspended` from now on; its running work finishes. Idempotent.
 #[utoipa::path(
     post, path = "/v1/admin/accounts/{id}/suspend", tag = "admin",
     responses((status = 200, description = "The suspended account", body = AccountRecord)),
@@ -209,7 +208,7 @@ pub async fn suspend(
 
 /// Resume a suspended account
 ///
-/// A deleted account stays suspended. Repeating it answers the same.
+/// A deleted account stays suspended. Idempotent.
 #[utoipa::path(
     post, path = "/v1/admin/accounts/{id}/resume", tag = "admin",
     responses((status = 200, description = "The account", body = AccountRecord)),
@@ -238,7 +237,7 @@ pub async fn change(
     body: JsonBody<AccountUpdate>,
 ) -> Result<Json<AccountRecord>, ApiError> {
     let change = body.read()?;
-    // Before the change: a caller who hangs up must not leave it without a line.
+    // Logged before the change, which completes even if the caller disconnects.
     tracing::info!(%operator, account = %id, "changing an account");
     let account = operator.service.update_account(id, &change).await?;
     Ok(Json(account))
@@ -248,9 +247,9 @@ pub async fn change(
 ///
 /// Removes its users, sessions, templates and default models at once, revokes its keys and deletes
 /// its webhooks. Prompts, results and files of its generations are removed in the background;
-/// `erased_at` is set when none is left. Running work finishes and is charged. The ledger and the
-/// counts and costs of generations are kept. This cannot be undone. An operator's account is
-/// `not_allowed`. Repeating it answers the same.
+/// `erased_at` is set when all are removed. Running work finishes and is charged. The ledger and
+/// the counts and costs of generations are kept. This cannot be undone. An operator's account is
+/// `not_allowed`. Idempotent.
 #[utoipa::path(
     delete, path = "/v1/admin/accounts/{id}", tag = "admin",
     responses((status = 200, description = "The deleted account", body = AccountRecord)),
@@ -286,8 +285,7 @@ pub async fn replace_key(
 
 /// Revoke an API key of an account
 ///
-/// Takes effect at once and cannot be undone; running requests finish. Repeating it answers the
-/// same.
+/// Takes effect at once and cannot be undone; running requests finish. Idempotent.
 #[utoipa::path(
     delete, path = "/v1/admin/accounts/{id}/api-keys/{key}", tag = "admin",
     responses((status = 200, description = "The revoked key", body = ApiKeyRecord)),
@@ -304,8 +302,8 @@ pub async fn revoke_key(
 
 /// Resend a webhook delivery of an account
 ///
-/// Any delivery can be resent, also one that succeeded or was given up. A pending one becomes due
-/// now.
+/// Any delivery can be resent, also one that succeeded or was given up. A pending delivery becomes
+/// due now.
 #[utoipa::path(
     post, path = "/v1/admin/accounts/{id}/deliveries/{delivery}/redeliver", tag = "admin",
     responses((status = 202, description = "The delivery, pending", body = DeliveryRecord)),

@@ -1,7 +1,7 @@
 //! Limits of concurrent requests and of their duration.
 //!
-//! A request without a permit is refused immediately. The accept loop limits connections, the service
-//! limits callers.
+//! A request without a permit is refused immediately. The accept loop limits connections, and the
+//! service limits callers.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -24,10 +24,10 @@ use super::{
 };
 use crate::domain::party::{Address, Network};
 
-/// Monitoring, which must be answered when the server is full.
+/// Monitoring routes, which must respond even if the server is full.
 pub const MONITORING: [&str; 3] = ["/health", "/health/live", "/metrics"];
 
-/// Lets a request in while there is room, and bounds its time.
+/// Admits a request if there is a permit, and limits its time.
 pub(super) async fn admit(
     State(settings): State<Arc<Settings>>,
     mut request: Request,
@@ -39,7 +39,7 @@ pub(super) async fn admit(
     let path = request.extensions().get::<MatchedPath>();
     let is_bounded = !path.is_some_and(|path| settings.unbounded.contains(path.as_str()));
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    // Calls within the process may have no peer; they share one address.
+    // Calls within the process have no peer; they share one address.
     let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.0.ip());
     let trusted = &settings.trusted_proxies;
     let address = Address::from(client_address(peer, request.headers(), trusted));
@@ -59,7 +59,7 @@ pub(super) async fn admit(
     } else {
         answer.await
     };
-    // Sending the body is bounded by the connection.
+    // The connection limits the time to send the body.
     permit.release();
     response
 }
@@ -79,9 +79,9 @@ async fn run(request: Request, next: Next) -> Response {
     answer.unwrap_or_else(|_panic| ApiError::internal().into_response())
 }
 
-/// The address of the client behind `peer`. Each proxy appends the peer that it saw, to the last
-/// line of `X-Forwarded-For` or as a line of its own: read from the right, as far as the proxies
-/// are trusted.
+/// Returns the address of the client behind `peer`. Each proxy appends the peer that it saw, to the
+/// last line of `X-Forwarded-For` or as a line of its own. The header is therefore read from the
+/// right, as long as the addresses are trusted proxies.
 fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> IpAddr {
     let mut address = peer.to_canonical();
     let lines = headers.get_all("x-forwarded-for").into_iter();
@@ -103,7 +103,7 @@ pub fn is_trusted(address: IpAddr, trusted: &[Network]) -> bool {
         .any(|net| net.contains(address.to_canonical()))
 }
 
-/// An address of the header, with or without a port.
+/// Parses an address of the header, with or without a port.
 fn parse(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     let plain = text.trim_start_matches('[').trim_end_matches(']');

@@ -21,7 +21,7 @@ use crate::{
 /// A key that was just created.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct NewKeyBody {
-    /// The full key. Only this answer has it.
+    /// The full key. Only this response has it.
     #[schema(example = "svc_...")]
     pub key: String,
     /// The record.
@@ -31,8 +31,8 @@ pub struct NewKeyBody {
 
 /// Create an API key
 ///
-/// Only this answer has the full key. A key with a `spend_limit` cannot create keys (403
-/// `session_required`), which would evade its limit.
+/// Only this response has the full key. A key with a `spend_limit` cannot create keys, which would
+/// evade its limit (403 `session_required`).
 #[utoipa::path(
     post, path = "/v1/api-keys", tag = "api-keys",
     responses((status = 201, description = "The key", body = NewKeyBody)),
@@ -86,7 +86,7 @@ pub async fn get(
 
 /// Revoke an API key
 ///
-/// Takes effect at once and permanently; running requests finish. A repetition returns the same answer.
+/// Takes effect at once and cannot be undone; running requests finish. Idempotent.
 #[utoipa::path(
     delete, path = "/v1/api-keys/{id}", tag = "api-keys",
     responses((status = 200, description = "The revoked key", body = ApiKeyRecord)),

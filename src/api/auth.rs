@@ -1,4 +1,4 @@
-//! Login, logout, the password, and who the caller is.
+//! Login, logout, passwords, and the caller's identity.
 
 use axum::{Extension, Json, extract::State};
 use chrono::{DateTime, Utc};
@@ -21,14 +21,14 @@ use crate::domain::{
     request::{Login, PasswordChange},
 };
 
-/// A person.
+/// A user.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UserBody {
     /// Its id.
     pub id: UserId,
-    /// The address as it was given when the account was created.
+    /// The email as entered when the account was created.
     pub email: String,
-    /// The person's name.
+    /// The user's name.
     #[schema(required, nullable)]
     pub name: Option<String>,
 }
@@ -42,10 +42,10 @@ pub struct AccountBody {
     pub name: String,
 }
 
-/// A session just made.
+/// A new session.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LoginBody {
-    /// The session token: in this answer only.
+    /// The session token. Only this response has it.
     pub token: String,
     /// Always `Bearer`.
     #[schema(example = "Bearer")]
@@ -55,7 +55,7 @@ pub struct LoginBody {
     pub expires_at: DateTime<Utc>,
     /// The user who logged in.
     pub user: UserBody,
-    /// To which account.
+    /// The user's account.
     pub account: AccountBody,
 }
 
@@ -76,7 +76,7 @@ pub struct TokenBody {
     pub r#type: TokenType,
     /// The abilities of the token.
     pub abilities: Abilities,
-    /// When it ends; null for never.
+    /// When it expires; null: never.
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
     pub expires_at: Option<DateTime<Utc>>,
@@ -92,7 +92,7 @@ pub struct MeBody {
     pub account: AccountBody,
     /// The token.
     pub token: TokenBody,
-    /// Whether it is a session of one who runs the server, which is good for /v1/admin too.
+    /// Whether it is an operator's session, which may also use /v1/admin.
     pub operator: bool,
 }
 
@@ -102,7 +102,7 @@ fn user((id, email, name): (UserId, String, Option<String>)) -> UserBody {
 
 /// Log in
 ///
-/// After 10 failures of an email from an address within 15 minutes: 429.
+/// After 10 failures of an email from an address within 15 minutes, the response is 429.
 #[utoipa::path(
     post, path = "/v1/auth/login", tag = "auth",
     responses((status = 200, description = "A session token", body = LoginBody)),
@@ -148,8 +148,8 @@ pub async fn logout(
 
 /// Change the password
 ///
-/// Ends the user's other sessions; this one and API keys stay. A `current_password` that is wrong
-/// is `not_allowed`, and counts as a failed login.
+/// Ends the user's other sessions; this session and API keys remain. A wrong `current_password` is
+/// `not_allowed`, and counts as a failed login.
 #[utoipa::path(
     patch, path = "/v1/auth/password", tag = "auth",
     responses((status = 204, description = "The new password is set")),

@@ -1,4 +1,4 @@
-//! Bodies: JSON objects, or none, in time and within the size limits.
+//! Reads bodies: JSON objects, or none, within time and size limits.
 
 use std::{cell::Cell, marker::PhantomData, mem, sync::Arc, time::Duration};
 
@@ -35,28 +35,28 @@ use crate::{
     memory::{self, Reservation},
 };
 
-/// Bytes a second of the slowest sender who is waited for.
+/// Minimum speed of a sender, in bytes per second.
 const SLOWEST: u32 = 64 << 10;
-/// Bodies of more than [`LARGE_BYTES`] that are parsed concurrently, and those that wait. While they
-/// arrive, only their memory and their time are bounded.
+/// Maximum concurrent and maximum queued parses of bodies above [`LARGE_BYTES`]. While bodies
+/// arrive, only their memory and time are limited.
 pub const PARSING: (usize, usize) = (8, 256);
-/// Parsing a larger body may take milliseconds.
+/// Parsing larger bodies may take milliseconds.
 const LARGE_BYTES: usize = 64 << 10;
-/// Memory that is allocated with the first piece of a body that announces as much.
+/// Maximum memory that is allocated for the announced length of a body before it arrives.
 const MAX_ALLOCATED: usize = 256 << 10;
 
-/// A JSON body: an object without duplicates, in time and within the size limit.
+/// A JSON body: an object without duplicate members, within the time and size limits.
 #[derive(Debug)]
 pub struct JsonBody<T> {
     pub members: Map<String, Value>,
-    /// What is wrong with it, or with the query, before any field is looked at.
+    /// Errors of the body or the query that were found before reading fields.
     errors: Vec<FieldError>,
-    /// SHA-256 of the bytes, where [`RETRY_COUNT`] came with them: an SDK may send the same again.
+    /// SHA-256 of the bytes, if [`RETRY_COUNT`] was sent: an SDK may repeat the request.
     pub digest: Option<[u8; 32]>,
     pub is_form: bool,
-    /// As it was sent, on the paths of SDKs.
+    /// The original body, on the routes of SDKs.
     original: Option<(Bytes, Members)>,
-    /// To parse it; held until the fields are read. `None` for small bodies.
+    /// A permit to parse it, held until the fields are read. `None` for small bodies.
     permit: Option<Permit<Party>>,
     reserved: Option<Arc<Reservation>>,
     body: PhantomData<T>,
@@ -95,13 +95,13 @@ impl<T> JsonBody<T> {
 }
 
 impl<T: RequestForm> JsonBody<T> {
-    /// Reads the fields; every failing one is reported.
+    /// Reads the fields. Reports every failing one.
     pub fn read(self) -> Result<T, ApiError> {
         self.read_as(|_| Vec::new())
     }
 
-    /// As [`Self::read`]. Where something failed, the answer also names what `violations` finds
-    /// in the rest.
+    /// As [`Self::read`]. If something failed, the error also names what `violations` finds in the
+    /// rest.
     pub fn read_as<U: From<T>>(
         self,
         violations: impl FnOnce(&U) -> Vec<FieldError>,
@@ -127,22 +127,22 @@ impl<T: RequestForm> JsonBody<T> {
         into_result(value, all)
     }
 
-    /// What is wrong with the body, without taking it.
+    /// Returns the errors of the body without consuming it.
     pub fn errors(&self) -> Vec<FieldError> {
         let (_, errors) = T::parse(&self.members);
         [&self.errors[..], &errors].concat()
     }
 
-    /// Takes the members as they were sent, with the body, on the routes of SDKs.
+    /// Removes and returns the original members and the body, on the routes of SDKs.
     pub fn take_original(&mut self) -> Option<(Bytes, Members)> {
         let (bytes, members) = self.original.as_mut()?;
         Some((bytes.clone(), mem::take(members)))
     }
 
-    /// Makes the members, which were changed, the body as it came.
+    /// Replaces the original body with the changed members.
     pub fn keep_members(&mut self) {
         if self.original.is_some() {
-            // Values of JSON: neither can fail.
+            // Serializing JSON values cannot fail.
             let bytes = Bytes::from(serde_json::to_vec(&self.members).unwrap_or_default());
             if let Some(reserved) = &self.reserved {
                 reserved.add(bytes.len());
@@ -152,7 +152,7 @@ impl<T: RequestForm> JsonBody<T> {
         }
     }
 
-    /// The same as another body.
+    /// Converts it to another type of body.
     pub fn of_another<U>(self) -> JsonBody<U> {
         JsonBody {
             members: self.members,
@@ -186,7 +186,7 @@ impl<T: RequestForm + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
         let sdk = parts.extensions.get::<Sdk>();
         let keeps = sdk.is_some();
         if form.is_none() && (keeps || T::HAS_PICTURES) {
-            // The strings or files that are read from it.
+            // For the strings or files that are read from it.
             reserve(memory::current().as_deref(), bytes.len())?;
         }
         let is_large = permit.is_some() || form.is_some();
@@ -196,7 +196,8 @@ impl<T: RequestForm + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
             None => Self::of(bytes, repeats, keeps, (permit, reserved)),
         };
         let mut body = off_thread(is_large, reading).await?;
-        // No route takes both a body and a query, but for what Anthropic's SDKs add.
+        // No route accepts both a body and a query, except for the parameter that Anthropic's SDKs
+        // add.
         body.errors.extend(match sdk {
             Some(Sdk::Anthropic) => parse_query::<BetaQuery>(&parts).1,
             _ => parse_query::<()>(&parts).1,
@@ -205,7 +206,7 @@ impl<T: RequestForm + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
     }
 }
 
-/// The type of a form, with its boundary.
+/// Returns the type of a form, with its boundary.
 fn form_type(headers: &HeaderMap) -> Option<String> {
     let is_form = media_type(headers)?.eq_ignore_ascii_case("multipart/form-data");
     let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
@@ -220,7 +221,7 @@ impl<T> JsonBody<T> {
         repeats: bool,
         (permit, reserved): (Option<Permit<Party>>, Option<Arc<Reservation>>),
     ) -> Result<Self, ApiError> {
-        // The files in base64, and a second copy that is decoded from it.
+        // The files in base64, and the decoded copy.
         reserve(reserved.as_deref(), 3 * bytes.len())?;
         // The body is complete, so the future never waits.
         let members = Handle::current().block_on(multipart::members(bytes, content_type))?;
@@ -238,7 +239,7 @@ impl<T> JsonBody<T> {
         })
     }
 
-    /// `repeats`: an SDK may send it again; `keeps`: the object is kept as it came.
+    /// `repeats`: an SDK may repeat the request. `keeps`: keep the original object.
     fn of(
         bytes: Bytes,
         repeats: bool,
@@ -272,11 +273,11 @@ async fn off_thread<T: Send + 'static>(
     working.await.map_err(|_panic| ApiError::internal())?
 }
 
-/// The body of a POST that need not have one: nothing is an empty object.
+/// The body of a POST that may be absent: no body is an empty object.
 #[derive(Debug)]
 pub struct OptionalBody<T>(pub T);
 
-/// The body of a POST that takes none: nothing, or an empty object.
+/// The body of a POST without fields: none, or an empty object.
 pub type EmptyBody = OptionalBody<()>;
 
 impl<T: Input> FromRequest<ApiState> for OptionalBody<T> {
@@ -287,7 +288,7 @@ impl<T: Input> FromRequest<ApiState> for OptionalBody<T> {
         let limit = state.settings.max_body_bytes;
         let (bytes, permit) = read_body(&parts, body, state, limit, true).await?;
         let (mut members, mut errors) = (Map::new(), Vec::new());
-        // No body takes no memory, so that a cancel frees some where none is left.
+        // No body takes no memory, so a cancel works even if no memory is left.
         if !bytes.is_empty() {
             check_media_type(&parts.headers)?;
             let (is_large, reserved) = (permit.is_some(), memory::current());
@@ -301,7 +302,7 @@ impl<T: Input> FromRequest<ApiState> for OptionalBody<T> {
     }
 }
 
-/// A picture, or a file that claims to be one.
+/// A body that is a picture, or claims to be one.
 #[derive(Debug)]
 pub struct RawBody {
     /// Media type in lower case without parameters; empty if the body is compressed.
@@ -321,7 +322,7 @@ impl FromRequest<ApiState> for RawBody {
     }
 }
 
-/// The value of a body, its members as they were sent, and where it contains U+0000.
+/// Parses a body. Returns its value, its original members, and where it contains U+0000.
 fn parse(
     bytes: &Bytes,
     reserved: Option<&Reservation>,
@@ -362,7 +363,7 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
     Err(ApiError::from_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))
 }
 
-/// The type of a body, without parameters.
+/// Returns the type of a body, without parameters.
 fn media_type(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     value.split(';').next().map(str::trim)
@@ -374,8 +375,8 @@ fn is_plain(headers: &HeaderMap) -> bool {
     encoding.is_none_or(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// Reads a body, with the request's own permit released meanwhile. Of one that `is_parsed`, also
-/// gets the permit if it is large.
+/// Reads a body; the request's own permit is released meanwhile. If the body `is_parsed` and large,
+/// also gets a permit to parse it.
 async fn read_body(
     parts: &Parts,
     body: Body,
@@ -421,8 +422,8 @@ fn reserve(reserved: Option<&Reservation>, bytes: usize) -> Result<(), ApiError>
     has_room.then_some(()).ok_or_else(ApiError::overloaded)
 }
 
-/// The whole of a body, which must arrive within `patience` and the time that it takes at
-/// [`SLOWEST`]: who sends less in that time is not waited for, however it drips.
+/// Reads a whole body, which must arrive within `patience` plus the time that it takes at
+/// [`SLOWEST`], so that a slow sender cannot keep the request open.
 async fn collect(
     body: Body,
     announced: Option<usize>,

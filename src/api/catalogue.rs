@@ -1,4 +1,4 @@
-//! Models and providers of this server; public, without a token, but for the figures of the last day.
+//! Models and providers of this server. Public, except for the statistics of the last day.
 
 use axum::{
     Json,
@@ -44,14 +44,14 @@ pub struct ModelBody {
     /// Announced later prices, in ascending order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub upcoming_prices: Vec<UpcomingPrices>,
-    /// The limits of its requests.
+    /// Limits of its requests.
     pub limits: Limits,
-    /// What its requests may have besides a prompt.
+    /// Optional parts of its requests besides a prompt.
     pub features: Vec<Feature>,
-    /// Whether it serves requests to this provider that name no model.
+    /// Whether it is used for requests that name this provider but no model.
     pub default: bool,
-    /// The day from which it is refused with 410 `model_retired`, at midnight UTC: the provider may
-    /// have switched it off.
+    /// The day from which requests for it are refused with 410 `model_retired`, at midnight UTC;
+    /// the provider may have switched it off then.
     #[schema(required, nullable)]
     pub retiring: Option<NaiveDate>,
     /// Whether the model is retired.
@@ -59,14 +59,14 @@ pub struct ModelBody {
     /// The model to use instead of a retiring one, as `provider/model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<String>,
-    /// Other names for it. Once it is retired, they lead to its replacement.
+    /// Other names for it. Once it is retired, they resolve to its replacement.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// Of a route (provider `route`): its models, of which one serves. Its prices and limits above
-    /// are those of the first one.
+    /// The models of a route (provider `route`), of which one is used. The route's prices and
+    /// limits are those of the first model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<String>,
-    /// Of a route: the order in which its models are tried.
+    /// The order in which a route's models are tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
 }
@@ -74,7 +74,7 @@ pub struct ModelBody {
 /// Prices of generations that are created from a day on.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UpcomingPrices {
-    /// The day, from midnight UTC.
+    /// The first day, from midnight UTC.
     pub valid_from: NaiveDate,
     /// Prices in credits.
     pub prices: Prices,
@@ -83,7 +83,7 @@ pub struct UpcomingPrices {
 /// Models.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ModelsBody {
-    /// All that match.
+    /// All matching models.
     pub data: Vec<ModelBody>,
 }
 
@@ -96,9 +96,9 @@ pub struct ProviderBody {
     pub types: Vec<Modality>,
     /// Its default model of each type.
     pub default_models: BTreeMap<Modality, String>,
-    /// The types for which requests without a provider go to it.
+    /// The types for which it is the default provider.
     pub default_for: Vec<Modality>,
-    /// Its models that this server skips where a request has other candidates, because their last
+    /// Its models that this server skips if a request has other candidates, because their last
     /// calls were not started.
     pub open_circuits: Vec<CircuitBody>,
 }
@@ -113,7 +113,7 @@ pub struct CircuitBody {
 }
 
 impl CircuitBody {
-    /// The open circuits of a provider.
+    /// Returns the open circuits of a provider.
     pub fn of(provider: &str, all: &[Circuit]) -> Vec<Self> {
         let own = all.iter().filter(|circuit| circuit.provider == provider);
         let body = |circuit: &Circuit| Self {
@@ -127,7 +127,7 @@ impl CircuitBody {
 /// Providers.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ProvidersBody {
-    /// All of this server.
+    /// All providers of this server.
     pub data: Vec<ProviderBody>,
 }
 
@@ -220,9 +220,10 @@ pub async fn models(
 
 /// Get model statistics
 ///
-/// Success rate and median time of each model over all accounts: of the last day, or of the newest
-/// 20,000 generations of all models if there were more. Listed models with at least 20 generations
-/// have figures. They are at most a minute old, or older while they cannot be read.
+/// Returns the success rate and median time of each model over all accounts: of the last day, or of
+/// the newest 20,000 generations of all models if there were more. Only listed models with at least
+/// 20 generations are included. The figures are at most a minute old, or older while they cannot be
+/// read.
 #[utoipa::path(
     get, path = "/v1/models/stats", tag = "catalogue",
     responses((status = 200, description = "The statistics", body = ModelStats)),

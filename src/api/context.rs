@@ -20,17 +20,17 @@ use crate::{
 };
 
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// How often an SDK has tried a request before.
+/// Number of earlier attempts of an SDK at the request.
 pub const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
 
 #[derive(Debug, Clone)]
 pub struct RequestId(pub String);
 
-/// The permit of a running request, by its sender. Released while its body arrives and while it waits
-/// for a generation to end, so that slow senders and waiting requests do not block others.
+/// The permit of a running request, by its sender. Released while its body arrives and while it
+/// waits for a generation, so that slow senders and waiting requests do not block others.
 pub type RequestPermit = Arc<Permit<Address>>;
 
-/// Headers of the rate limit: the limit, what remains, and when it is reset.
+/// Headers of the rate limit: the limit, the remaining requests, and the time until the reset.
 const OPENAI_LIMITS: [&str; 3] = [
     "x-ratelimit-limit-requests",
     "x-ratelimit-remaining-requests",
@@ -42,7 +42,7 @@ const ANTHROPIC_LIMITS: [&str; 3] = [
     "anthropic-ratelimit-requests-reset",
 ];
 
-/// Whose SDK a request comes from.
+/// The vendor whose SDK sent a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sdk {
     OpenAi,
@@ -50,7 +50,7 @@ pub enum Sdk {
 }
 
 impl Sdk {
-    /// The SDK of a path, also of one that no route has.
+    /// Returns the SDK of a path, even if no route has the path.
     pub fn of_path(path: &str) -> Option<Self> {
         match path.split('/').nth(1) {
             Some("openai") => Some(Self::OpenAi),
@@ -59,7 +59,7 @@ impl Sdk {
         }
     }
 
-    /// Adds the headers of every response: the id by its other name, and the rate limit.
+    /// Adds the headers of every response: the SDK's name of the request id, and the rate limit.
     pub fn add_headers(
         self,
         headers: &mut HeaderMap,
@@ -95,17 +95,17 @@ impl CallerSlot {
         let _ = self.0.set((known, now));
     }
 
-    /// The caller's account, once it is authenticated.
+    /// Returns the caller's account, once it is authenticated.
     pub fn account(&self) -> Option<AccountId> {
         self.0.get()?.0.account
     }
 
-    /// The caller, and when it was authenticated.
+    /// Returns the caller, and when it was authenticated.
     pub fn get(&self) -> Option<&(Known, DateTime<Utc>)> {
         self.0.get()
     }
 
-    /// Refuses a caller whose key was cached, has not been read since, and has ended.
+    /// Refuses a caller whose key was cached, was not read since, and is no longer valid.
     pub async fn confirm(&self) -> Result<(), ServiceError> {
         if let Some(caller) = self.0.get().and_then(|(known, _)| known.cached.as_ref()) {
             caller.confirm().await?;
@@ -114,12 +114,12 @@ impl CallerSlot {
     }
 }
 
-/// Whether the caller of a request is counted: of a page, in its first request only.
+/// Whether the request counts against its caller's limit. Of a page, only the first request does.
 pub fn is_counted(parts: &Parts) -> bool {
     parts.extensions.get().is_none_or(Page::counts)
 }
 
-/// Records the caller of a request, and of the page if the request is the one that is counted.
+/// Records the caller of a request, and of the page if the request is the counted one.
 pub fn record_caller(parts: &Parts, is_counted: bool, caller: Known, now: DateTime<Utc>) {
     if let Some(page) = parts.extensions.get::<Page>().filter(|_| is_counted) {
         page.caller.set(caller.clone(), now);
@@ -129,7 +129,7 @@ pub fn record_caller(parts: &Parts, is_counted: bool, caller: Known, now: DateTi
     }
 }
 
-/// A caller whose token, or password, is good.
+/// An authenticated caller.
 #[derive(Clone, Default)]
 pub struct Known {
     /// `None` for logins.
@@ -138,7 +138,7 @@ pub struct Known {
     /// `None` for sessions.
     pub key: Option<ApiKeyId>,
     pub admin_token: Option<AdminTokenId>,
-    /// A caller whose key is still to be read.
+    /// A caller whose key is still to be checked.
     pub cached: Option<Caller>,
 }
 
@@ -163,8 +163,8 @@ impl From<&Caller> for Known {
     }
 }
 
-/// A page of the console. Its requests to the API, which carry this, are one request of the caller:
-/// counted and logged once.
+/// A page of the console. Its requests to the API, which have this extension, count as one request
+/// of the caller and are logged once.
 #[derive(Clone, Default)]
 pub struct Page {
     pub caller: CallerSlot,
@@ -172,14 +172,14 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page that is not counted against the caller's rate limit.
+    /// Creates a page that does not count against the caller's rate limit.
     pub fn uncounted() -> Self {
         let page = Self::default();
         page.counts();
         page
     }
 
-    /// Whether a request is counted: the first one only.
+    /// Whether a request is counted: only the first one is.
     pub fn counts(&self) -> bool {
         !self.is_counted.swap(true, Ordering::Relaxed)
     }
@@ -189,6 +189,6 @@ impl Page {
 #[derive(Debug, Clone, Copy)]
 pub struct Authenticated;
 
-/// Marks an error response that has a body of its own (a failing health check, a page).
+/// Marks an error response that has its own body (a failing health check, a page).
 #[derive(Debug, Clone, Copy)]
 pub struct OwnBody;

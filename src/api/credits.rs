@@ -24,7 +24,7 @@ use crate::{
     store::credits::{LEDGER_CURSOR, LedgerEntry},
 };
 
-/// Which entries of the ledger are listed.
+/// Filters of the ledger's entries.
 pub struct LedgerQuery {
     kind: Option<&'static str>,
     generation: Option<GenerationId>,
@@ -57,9 +57,9 @@ impl Input for LedgerQuery {
 /// The balance of an account.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct BalanceBody {
-    /// All credits of the account.
+    /// All credits of the account, including those on hold.
     pub balance: Credits,
-    /// The maximum cost of running work.
+    /// Credits on hold: the maximum cost of running work.
     pub held: Credits,
     /// `balance - held`.
     pub available: Credits,
@@ -83,7 +83,7 @@ pub async fn balance(
     }))
 }
 
-/// List the movements of credits
+/// List ledger entries
 #[utoipa::path(
     get, path = "/v1/credits/ledger", tag = "credits",
     responses((status = 200, description = "A page of entries, newest first", body = PageBody<LedgerEntry>)),
@@ -99,7 +99,8 @@ pub async fn ledger(
 
 /// Report generations and their usage
 ///
-/// By creation time. Deleted generations count; failed ones count with nothing charged.
+/// Groups generations by creation time. Deleted generations count; failed ones count with no
+/// charge.
 #[utoipa::path(
     get, path = "/v1/credits/usage", tag = "credits",
     responses((status = 200, description = "The report", body = UsageReport)),
@@ -114,8 +115,8 @@ pub async fn usage(
 
 /// Estimate a generation
 ///
-/// Takes the generation's body and its `type`. Validates it like a generation, including templates,
-/// and creates nothing.
+/// Accepts the body of a generation, with its `type`. Validates it like a generation, including
+/// templates, and creates nothing.
 #[utoipa::path(
     post, path = "/v1/credits/estimate", tag = "credits",
     responses((status = 200, description = "What would be held", body = Estimate)),

@@ -207,8 +207,8 @@ impl ApiError {
         error
     }
 
-    /// The answer for a synchronous generation that failed: the envelope, and the record
-    /// beside it.
+    /// The answer for a synchronous generation that failed: the envelope with the generation's
+    /// record.
     pub fn failed_generation(generation: Generation, links: &MediaLinks) -> Self {
         let Some(failure) = &generation.failure else {
             tracing::error!(generation = %generation.id, "a failed generation without a reason");

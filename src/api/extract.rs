@@ -1,5 +1,4 @@
-//! Arguments of handlers: a caller with a permission, a checked query, an id. Bodies have their own
-//! file.
+//! Arguments of handlers: callers with a permission, checked queries, ids. Bodies are in `body`.
 
 use std::{marker::PhantomData, ops::Deref};
 
@@ -33,9 +32,9 @@ use crate::{
 /// Names the account that an operator's GET request reads.
 pub const VIEWED_ACCOUNT: HeaderName = HeaderName::from_static("x-gensvc-account");
 
-/// The permission that a route requires. A type, so that a handler cannot omit it.
+/// The permission that a route requires. It is a type, so that a handler cannot omit it.
 pub trait Permission: Send + Sync {
-    /// Its name in the document: an ability, or what stands in for one.
+    /// Its name in the OpenAPI document: an ability, or a description of several.
     const NAME: &'static str;
     /// Whether such a request usually places a hold, which can check the key.
     const HOLDS: bool;
@@ -79,14 +78,14 @@ permissions! {
 
 permissions! {
     AnyToken: "any", false => Caller::require_active;
-    /// Any ability to generate: uploads serve all types.
+    /// Any ability to generate, because uploads serve all types.
     UsePictures: "generate:*", false => Caller::require_any_generation;
-    /// The ability of the generation's type, which the service checks when it knows the type.
+    /// The ability of the generation's type. The service checks it once it knows the type.
     OfTheType: "of the type", false => Caller::require_active;
     SessionOnly: "session", false => Caller::require_session;
 }
 
-/// A caller that is authenticated, within the rate limit, and permitted: otherwise 401, 429 or 403,
+/// An authenticated and permitted caller within its rate limit. Others get 401, 429 or 403, checked
 /// in this order.
 pub struct Authorized<P> {
     pub state: ApiState,
@@ -95,8 +94,8 @@ pub struct Authorized<P> {
     pub arrived: DateTime<Utc>,
     pub uri: Uri,
     pub headers: HeaderMap,
-    /// The token of the form that a request of the console submits. Only the console, in this
-    /// process, can set it.
+    /// The token of the console form that the request submits. Only the console, in this process,
+    /// can set it.
     pub form: Option<FormToken>,
     pub permit: RequestPermit,
     pub request_id: RequestId,
@@ -136,7 +135,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
         let caller = match P::check(&caller) {
             Ok(()) => caller,
             Err(refusal) => {
-                // A cached key may have been given the ability since it was read.
+                // The key may have been given the ability since it was cached.
                 let read = caller.confirm().await?.ok_or(refusal)?;
                 P::check(&read)?;
                 read
@@ -158,7 +157,7 @@ impl<P: Permission> FromRequestParts<ApiState> for Authorized<P> {
     }
 }
 
-/// Reads [`VIEWED_ACCOUNT`], which is refused unless the request is a GET or HEAD.
+/// Reads [`VIEWED_ACCOUNT`], which only a GET or HEAD request may have.
 fn viewed_account(parts: &Parts) -> Result<Option<AccountId>, ApiError> {
     let mut values = parts.headers.get_all(&VIEWED_ACCOUNT).iter();
     let Some(value) = values.next() else {
@@ -185,7 +184,7 @@ fn is_new(headers: &HeaderMap) -> bool {
         && headers.get(RETRY_COUNT).is_none_or(|count| count == "0")
 }
 
-/// The token of a request: the bearer's, or the one that Anthropic's SDKs send as a key.
+/// Returns the token of a request: the bearer token, or the key header of Anthropic's SDKs.
 fn token(parts: &Parts) -> Result<&str, TokenRefusal> {
     let key = parts.headers.get("x-api-key");
     match key.filter(|_| parts.extensions.get() == Some(&Sdk::Anthropic)) {
@@ -196,7 +195,7 @@ fn token(parts: &Parts) -> Result<&str, TokenRefusal> {
     }
 }
 
-/// The bearer token of a request.
+/// Returns the bearer token of a request.
 pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next().ok_or(TokenRefusal::Missing)?;
@@ -214,11 +213,11 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
     }
 }
 
-/// The query of a route; every failing parameter is reported.
+/// The query of a route. Every failing parameter is reported.
 #[derive(Debug)]
 pub struct Query<T>(pub T);
 
-/// The query of a route that takes none.
+/// The query of a route without parameters.
 pub type NoQuery = Query<()>;
 
 impl<T: Input + Send> FromRequestParts<ApiState> for Query<T> {
@@ -230,7 +229,7 @@ impl<T: Input + Send> FromRequestParts<ApiState> for Query<T> {
     }
 }
 
-/// The parameters of a query, and every failing one.
+/// Parses the parameters of a query. Returns every failing one.
 pub fn parse_query<T: Input>(parts: &Parts) -> (Option<T>, Vec<FieldError>) {
     let (mut members, mut errors) = (Map::new(), Vec::new());
     let text = parts.uri.query().unwrap_or_default();
@@ -273,13 +272,13 @@ pub fn into_result<T>(value: Option<T>, mut errors: Vec<FieldError>) -> Result<T
     }
 }
 
-/// The one parameter of a path; a malformed one is not found.
+/// The only parameter of a path. A malformed one is not found.
 #[derive(Debug)]
 pub struct PathId<T>(pub T);
 
-/// Ids that a path can hold.
+/// An id in a path.
 pub trait FromPath: Sized {
-    /// Whose id it is, for the document.
+    /// A description of the id for the OpenAPI document.
     const ABOUT: &'static str;
 
     fn schema() -> Value {
@@ -329,7 +328,7 @@ numeric_ids!(
     WebhookDeliveryId = "The delivery's id",
 );
 
-/// A numeric id, as it is written in a path.
+/// Parses a numeric id in a path.
 fn number(text: &str) -> Option<i64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
@@ -345,7 +344,7 @@ impl<T: FromPath> FromRequestParts<ApiState> for PathId<T> {
     }
 }
 
-/// The two parameters of a path; a malformed one is not found.
+/// The two parameters of a path. A malformed one is not found.
 #[derive(Debug)]
 pub struct PathIds<T, U>(pub T, pub U);
 

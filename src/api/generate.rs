@@ -1,4 +1,4 @@
-//! POST /v1/generate/...: one answer, an event stream, or 202 at once.
+//! POST /v1/generate/...: a response, an event stream, or 202 at once.
 
 use std::{io, time::Duration};
 
@@ -39,46 +39,48 @@ const TEXT: &str = "/v1/generate/text";
 const IMAGE: &str = "/v1/generate/image";
 const VIDEO: &str = "/v1/generate/video";
 const AUDIO: &str = "/v1/generate/audio";
-/// Seconds after which an unfinished generation is worth another look.
+/// Retry-After of an unfinished generation, in seconds.
 pub const POLL_SECONDS: u64 = 5;
 
-/// Silence after which a stream is sent a comment; the API promises 15 s.
+/// Silence after which a stream gets a comment; the API promises 15 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// Headers of a route that answers when it is finished.
+/// Headers of a route that responds when the generation has ended.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it is a document, not a reader")]
 struct SyncHeaders {
-    /// 1 to 255 visible ASCII characters. For 24 hours, the same key with the same request returns the first generation.
+    /// 1 to 255 visible ASCII characters. For 24 hours, the same key with the same request returns
+    /// the first generation.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<String>,
-    /// `respond-async`: answer 202 at once, to be polled.
+    /// `respond-async`: return 202 at once; poll for the end.
     #[param(rename = "Prefer")]
     prefer: Option<String>,
 }
 
-/// Headers of a route that answers at once.
+/// Headers of a route that responds at once.
 #[derive(utoipa::IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it is a document, not a reader")]
 struct AsyncHeaders {
-    /// 1 to 255 visible ASCII characters. For 24 hours, the same key with the same request returns the first generation.
+    /// 1 to 255 visible ASCII characters. For 24 hours, the same key with the same request returns
+    /// the first generation.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<String>,
-    /// `wait=N`, 1 to 60 seconds: answer when the generation is finished, or after N seconds.
+    /// `wait=N`, 1 to 60 seconds: respond when the generation has ended, or after N seconds.
     #[param(rename = "Prefer")]
     prefer: Option<String>,
 }
 
 /// Generate text
 ///
-/// Holds the ceiling of the cost, generates, charges the real token count and releases the
-/// rest. A failure costs nothing.
+/// Holds the maximum cost, generates, charges the actual token count and releases the rest. A
+/// failure costs nothing.
 ///
-/// An account that has as many generations running as its share allows gets 429
-/// `too_many_requests`, before its credits are checked. With `Prefer: respond-async` the generation
-/// is a job, unless it is streamed.
+/// An account that already runs its share of generations gets 429 `too_many_requests`, before its
+/// credits are checked. With `Prefer: respond-async` the generation is a job, unless it is
+/// streamed.
 #[utoipa::path(
     post, path = TEXT, tag = "generate", params(SyncHeaders),
     responses(
@@ -117,11 +119,11 @@ pub async fn text(
 
 /// Generate images
 ///
-/// Holds the price, generates, stores the images and charges for those that came. A failure costs nothing.
+/// Holds the price, generates, stores the images and charges for the images that were made. A
+/// failure costs nothing.
 ///
-/// An account that has as many generations running as its share allows gets 429
-/// `too_many_requests`, before its credits are checked. With `Prefer: respond-async` the generation
-/// is a job.
+/// An account that already runs its share of generations gets 429 `too_many_requests`, before its
+/// credits are checked. With `Prefer: respond-async` the generation is a job.
 #[utoipa::path(
     post, path = IMAGE, tag = "generate", params(SyncHeaders),
     responses(
@@ -139,7 +141,8 @@ pub async fn image(
 
 /// Generate a video
 ///
-/// Holds the price and answers at once; poll until it is completed or failed. A failure costs nothing.
+/// Holds the price and responds at once; poll until it is completed or failed. A failure costs
+/// nothing.
 #[utoipa::path(
     post, path = VIDEO, tag = "generate", params(AsyncHeaders),
     responses(
@@ -157,7 +160,8 @@ pub async fn video(
 
 /// Generate speech
 ///
-/// Holds the price and answers at once; poll until it is completed or failed. A failure costs nothing.
+/// Holds the price and responds at once; poll until it is completed or failed. A failure costs
+/// nothing.
 #[utoipa::path(
     post, path = AUDIO, tag = "generate", params(AsyncHeaders),
     responses(
@@ -189,7 +193,7 @@ impl Events for RecordEvents {
     fn piece(&mut self, piece: &Delta) -> String {
         match piece {
             Delta::Text(text) => event("delta", &json!({ "text": text })),
-            // The answer to a prompt is text only, and reasoning is not shown.
+            // The answer to a prompt is only text, and reasoning is not shown.
             _ => String::new(),
         }
     }
@@ -225,7 +229,7 @@ fn event(name: &str, data: &impl Serialize) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }
 
-/// One event of the stream, as the document shows it.
+/// One event of the stream, for the OpenAPI document.
 #[derive(ToSchema)]
 #[schema(example = json!({"event": "delta", "data": "{\"text\":\"Exact\"}"}))]
 #[expect(dead_code, reason = "it is a document, not a writer")]
@@ -233,7 +237,7 @@ pub struct StreamEvent {
     /// First `generation`, then `delta` as text arrives, last `completed` or `failed`.
     #[schema(pattern = "^(generation|delta|completed|failed)$")]
     event: String,
-    /// JSON: `{"text": "..."}` of a `delta`, else the generation's record.
+    /// JSON: `{"text": "..."}` for `delta`, otherwise the generation's record.
     data: String,
 }
 
@@ -251,7 +255,7 @@ where
     body.off_thread(|body| body.read_as(violations)).await
 }
 
-/// Reads a body and submits its request; with what a streamed text will deliver.
+/// Reads a body and submits its request. Also returns the pieces of a streamed text.
 async fn submit<P: Permission, T: Body + Send + 'static>(
     auth: &Authorized<P>,
     route: &'static str,
@@ -278,7 +282,7 @@ where
     Ok((submitting.await?, deltas))
 }
 
-/// Answers a synchronous route, at the end of the generation unless `Prefer` says otherwise.
+/// Responds to a synchronous route at the end of the generation, unless `Prefer` says otherwise.
 async fn answer_sync<P: Permission>(
     auth: &Authorized<P>,
     submitted: Submitted,
@@ -308,8 +312,8 @@ async fn answer_sync<P: Permission>(
     Ok(mark_replay(response, is_replay))
 }
 
-/// Answers an asynchronous route: at once, or after the wait that `Prefer` asks for. A generation
-/// that is finished by then is answered with 200, also if it failed.
+/// Responds to an asynchronous route at once, or after the wait that `Prefer` requests. The status
+/// is 200 if the generation has ended by then, even if it failed.
 async fn answer_queued<P: Permission>(
     auth: &Authorized<P>,
     submitted: Submitted,
@@ -330,7 +334,7 @@ async fn answer_queued<P: Permission>(
                 return Err(ApiError::failed_generation(remains, state.links()));
             }
             Err(ServiceError::NotFound) => return Err(ServiceError::NotFound.into()),
-            // It was created: a caller who knows that will not create it again.
+            // The caller must learn that it was created, so that it does not create it again.
             Err(error) => tracing::warn!(%error, "a wait was cut short"),
         }
     }
@@ -349,7 +353,7 @@ async fn answer_queued<P: Permission>(
     Ok(mark_replay(response, is_replay))
 }
 
-/// The answer that a finished synchronous generation gives.
+/// Returns the response for an ended synchronous generation.
 fn finished(state: &ApiState, record: Generation) -> Response {
     if record.status != Status::Failed {
         return completed(state, record);
@@ -360,7 +364,7 @@ fn finished(state: &ApiState, record: Generation) -> Response {
     response
 }
 
-/// The record of a generation as it is.
+/// Returns the record of a completed generation.
 fn completed(state: &ApiState, record: Generation) -> Response {
     let retirement = retirement(&state.service, &record);
     let mut response = record::answer(record, state.links());
@@ -368,7 +372,7 @@ fn completed(state: &ApiState, record: Generation) -> Response {
     response
 }
 
-/// 202 and where to poll.
+/// Returns 202 with the URL to poll.
 fn accepted(state: &ApiState, record: Generation) -> Response {
     let id = record.id;
     let mut response = completed(state, record);
@@ -381,7 +385,7 @@ fn accepted(state: &ApiState, record: Generation) -> Response {
     response
 }
 
-/// The request's idempotency key, checked, and its body, which may be large.
+/// Reads and checks the idempotency key. Returns it with the body, which may be large.
 pub async fn idempotency_key<T: Body + Send + 'static>(
     headers: &HeaderMap,
     route: &'static str,

@@ -66,7 +66,8 @@ impl Input for (HistoryFilter, PageRequest) {
 
 /// Look up a generation
 ///
-/// With `Prefer: wait=N` the answer comes as soon as it is finished, at latest after N seconds.
+/// With `Prefer: wait=N` the response is sent when the generation has ended, at the latest after N
+/// seconds.
 #[utoipa::path(
     get, path = "/v1/generate/{uuid}", tag = "generations",
     params(("Prefer" = Option<String>, Header, description = "`wait=N`, 1 to 60 seconds")),
@@ -91,12 +92,12 @@ pub async fn lookup(
 
 /// List generations
 ///
-/// Newest first; stable while new ones arrive.
+/// Newest first. New generations do not shift pages.
 ///
-/// `prompt` searches the first 2,000 characters of each prompt, in upper and lower case; `request_id`
-/// and `provider_request_id` are compared as a whole. With one of these a page searches at most 10,000
-/// generations: it can have fewer than `per_page` rows, or none, and still a `next_cursor`, with which
-/// the search continues.
+/// `prompt` searches the first 2,000 characters of each prompt without case; `request_id` and
+/// `provider_request_id` must match exactly. With one of these a page searches at most 10,000
+/// generations: it can have fewer than `per_page` rows, or none, and still a `next_cursor`, with
+/// which the search continues.
 #[utoipa::path(
     get, path = "/v1/generate/history", tag = "generations",
     responses((status = 200, description = "A page of generations", body = PageBody<GenerationSummary>)),
@@ -116,14 +117,13 @@ pub async fn history(
 ///
 /// Ends unfinished work as failed with code `cancelled`; the hold is released.
 ///
-/// A streamed text of which a part was delivered ends completed, with the text so far and
-/// `metadata.finish_reason` `cancelled`. Its delivery stops at once. If the model may reason without
-/// showing it, the provider bills that too: its response is read to its end, without being
-/// delivered, and the charge follows its token counts. Otherwise the provider's call is ended, and
-/// counts that it has not reported are estimated from the bytes that were delivered. The charge is
-/// never above the hold.
+/// A streamed text that was partly delivered is completed, with the text so far and
+/// `metadata.finish_reason` `cancelled`. Its delivery stops at once. If the model may reason
+/// without showing it, the provider bills that too: its response is read to its end, without being
+/// delivered, and its token counts determine the charge. Otherwise the provider's call is ended,
+/// and missing counts are estimated from the delivered bytes. The charge never exceeds the hold.
 ///
-/// The response waits up to 10 s for the end. After that it has the record as it is, with status
+/// The response waits up to 10 s for the end. After that it has the current record, with status
 /// processing and `Retry-After`: look it up later. Needs the ability of the generation's type.
 #[utoipa::path(
     post, path = "/v1/generate/{uuid}/cancel", tag = "generations",
@@ -167,7 +167,7 @@ fn current(state: &ApiState, record: Generation) -> Response {
 
 /// Delete a generation
 ///
-/// Removes the prompt and the result of a finished generation for good; the ledger keeps its
+/// Permanently removes the prompt and the result of a finished generation; the ledger keeps its
 /// numbers. Needs the ability of the generation's type.
 #[utoipa::path(
     delete, path = "/v1/generate/{uuid}", tag = "generations",

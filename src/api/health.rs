@@ -1,4 +1,4 @@
-//! Whether the server lives, and whether it can serve.
+//! Health checks: whether the process is alive, and whether it can serve.
 
 use std::time::{Duration, Instant};
 
@@ -14,23 +14,23 @@ use utoipa::ToSchema;
 
 use super::{ApiState, context::OwnBody, extract::NoQuery};
 
-/// How old an answer may be.
+/// Maximum age of a result.
 const FRESH: Duration = Duration::from_millis(500);
 /// The results of the last checks, with their time.
 pub type LastChecks = Mutex<Option<(Instant, HealthChecks)>>;
 
-/// How long each check may take.
+/// Maximum time of each check.
 const CHECK_TIME: Duration = Duration::from_secs(2);
 
-/// How the server is.
+/// The state of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// Well.
+    /// Everything works.
     Ok,
-    /// Able to serve, without file storage or with a clock to be set right.
+    /// Able to serve, but without file storage or with a wrong clock.
     Degraded,
-    /// Not able to serve, or draining.
+    /// Unable to serve, or draining.
     Unavailable,
 }
 
@@ -38,11 +38,11 @@ pub enum Health {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClockHealth {
-    /// More than 30 seconds away from the database's, which is used.
+    /// More than 30 seconds off the database's clock, which is used.
     Skewed,
 }
 
-/// The single checks.
+/// The results by check.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 pub struct HealthChecks {
     /// Whether Postgres answers.
@@ -54,10 +54,10 @@ pub struct HealthChecks {
     pub clock: Option<ClockHealth>,
 }
 
-/// How the server is, and why.
+/// The state of the server and its parts.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct HealthBody {
-    /// All in all.
+    /// The overall state.
     pub status: Health,
     /// The version of the program.
     pub version: String,
@@ -92,8 +92,8 @@ pub async fn health(State(state): State<ApiState>, _query: NoQuery) -> Response 
     response
 }
 
-/// The checks' results, at most [`FRESH`] old: the route is open to everybody and must not
-/// let them keep the database and the disk busy.
+/// Returns results at most [`FRESH`] old: the route is public, and its callers must not overload
+/// the database and the disk.
 async fn checks(state: &ApiState) -> HealthChecks {
     let mut last = state.settings.last_checks.lock().await;
     if let Some((at, checks)) = *last
@@ -134,14 +134,14 @@ async fn check<E: std::error::Error + 'static>(
     }
 }
 
-/// That the process lives.
+/// Confirms that the process is alive.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LiveBody {
-    /// Always ok.
+    /// Always `ok`.
     pub status: Health,
 }
 
-/// Check whether the process lives
+/// Check whether the process is alive
 #[utoipa::path(
     get, path = "/health/live", tag = "health",
     responses((status = 200, description = "It does", body = LiveBody)),

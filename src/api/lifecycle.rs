@@ -1,4 +1,5 @@
-//! Headers that announce the retirement of a model: `Deprecation` (RFC 9745) and `Sunset` (RFC 8594).
+//! Headers that announce the retirement of a model: `Deprecation` (RFC 9745) and `Sunset` (RFC
+//! 8594).
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -7,7 +8,8 @@ use crate::{domain::generation::Generation, service::Service};
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const SUNSET: HeaderName = HeaderName::from_static("sunset");
 
-/// The headers of an answer; none unless the model of its generation is decided and retires soon.
+/// Returns the headers of a response; none unless its generation's model is decided and retires
+/// soon.
 pub fn retirement(service: &Service, record: &Generation) -> HeaderMap {
     let is_decided = record.route.is_none() || record.status.is_finished();
     let announced = is_decided

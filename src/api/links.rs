@@ -1,4 +1,4 @@
-//! Links to stored files, which are signed and expire.
+//! Signed, expiring links to stored files.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ pub struct MediaLinks {
 }
 
 impl MediaLinks {
-    /// Links below `base` that are good for `lifetime`.
+    /// Creates links below `base` that are valid for `lifetime`.
     pub fn new(signer: MediaSigner, base: Url, lifetime: TimeDelta, clock: SharedClock) -> Self {
         Self {
             signer,
@@ -42,7 +42,7 @@ impl MediaLinks {
         Ok(Duration::from_secs(expires.abs_diff(now)))
     }
 
-    /// A new link to a stored file.
+    /// Returns a new link to a stored file.
     pub fn url(&self, key: &str) -> String {
         let expires = (self.clock.now() + self.lifetime).timestamp();
         match key.parse::<MediaKey>() {

@@ -1,4 +1,4 @@
-//! GET /v1/media/{uuid}/{file}: stored files, by links that are signed and expire.
+//! GET /v1/media/{uuid}/{file}: stored files, by signed, expiring links.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub struct Signature {
     signature: String,
 }
 
-/// What is missing or malformed makes it a bad one.
+/// A missing or malformed parameter makes the signature invalid.
 impl Input for Signature {
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let text = |name| fields.value(name).and_then(Value::as_str);
@@ -35,7 +35,8 @@ impl Input for Signature {
 
 /// Fetch a stored file
 ///
-/// The link of a record authorizes the request; it takes no token. Supports ranges and entity tags.
+/// The link in a record authorizes the request; no token is needed. Supports ranges and entity
+/// tags.
 #[utoipa::path(
     get, path = "/v1/media/{uuid}/{file}", tag = "generations",
     params(
@@ -66,8 +67,8 @@ pub async fn file(
     let checking = state.links().verify(&key, expires, &signature);
     let rest = checking.map_err(ApiError::link)?;
     let store = &state.settings.storage;
-    // A bucket serves its files itself, by a link that it signed for as long. That is good for
-    // GET only.
+    // A bucket serves its files itself, by a link that it signs for the same time. Such links are
+    // for GET only.
     if method == Method::GET
         && let Some(there) = store.link(&key, rest).await?
     {
@@ -78,7 +79,7 @@ pub async fn file(
     if matches_etag(&headers, &etag) {
         return Ok(headed(StatusCode::NOT_MODIFIED, &key, &head, Body::empty()));
     }
-    // A range means something for GET only.
+    // A range only applies to GET.
     let range = if method == Method::GET && same_version(&headers, &etag) {
         byte_range(&headers, &head)?
     } else {
@@ -104,7 +105,7 @@ pub async fn file(
     Ok(response)
 }
 
-/// The headers that every answer about a file has. A browser shows it and runs nothing of it.
+/// Adds the headers of every response with a file. Browsers show the file but run nothing in it.
 fn headed(status: StatusCode, key: &MediaKey, head: &MediaHead, body: Body) -> Response {
     let policy = "default-src 'none'; media-src 'self'; sandbox";
     let fixed = [
@@ -121,7 +122,7 @@ fn headed(status: StatusCode, key: &MediaKey, head: &MediaHead, body: Body) -> R
     response
 }
 
-/// An entity tag, in its quotes.
+/// Returns an entity tag in quotes.
 fn quoted(etag: &str) -> String {
     format!("\"{}\"", etag.trim_matches('"'))
 }
@@ -138,7 +139,7 @@ fn matches_etag(headers: &HeaderMap, etag: &str) -> bool {
     })
 }
 
-/// Whether a range may be answered: `If-Range` names this version, or nothing.
+/// Whether a range may be returned: `If-Range` is absent or names this version.
 fn same_version(headers: &HeaderMap, etag: &str) -> bool {
     match headers.get(header::IF_RANGE) {
         None => true,
@@ -146,7 +147,7 @@ fn same_version(headers: &HeaderMap, etag: &str) -> bool {
     }
 }
 
-/// The one range that is asked for. Several at once, and what is malformed, count as none.
+/// Returns the requested range. Several ranges, or a malformed one, count as none.
 fn byte_range(headers: &HeaderMap, head: &MediaHead) -> Result<Option<Range<u64>>, ApiError> {
     let text = headers.get(header::RANGE).and_then(|v| v.to_str().ok());
     let Some(spec) = text.and_then(|t| t.trim().strip_prefix("bytes=")) else {

@@ -1,9 +1,8 @@
-//! GET /metrics, and the numbers and the trace of every request.
+//! GET /metrics, and the metrics and trace of every request.
 //!
-//! Here: who may read them. With a token, who knows it, at the address of the API. Without one
-//! they have a listener of their own on 127.0.0.1: at the other address nothing tells a program of
-//! this machine from a proxy that hands on what strangers ask. Not here: counting anything but
-//! requests.
+//! With `metrics.token`, the metrics are at the API's address for callers with the token. Without
+//! it, they have their own listener on 127.0.0.1: at the API's address, a program on this machine
+//! cannot be distinguished from a proxy that forwards requests of strangers.
 
 use std::{
     net::IpAddr,
@@ -34,12 +33,12 @@ use crate::{
     service::{Service, TokenRefusal},
 };
 
-/// How old the database's part of an answer may be: many scrapers must not load it.
+/// Maximum age of the database's metrics, so that many scrapers do not overload it.
 const FRESH: Duration = Duration::from_secs(5);
-/// The route label of what no route takes.
+/// The route label of unknown paths.
 const UNMATCHED: &str = "unmatched";
-/// What a forwarded request carries, or one that a browser makes for some page: neither is of a
-/// person or a program on this machine that asks for itself.
+/// Headers of a request that a proxy forwards or that a browser makes for a web page, rather than a
+/// program on this machine.
 const NOT_LOCAL: [HeaderName; 5] = [
     HeaderName::from_static("x-forwarded-for"),
     HeaderName::from_static("x-real-ip"),
@@ -48,16 +47,17 @@ const NOT_LOCAL: [HeaderName; 5] = [
     header::ORIGIN,
 ];
 
-/// What GET /metrics tells and to whom.
+/// The metrics, and who may read them.
 pub struct MetricsEndpoint {
     pub(super) metrics: Metrics,
-    /// Only its digest: compared in constant time whatever the lengths.
+    /// Only the digest: compared in constant time for tokens of any length.
     token: Option<[u8; 32]>,
     last: Mutex<Option<(Instant, Option<Vec<Unfinished>>)>>,
 }
 
 impl MetricsEndpoint {
-    /// At the address of the API for callers with `token`; without a token it is disabled.
+    /// Serves the metrics at the API's address to callers with `token`; without a token it is
+    /// disabled.
     pub fn new(metrics: Metrics, token: Option<&SecretString>) -> Self {
         let digest = |token: &SecretString| Sha256::digest(token.expose_secret()).into();
         Self {
@@ -67,7 +67,7 @@ impl MetricsEndpoint {
         }
     }
 
-    /// The state of the database, at most [`FRESH`] old; `None` when it does not answer.
+    /// Returns the state of the database, at most [`FRESH`] old; `None` if it does not respond.
     async fn unfinished(&self, service: &Service) -> Option<Vec<Unfinished>> {
         let mut last = self.last.lock().await;
         if let Some((at, rows)) = &*last
@@ -108,9 +108,9 @@ impl FromRequestParts<ApiState> for Scraper {
 
 /// Read the metrics
 ///
-/// In the text format of Prometheus, or as `OpenMetrics` where `Accept` asks for that. It needs the setting `metrics.token`
-/// as bearer token. Without that setting it answers at 127.0.0.1 only, on a port of its own
-/// (`metrics.port`), without a token, and 403 `loopback_only` here.
+/// Returns the text format of Prometheus, or `OpenMetrics` if `Accept` asks for it. Needs the
+/// setting `metrics.token` as bearer token. Without that setting the metrics are on their own port
+/// of 127.0.0.1 (`metrics.port`), without a token, and this route returns 403 `loopback_only`.
 #[utoipa::path(
     get, path = "/metrics", tag = "operations",
     responses(
@@ -127,7 +127,7 @@ pub async fn metrics(
     exposition(&state, &headers).await
 }
 
-/// GET /metrics without a token, for a listener that only this machine reaches.
+/// GET /metrics without a token, for a listener that only this machine can reach.
 pub async fn local_metrics(
     State(state): State<ApiState>,
     headers: HeaderMap,
@@ -140,7 +140,8 @@ pub async fn local_metrics(
     exposition(&state, &headers).await
 }
 
-/// Whether `Host` is this machine. A browser can be led here by any name, but keeps to it.
+/// Whether `Host` is this machine. Any name can lead a browser here, but the browser sends that
+/// name.
 fn names_this_machine(headers: &HeaderMap) -> bool {
     let host = headers
         .get(header::HOST)
@@ -186,7 +187,7 @@ async fn exposition(state: &ApiState, headers: &HeaderMap) -> Result<Response, A
     Ok(([(header::CONTENT_TYPE, content_type)], text).into_response())
 }
 
-/// Whether `Accept` names `OpenMetrics`, and plain text no more than that.
+/// Whether `Accept` lists `OpenMetrics`, with at least the weight of plain text.
 fn asks_for_open_metrics(headers: &HeaderMap) -> bool {
     let wish = |name| weight(headers, &header::ACCEPT, name);
     let open = wish("application/openmetrics-text");
@@ -221,7 +222,7 @@ pub async fn measure(State(metrics): State<Metrics>, request: Request, next: Nex
     response
 }
 
-/// A method as a label: anybody can send any word as one.
+/// Returns a method as a label. Clients can send any word as a method.
 fn label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

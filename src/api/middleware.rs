@@ -20,7 +20,7 @@ const ASSETS: [&str; 2] = ["/assets/{file}", "/docs/{file}"];
 
 /// Sets the request id, and adds the headers and the log line of every response.
 pub async fn request_context(mut request: Request, next: Next, route: &str) -> Response {
-    // Around the API there may be a page, whose request this is a part of.
+    // The request may be a part of a page, which has the id.
     let id = request.extensions().get::<RequestId>();
     let id = id.map_or_else(|| request_id(&request), |RequestId(id)| id.clone());
     let caller = CallerSlot::default();
@@ -51,7 +51,7 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
-    // Records, keys and tokens are for the caller alone.
+    // Only the caller may see records, keys and tokens.
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
@@ -87,7 +87,7 @@ pub async fn request_context(mut request: Request, next: Next, route: &str) -> R
     response
 }
 
-/// Returns the client's request id if it is harmless, otherwise a new one.
+/// Returns the client's request id if it is well-formed, otherwise a new one.
 fn request_id(request: &Request) -> String {
     let harmless = |id: &&str| {
         (1..=REQUEST_ID_CHARS).contains(&id.len())
@@ -135,8 +135,8 @@ fn envelope(response: &mut Response, sdk: Option<Sdk>, id: &str) -> Option<Code>
     Some(error.code())
 }
 
-/// The bytes that answer a connection on which there is no request yet: 503 for one too many,
-/// another status for a request whose head cannot be read. Its request id is nowhere else.
+/// Returns the bytes of a response on a connection without a request: 503 if there are too many
+/// connections, another status for an unreadable head. Its request id is not logged.
 pub fn raw_error_response(status: StatusCode) -> Vec<u8> {
     let (error, retry) = if status == StatusCode::SERVICE_UNAVAILABLE {
         (ApiError::overloaded(), "retry-after: 1\r\n")

@@ -12,12 +12,12 @@ use serde_json::{Map, Value, json};
 use super::error::ApiError;
 use crate::domain::validate::{FieldCode, FieldError};
 
-/// Fields of one form.
+/// Maximum fields of a form.
 const MAX_FIELDS: usize = 100;
-/// Fields with a number in JSON.
+/// Fields that are numbers in JSON.
 const NUMBERS: [&str; 3] = ["n", "output_compression", "partial_images"];
 
-/// The members of an edit of images: its files become data URLs in `images` and `mask`.
+/// Returns the members of an image edit. Its files become data URLs in `images` and `mask`.
 pub async fn members(bytes: Bytes, content_type: &str) -> Result<Map<String, Value>, ApiError> {
     let malformed = |error: multer::Error| {
         ApiError::malformed_json(format!(

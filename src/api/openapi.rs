@@ -1,5 +1,5 @@
-//! The OpenAPI document: made from the handlers' own declarations, completed with what all
-//! routes share.
+//! The OpenAPI document, built from the handlers' declarations and completed with the parts that
+//! all routes share.
 
 mod detail;
 mod examples;
@@ -25,11 +25,11 @@ pub const BUSY: [Code; 3] = [
     Code::ShuttingDown,
 ];
 
-/// What no handler declares: tags, security schemes, headers, error bodies, and references to the
-/// vendors' documentation.
+/// The parts that no handler declares: tags, security schemes, headers, error bodies, and
+/// references to the vendors' documentation.
 const COMMON: &str = include_str!("openapi/common.json");
 
-/// The title, and the schemas that no handler declares.
+/// The title, and schemas that no handler declares.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -42,8 +42,8 @@ const COMMON: &str = include_str!("openapi/common.json");
 )]
 pub struct Document;
 
-/// The document: what the handlers declare and their arguments tell, the bearer schemes, and the
-/// errors that every route can answer.
+/// Builds the document from the handlers' declarations and arguments, the bearer schemes, and the
+/// errors that every route can return.
 pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     let mut router = OpenApiRouter::with_openapi(Document::openapi());
     let mut described = Vec::new();
@@ -74,8 +74,8 @@ pub fn document(table: Vec<Route>) -> Result<Value, serde_json::Error> {
     let recorded = examples::recorded()?;
     document["components"]["examples"] = examples::errors(&recorded)?;
     examples::add(&mut document["paths"], &recorded);
-    // Equal values must have their members in the same order to be found; so must versions of the
-    // document, for a readable diff.
+    // Equal values are only found if their members have the same order. Versions of the document
+    // also need it for a readable diff.
     document.sort_all_objects();
     shared::extract(&mut document);
     document.sort_all_objects();
@@ -100,7 +100,7 @@ fn operations(paths: &mut Value) -> impl Iterator<Item = &mut Value> {
     items.flat_map(|item| item.as_object_mut().into_iter().flat_map(Map::values_mut))
 }
 
-/// The errors of one operation: its own, and those that follow from its facts.
+/// Adds the errors of one operation: its own, and those that follow from its facts.
 fn add_errors(
     operation: &mut Value,
     path: &str,

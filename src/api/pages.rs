@@ -1,4 +1,4 @@
-//! The OpenAPI document and the pages that show it.
+//! The OpenAPI document and its pages.
 
 use std::{
     borrow::Cow,
@@ -20,19 +20,19 @@ use serde_json::json;
 use super::{ApiState, accept::weight, error::ApiError, extract::NoQuery};
 use crate::domain::lock::lock;
 
-/// GET /docs. Absolute paths, so that it needs no redirect to a slash, and nothing from another
-/// host.
+/// GET /docs. Its paths are absolute, so it needs no redirect to a trailing slash. It loads nothing
+/// from other hosts.
 const DOCS: &str = include_str!("pages/docs.html");
 
-/// In a file, so that the policy can refuse inline scripts.
+/// In its own file, so that the policy can refuse inline scripts.
 const START: &str = include_str!("pages/start.js");
 
 /// Additions to Swagger UI: table cells are stacked and examples scroll on a narrow screen; dark
 /// colors, except for examples, which are always dark.
 const STYLE: &str = include_str!("pages/docs.css");
 
-/// Allows only scripts of this server and calls to it, so that nothing can send a key elsewhere
-/// that is typed into the page, nor show the page in a frame.
+/// Allows only this server's scripts and calls to it, so that nothing can send a key typed into the
+/// page elsewhere, or show the page in a frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
@@ -70,7 +70,7 @@ pub async fn openapi(
     Ok((json, body).into_response())
 }
 
-/// GET /docs/{file}: the files of Swagger UI, from within the program.
+/// GET /docs/{file}: the files of Swagger UI, which are part of the binary.
 pub async fn asset(
     State(state): State<ApiState>,
     path: Result<Path<String>, PathRejection>,
@@ -110,7 +110,7 @@ pub async fn asset(
     }
 }
 
-/// A large file of the documentation, compressed once.
+/// Compresses a large file of the documentation, once.
 pub fn gzip(text: &str) -> io::Result<Bytes> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(text.as_bytes())?;

@@ -1,10 +1,10 @@
-//! `Prefer` (RFC 7240): answer at once, or wait.
+//! `Prefer` (RFC 7240): respond at once, or wait.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 
-/// The longest wait, in seconds.
+/// Maximum wait, in seconds.
 const MAX_WAIT: u64 = 60;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Prefer {
 
 fn seconds(text: &str) -> Option<Duration> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    // More digits than fit are more than a minute too.
+    // Numbers with too many digits exceed the maximum too.
     let seconds = digits.then(|| text.parse::<u64>().unwrap_or(MAX_WAIT))?;
     (seconds >= 1).then(|| Duration::from_secs(seconds.min(MAX_WAIT)))
 }

@@ -1,4 +1,4 @@
-//! The generation record and the page, as they are written.
+//! The generation record and list pages of the API.
 
 use axum::{
     Json,
@@ -29,14 +29,14 @@ use crate::domain::{
 };
 use crate::service::resources::Created;
 
-/// What a generation costs.
+/// The credits of a generation.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct RecordCredits {
-    /// The ceiling that was held at creation.
+    /// The credits held at creation: its maximum cost.
     pub estimated: Credits,
-    /// What is on hold now.
+    /// The credits currently on hold.
     pub held: Credits,
-    /// What was charged; null until finished, "0" when failed.
+    /// The credits charged; null until finished, "0" if it failed.
     #[schema(required, nullable)]
     pub charged: Option<Credits>,
 }
@@ -44,46 +44,48 @@ pub struct RecordCredits {
 /// Why a generation failed.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct RecordError {
-    /// For programs.
+    /// The code, for programs.
     pub code: FailureCode,
-    /// For people.
+    /// The message, for people.
     pub message: String,
-    /// Whether the same request may succeed later without any change.
+    /// Whether an identical request may succeed later.
     pub retryable: bool,
 }
 
-/// Where a generation came from and how it went.
+/// Origin and course of a generation.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct RecordMetadata {
-    /// The key that made it; null for sessions.
+    /// The key that created it; null for sessions.
     #[schema(required, nullable)]
     pub api_key_id: Option<ApiKeyId>,
-    /// The template that was applied; null without one.
+    /// The template that was used; null if there was none.
     #[schema(required, nullable)]
     pub template: Option<TemplateUse>,
     /// Submissions to the provider.
     pub attempts: i32,
-    /// The `X-Request-Id` of the request that created it. Retries and replays that are answered with
-    /// it do not change it; null if it was created by an earlier release.
+    /// The `X-Request-Id` of the request that created it. Retries and replays of the request do not
+    /// change it. Null if an earlier release created it.
     #[schema(required, nullable)]
     pub request_id: Option<String>,
-    /// The provider's own id of the request, for its support.
+    /// The provider's request id, for its support.
     #[schema(required, nullable)]
     pub provider_request_id: Option<String>,
-    /// Why a completed text may be incomplete: `length` (its output limit, or a limit of this server), `content_filter` (the provider's policy), `malformed_function_call` or `other` (another reason of the provider), `cancelled`. Null where it ended by itself.
+    /// Why a completed text may be incomplete: `length` (its output limit, or a limit of this
+    /// server), `content_filter` (the provider's policy), `malformed_function_call` or `other`
+    /// (another reason of the provider), `cancelled`. Null if it ended normally.
     #[schema(required, nullable)]
     pub finish_reason: Option<FinishReason>,
-    /// From start to end, in milliseconds; null until finished.
+    /// Milliseconds from start to end; null until finished.
     #[schema(required, nullable)]
     pub duration_ms: Option<i64>,
-    /// The price row that the bill is made from, as it stood at creation.
+    /// The prices at creation, from which the bill is computed.
     pub pricing: Value,
-    /// How many retries of an SDK were answered with it, at no charge of their own.
+    /// Number of an SDK's retries that were answered with it. Retries are not charged.
     pub joined: i32,
-    /// The route that was asked for; absent without one.
+    /// The requested route; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
-    /// The candidates that were ruled out before the hold; absent without any.
+    /// The candidates that were ruled out before the hold; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Dropped>,
 }
@@ -91,24 +93,24 @@ pub struct RecordMetadata {
 /// A stored file.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct OutputBody {
-    /// What it is.
+    /// Its type.
     pub r#type: Modality,
     /// The link to the file. Each lookup signs a new one.
     pub url: String,
     /// Media type.
     #[schema(example = "image/png")]
     pub content_type: String,
-    /// Length.
+    /// Length in bytes.
     pub bytes: u64,
     /// SHA-256, hexadecimal.
     pub sha256: String,
-    /// Pixels, of images and videos.
+    /// Pixels; images and videos only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub width: Option<u32>,
-    /// Pixels, of images and videos.
+    /// Pixels; images and videos only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub height: Option<u32>,
-    /// How long it plays, of videos and speech.
+    /// Duration in seconds; videos and speech only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
 }
@@ -158,11 +160,11 @@ pub struct InputBody {
 }
 
 impl InputBody {
-    /// Takes the inputs out of stored parameters.
+    /// Removes and returns the inputs in stored parameters.
     fn taken_from(parameters: &mut Value) -> Vec<Self> {
         let members = parameters.as_object_mut();
         let inputs = members.and_then(|members| members.remove(INPUTS));
-        // Of a `StoredInput`, the response leaves out the key.
+        // The response has all members of `StoredInput` except the key.
         let inputs = inputs.map(serde_json::from_value::<Vec<Self>>);
         let inputs = inputs.transpose().unwrap_or_else(|error| {
             tracing::error!(%error, "the inputs of a record cannot be read");
@@ -172,7 +174,7 @@ impl InputBody {
     }
 }
 
-/// What a generation used, in the units that it is billed by.
+/// The usage of a generation, in the units that are charged.
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "the record keeps it as JSON")]
@@ -211,31 +213,31 @@ pub struct GenerationSummary {
     pub r#type: Modality,
     /// The API of the request.
     pub surface: Surface,
-    /// Where it stands.
+    /// Its status.
     pub status: Status,
     /// Resolved provider.
     pub provider: String,
     /// Resolved model.
     pub model: String,
-    /// The prompt as it was sent, that is rendered where a template was used; cut to 200
-    /// characters in the history.
+    /// The prompt sent to the model, rendered if a template was used; cut to 200 characters in the
+    /// history.
     pub prompt: String,
-    /// The text itself, or the URL of the first stored file; null until completed. Cut to 200
-    /// characters in the history.
+    /// The text, or the URL of the first stored file; null until completed. Cut to 200 characters
+    /// in the history.
     #[schema(required, nullable)]
     pub result: Option<String>,
-    /// What it used, in the units that it is billed by; null until completed.
+    /// Its usage, in the units that are charged; null until completed.
     #[schema(required, nullable, value_type = Option<Usage>)]
     pub usage: Option<Value>,
-    /// What it costs.
+    /// Its credits.
     pub credits: RecordCredits,
     /// Why it failed.
     #[schema(required, nullable)]
     pub error: Option<RecordError>,
-    /// 0 to 100, where the provider tells.
+    /// 0 to 100; null if the provider does not report it.
     #[schema(required, nullable)]
     pub progress: Option<i16>,
-    /// When it was made.
+    /// When it was created.
     #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
     /// When work began.
@@ -248,10 +250,10 @@ pub struct GenerationSummary {
     pub completed_at: Option<DateTime<Utc>>,
 }
 
-/// One generation, whole.
+/// A complete generation record.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct GenerationRecord {
-    /// What the history shows too.
+    /// The fields that the history shows too.
     #[serde(flatten)]
     pub summary: GenerationSummary,
     /// Resolved parameters.
@@ -261,19 +263,20 @@ pub struct GenerationRecord {
     pub inputs: Vec<InputBody>,
     /// The stored files; empty for text.
     pub outputs: Vec<OutputBody>,
-    /// The models that it was handed to, in order; the last one is its `provider` and `model`. Absent
-    /// unless a route or fallbacks were asked for.
+    /// The models that were tried, in order; the last one is its `provider` and `model`. Absent
+    /// unless a route or fallbacks were requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
-    /// How its price was computed; null until it is completed.
+    /// How its price was computed; null until completed.
     #[schema(required, nullable)]
     pub bill: Option<Bill>,
-    /// Where it came from and how it went.
+    /// Its origin and course.
     pub metadata: RecordMetadata,
 }
 
 impl GenerationSummary {
-    /// The summary, with newly signed links. A generation without stored files needs no `links`.
+    /// Returns the summary, with newly signed links. A generation without stored files needs no
+    /// `links`.
     pub fn of<'a>(g: Generation, links: impl Into<Option<&'a MediaLinks>>) -> Self {
         let links: Option<&MediaLinks> = links.into();
         let first = g.outputs.first().zip(links);
@@ -307,7 +310,8 @@ impl GenerationSummary {
 }
 
 impl GenerationRecord {
-    /// The record, with newly signed links. A generation without stored files needs no `links`.
+    /// Returns the record, with newly signed links. A generation without stored files needs no
+    /// `links`.
     pub fn of<'a>(mut g: Generation, links: impl Into<Option<&'a MediaLinks>>) -> Self {
         let links: Option<&MediaLinks> = links.into();
         let outputs = links.map(|links| {
@@ -352,7 +356,8 @@ impl GenerationRecord {
     }
 }
 
-/// All attempts of a generation with several candidates. The last one is the generation itself.
+/// Returns all attempts of a generation with several candidates. The last one is the generation
+/// itself.
 fn attempts(g: &mut Generation) -> Vec<Attempt> {
     let Some(route) = &mut g.route else {
         return Vec::new();
@@ -360,7 +365,7 @@ fn attempts(g: &mut Generation) -> Vec<Attempt> {
     let mut attempts = std::mem::take(&mut route.left);
     let called_before = attempts.iter().filter(|one| one.called == Some(true));
     let is_called = usize::try_from(g.attempts).is_ok_and(|all| all > called_before.count());
-    // The calls of a server that dies are not counted.
+    // Calls of a server that died are not counted.
     let is_counted = g.failure.as_ref().map_or_else(
         || g.status.is_finished(),
         |failure| failure.code != FailureCode::Interrupted,
@@ -384,16 +389,16 @@ fn attempts(g: &mut Generation) -> Vec<Attempt> {
     attempts
 }
 
-/// The model that serves a request with several candidates.
+/// The model that was used for a request with several candidates.
 pub const SERVED_BY: HeaderName = HeaderName::from_static("x-gensvc-served-by");
 
-/// The value of [`SERVED_BY`]; `None` if the request had one candidate only.
+/// Returns the value of [`SERVED_BY`]; `None` if the request had only one candidate.
 pub fn served_by(g: &Generation) -> Option<HeaderValue> {
     g.route.as_ref()?;
     HeaderValue::from_str(&format!("{}/{}", g.provider, g.model)).ok()
 }
 
-/// Answers with the record of a generation; once that has ended, with [`SERVED_BY`].
+/// Responds with the record of a generation; once that has ended, with [`SERVED_BY`].
 pub fn answer(g: Generation, links: &MediaLinks) -> Response {
     let served_by = served_by(&g).filter(|_| g.status.is_finished());
     let mut response = Json(GenerationRecord::of(g, links)).into_response();
@@ -402,7 +407,7 @@ pub fn answer(g: Generation, links: &MediaLinks) -> Response {
     response
 }
 
-/// The same in one order: the database has another than what was just made.
+/// Sorts members, because the database returns them in another order than a new record has.
 fn sorted(mut value: Value) -> Value {
     value.sort_all_objects();
     value
@@ -413,15 +418,15 @@ fn sorted(mut value: Value) -> Value {
 pub struct PageBody<T> {
     /// The rows.
     pub data: Vec<T>,
-    /// The size that was asked for.
+    /// The requested page size.
     pub per_page: i64,
-    /// To be sent as `cursor` for the next page; null on the last.
+    /// `cursor` of the next page; null on the last page.
     #[schema(required, nullable)]
     pub next_cursor: Option<String>,
 }
 
-/// Answers with what was created: `status` for a new object, 200 for one that the same form
-/// created before.
+/// Responds with a created object: `status` for a new one, 200 for one that the same form created
+/// before.
 pub fn created<T: Serialize>(created: Created<T>, status: StatusCode) -> Response {
     match created {
         Created::Now(body) => (status, Json(body)).into_response(),
@@ -429,7 +434,7 @@ pub fn created<T: Serialize>(created: Created<T>, status: StatusCode) -> Respons
     }
 }
 
-/// Marks the response to a request whose object another one created.
+/// Marks the response to a request whose object another request created.
 pub fn mark_replay(mut response: Response, is_replay: bool) -> Response {
     if is_replay {
         let value = HeaderValue::from_static("true");
@@ -438,7 +443,7 @@ pub fn mark_replay(mut response: Response, is_replay: bool) -> Response {
     response
 }
 
-/// Writes a page, with a `Link` to the next one that keeps the query's filters.
+/// Responds with a page, and a `Link` to the next page that keeps the query's filters.
 pub fn page<R, T: Serialize>(page: Page<R>, uri: &http::Uri, row: impl Fn(R) -> T) -> Response {
     let next_cursor = page.next.map(crate::domain::page::Cursor::encode);
     let link = next_cursor.as_ref().and_then(|cursor| {

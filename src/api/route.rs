@@ -1,5 +1,5 @@
-//! What a route is: a handler, its document, and what holds for it. What the handler's arguments
-//! say, such as its permission and its body, is taken from their types.
+//! A route: a handler, its documentation and its facts. Facts that follow from the handler's
+//! arguments, such as its permission and its body, are derived from their types.
 
 use std::mem;
 
@@ -27,10 +27,10 @@ use crate::domain::validate::{
 /// One operation of the API.
 pub struct Route {
     pub routes: UtoipaMethodRouter<ApiState>,
-    /// The SDK that it is for.
+    /// The SDK that uses it.
     pub sdk: Option<Sdk>,
     pub facts: Facts,
-    /// Whether it must end within the time limit of requests.
+    /// Whether the time limit of requests applies.
     pub bounded: bool,
     /// Error codes that do not follow from its facts.
     pub errors: Vec<Code>,
@@ -65,7 +65,7 @@ impl Route {
         self.routes.1.paths.keys()
     }
 
-    /// Its path and its method.
+    /// Returns its path and its method.
     pub fn operation(&self) -> Result<(String, String), serde_json::Error> {
         let paths = serde_json::to_value(&self.routes.1)?;
         let operation = paths.as_object().into_iter().flatten().next();
@@ -76,7 +76,7 @@ impl Route {
     }
 }
 
-/// Facts about a route that follow from its handler's arguments.
+/// Facts about a route that are derived from its handler's arguments.
 #[derive(Default)]
 pub struct Facts {
     security: Option<Value>,
@@ -85,17 +85,17 @@ pub struct Facts {
     /// The schema of the body.
     pub body: Option<Value>,
     is_body_optional: bool,
-    /// The parameters of the path in its order, without their names.
+    /// The parameters of the path in order, without their names.
     path: Vec<Value>,
     query: Vec<Value>,
-    /// The errors of a request whose only field does not exist.
+    /// The errors of a request with one unknown field.
     pub refusal: Vec<FieldError>,
-    /// The schemas that the other members refer to.
+    /// The schemas that other members refer to.
     schemas: Schemas,
 }
 
 impl Facts {
-    /// Adds the facts to the document of the operation.
+    /// Adds the facts to the operation's documentation.
     pub fn complete(&mut self, path: &str, operation: &mut Value, schemas: &mut Value) {
         if let Some(security) = &self.security {
             operation["security"] = security.clone();
@@ -216,7 +216,7 @@ impl<T: FromPath, U: FromPath> Argument for PathIds<T, U> {
     }
 }
 
-/// A handler, whose argument types describe its route.
+/// A handler whose argument types describe its route.
 pub trait Handler<A> {
     fn facts(&self) -> Facts;
 }
@@ -242,7 +242,7 @@ handlers!(A B C);
 handlers!(A B C D);
 handlers!(A B C D E);
 
-/// A route of a handler: its method and its path are the handler's own.
+/// Creates the route of a handler, with the handler's own method and path.
 macro_rules! route {
     ($($handler:tt)+) => {
         $crate::api::route::Route::new(utoipa_axum::routes!($($handler)+), &$($handler)+)

@@ -1,4 +1,4 @@
-//! Answers as server-sent events, in any format.
+//! Responses as server-sent events, in any format.
 
 use std::{io, pin::Pin, time::Duration};
 
@@ -18,11 +18,11 @@ pub trait Events: Send + 'static {
     type End: Send + 'static;
 
     fn begin(&mut self) -> String;
-    /// Empty if the format does not show the piece.
+    /// Returns the event of a piece, or an empty text if the format does not show it.
     fn piece(&mut self, piece: &Delta) -> String;
     fn keep_alive(&mut self) -> String;
-    /// Writes the last events, with the pieces that were not read. They are sent before `pieces` is
-    /// dropped, with the memory that it has reserved. An error breaks the connection.
+    /// Returns the last events, with unread pieces. They are sent before `pieces` is dropped, which
+    /// releases their memory. An error breaks the connection.
     fn end(&mut self, end: Self::End, pieces: &Deltas) -> io::Result<String>;
 }
 
@@ -42,8 +42,8 @@ enum Progress<E, F> {
     },
 }
 
-/// The events of an answer: its pieces from `first` on, then its end. `keep_alive`: silence after
-/// which a keep-alive is sent.
+/// Streams an answer: its pieces from `first` on, then its end. `keep_alive`: silence after which a
+/// keep-alive is sent.
 pub fn events<E: Events, F: Future<Output = E::End> + Send + 'static>(
     mut events: E,
     first: Option<Delta>,
@@ -73,7 +73,7 @@ async fn next<E: Events, F: Future<Output = E::End>>(
         Some(piece) = running.pieces.recv() => (running.events.piece(&piece), false),
         end = &mut running.end => {
             let mut written = String::new();
-            // Pieces that arrived between the two branches.
+            // Pieces may have arrived between the two branches.
             while let Some(piece) = running.pieces.try_recv() {
                 written += &running.events.piece(&piece);
             }
@@ -82,7 +82,7 @@ async fn next<E: Events, F: Future<Output = E::End>>(
         }
         () = &mut running.silence => (running.events.keep_alive(), true),
     };
-    // A piece that is not shown does not break the silence.
+    // A hidden piece does not end the silence.
     if is_due || !written.is_empty() {
         let silence = running.silence.as_mut();
         silence.reset(Instant::now() + running.keep_alive);
@@ -93,7 +93,7 @@ async fn next<E: Events, F: Future<Output = E::End>>(
 pub fn response(events: impl Stream<Item = io::Result<String>> + Send + 'static) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
-        // Proxies that buffer would turn the stream into one late answer.
+        // Buffering proxies would delay the stream until its end.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     (headers, Body::from_stream(events)).into_response()

@@ -1,5 +1,5 @@
-//! Routes for the official SDKs: the pipeline of /v1/generate with their bodies, streams, errors and
-//! headers. `domain/dialect` reads the bodies and writes the answers.
+//! Routes for the official SDKs: the pipeline of /v1/generate with their bodies, streams, errors
+//! and headers. `domain/dialect` reads the bodies and writes the answers.
 
 pub mod anthropic;
 mod dialogue_body;
@@ -57,10 +57,13 @@ use crate::{
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it is a document, not a reader")]
 struct SdkHeaders {
-    /// 1 to 255 visible ASCII characters. For 24 hours, the same key with the same request returns the first answer.
+    /// 1 to 255 visible ASCII characters. For 24 hours, the same key with the same request returns
+    /// the first answer.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<String>,
-    /// The number of the attempt, as the SDKs count it. A retry (above 0) with the key and body of a request of the last 10 minutes gets the answer of that request's generation, unless it failed, and is not charged again.
+    /// The number of the attempt, as the SDKs count it. A retry (above 0) with the key and body of
+    /// a request of the last 10 minutes gets the answer of that request's generation, unless it
+    /// failed, and is not charged again.
     #[param(rename = "X-Stainless-Retry-Count")]
     retry_count: Option<u32>,
 }
@@ -73,7 +76,7 @@ struct SdkRequest {
     permit: RequestPermit,
     request_id: RequestId,
     key: Option<IdempotentRequest>,
-    /// Fields that have other names here than in the rules.
+    /// Fields whose names here differ from those in the rules.
     names: &'static [(&'static str, &'static str)],
 }
 
@@ -106,7 +109,7 @@ impl SdkRequest {
         Ok((request, body))
     }
 
-    /// Generates, and answers as `writer` writes it.
+    /// Generates, and responds in the format of `writer`.
     async fn answer<W: Writer>(
         self,
         dialogue: DialogueRequest,
@@ -148,7 +151,7 @@ impl SdkRequest {
                 let is_persistent = Arc::new(AtomicBool::new(is_new));
                 let is_sent = Arc::clone(&is_persistent);
                 let deltas = if is_replay { Deltas::at_end() } else { deltas };
-                // The request is answered before the stream ends.
+                // The request is complete before the stream ends.
                 let end = async move {
                     let is_persistent = move || is_persistent.load(Ordering::Acquire);
                     let ended = self.wait(submitted, is_persistent).await;
@@ -218,7 +221,7 @@ impl SdkRequest {
         Ok(ended.await?)
     }
 
-    /// Generates files, and waits for them. Returns whether another request made them.
+    /// Generates files and waits for them. Returns whether another request created them.
     async fn files(&self, request: GenerationRequest) -> Result<(Generation, bool), ApiError> {
         let log = SdkRequestLog {
             surface: request.surface(),
@@ -236,7 +239,7 @@ impl SdkRequest {
         log.end(Some(id), made)
     }
 
-    /// Adds the headers of a completed generation, also to an error: its work was charged.
+    /// Adds the headers of a completed generation, even to an error, since its work was charged.
     fn of_files(
         &self,
         made: Result<Response, ApiError>,
@@ -254,7 +257,7 @@ impl SdkRequest {
 #[derive(Debug, Clone)]
 struct SdkRequestLog {
     surface: Surface,
-    /// As it was asked for.
+    /// The requested model name.
     model: String,
 }
 
@@ -278,7 +281,7 @@ impl SdkRequestLog {
         result
     }
 
-    /// Logs the end of a request that failed.
+    /// Logs the end of a failed request.
     fn failure<T>(&self, result: Result<T, ApiError>) -> Result<T, ApiError> {
         if result.is_err() {
             self.end(None, result)
@@ -313,7 +316,8 @@ fn renamed(error: ServiceError, names: &[(&str, &str)]) -> ApiError {
     ServiceError::Invalid(errors).into()
 }
 
-/// Headers that describe the generation; only its id until it `is_decided` which model serves it.
+/// Returns headers that describe the generation; only its id until it `is_decided` which model is
+/// used.
 fn headers(
     service: &Service,
     record: &Generation,
@@ -338,13 +342,13 @@ fn headers(
 const LEFT_OUT: HeaderName = HeaderName::from_static("x-gensvc-left-out");
 const MAX_TOKENS: HeaderName = HeaderName::from_static("x-gensvc-max-tokens");
 
-/// The models of this type that are not retired.
+/// Returns the models of this type that are not retired.
 fn models(state: &ApiState, modality: Modality) -> impl Iterator<Item = &Model> {
     let models = state.service.catalogue().listed();
     models.filter(move |model| model.modality() == modality && !model.retired)
 }
 
-/// Adds a model's retirement and aliases to its entry in a list, as GET /v1/models has them.
+/// Adds a model's retirement and aliases to its entry in a list, as in GET /v1/models.
 fn with_lifecycle(mut body: Value, model: &Model) -> Value {
     if let Some(day) = model.retiring {
         body["retiring"] = json!(day);
@@ -358,7 +362,7 @@ fn with_lifecycle(mut body: Value, model: &Model) -> Value {
     body
 }
 
-/// The model that a request of this caller, of one of these types, would get by this name.
+/// Returns the model that this name resolves to for this caller, if it has one of these types.
 fn named<'a>(
     state: &'a ApiState,
     caller: &Caller,

@@ -36,7 +36,7 @@ pub async fn create(
     Ok(record::created(body, StatusCode::CREATED))
 }
 
-/// A template, rendered.
+/// A rendered template.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PreviewBody {
     /// The prompt that would be sent.
@@ -50,7 +50,7 @@ pub struct PreviewBody {
 
 /// Preview a prompt template
 ///
-/// Renders a template that need not be saved, like a generation would. Creates nothing.
+/// Renders a template as a generation would. The template need not be saved. Creates nothing.
 #[utoipa::path(
     post, path = "/v1/templates/preview", tag = "templates",
     responses((status = 200, description = "What the template becomes", body = PreviewBody)),
@@ -98,7 +98,7 @@ pub async fn get(
 
 /// Replace a prompt template
 ///
-/// Creates a new version with all fields. Generations keep the version that they used.
+/// Creates a new version from all fields of the body. Generations keep the version that they used.
 #[utoipa::path(
     put, path = "/v1/templates/{id}", tag = "templates",
     responses((status = 200, description = "The new version", body = TemplateRecord)),
@@ -117,7 +117,7 @@ pub async fn replace(
 
 /// Delete a prompt template
 ///
-/// Deletes all its versions. Generations that used it stay.
+/// Deletes all its versions. Generations that used it remain.
 #[utoipa::path(
     delete, path = "/v1/templates/{id}", tag = "templates",
     responses((status = 204, description = "Deleted")),

@@ -1,4 +1,4 @@
-//! Uploads: pictures that are used as inputs of generations.
+//! Uploads: pictures to use as inputs of generations.
 
 use axum::{
     Json,
@@ -47,7 +47,7 @@ pub struct UploadBody {
     /// When it was uploaded.
     #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
-    /// When it is deleted, unless it is used before.
+    /// When it is deleted, unless it is used before then.
     #[serde(serialize_with = "rfc3339")]
     pub expires_at: DateTime<Utc>,
 }
@@ -72,7 +72,7 @@ impl UploadBody {
 /// Upload an image
 ///
 /// For `inputs` of images and videos. The body is the file itself: a PNG, JPEG or WebP of at most
-/// 20 MiB and 40 megapixels, not animated. Free. The same bytes of an account have the same id;
+/// 20 MiB and 40 megapixels, not animated. Free. Equal bytes of an account have the same id;
 /// another upload or use extends `expires_at`. Needs any ability `generate:*`.
 #[utoipa::path(
     post, path = UPLOADS, tag = "uploads",
@@ -130,7 +130,7 @@ pub async fn get(
 /// Delete an upload
 ///
 /// Accepted generations are not affected: the file is kept until they no longer need it, at most an
-/// hour after their deadline. Otherwise it is removed immediately.
+/// hour after their deadline. Otherwise the file is removed immediately.
 #[utoipa::path(
     delete, path = "/v1/uploads/{id}", tag = "uploads",
     responses((status = 204, description = "Deleted")),

@@ -1,4 +1,4 @@
-//! Webhooks: create, list, look up, delete; their deliveries, and sending one again.
+//! Webhooks: create, list, look up, delete; list and resend their deliveries.
 
 use std::sync::Arc;
 
@@ -28,10 +28,10 @@ use crate::{
     },
 };
 
-/// A webhook just made.
+/// A new webhook.
 #[derive(Serialize, ToSchema)]
 pub struct NewWebhookBody {
-    /// Signs its deliveries: in this answer only.
+    /// The secret that signs its deliveries. Only this response has it.
     #[schema(example = "whsec_...")]
     pub secret: String,
     /// The record.
@@ -39,7 +39,7 @@ pub struct NewWebhookBody {
     pub record: WebhookRecord,
 }
 
-/// Renders the record of an event as a lookup would, with newly signed links.
+/// Renders the record of an event as the API does, with newly signed links.
 pub fn renderer(links: MediaLinks) -> RenderRecord {
     Arc::new(move |generation| {
         serde_json::to_value(GenerationRecord::of(generation.clone(), &links))
@@ -48,11 +48,12 @@ pub fn renderer(links: MediaLinks) -> RenderRecord {
 
 /// Create a webhook
 ///
-/// When a generation ends, `{"type", "timestamp", "data"}` is posted to the URL, `data` being
-/// its record. Signed as Standard Webhooks has it: `webhook-id` (the same for every attempt),
-/// `webhook-timestamp` and `webhook-signature`, with the secret of this answer. An answer of
-/// 2xx within 15 s takes the event; otherwise it is sent again, after 10 s at first and then
-/// more and more slowly for about a day. Redirects are not followed. An account has at most 20.
+/// When a generation ends, `{"type", "timestamp", "data"}` is posted to the URL; `data` is its
+/// record. Requests are signed according to Standard Webhooks, with the secret in this response:
+/// they have the headers `webhook-id` (the same for every attempt), `webhook-timestamp` and
+/// `webhook-signature`. A 2xx response within 15 s accepts the event; otherwise it is sent again,
+/// first after 10 s and then at growing intervals for about a day. Redirects are not followed. An
+/// account has at most 20 webhooks.
 #[utoipa::path(
     post, path = "/v1/webhooks", tag = "webhooks",
     responses((status = 201, description = "The webhook", body = NewWebhookBody)),
@@ -99,7 +100,7 @@ pub async fn get(
 
 /// Delete a webhook
 ///
-/// Deliveries that wait are dropped; one that is being sent may still arrive.
+/// Pending deliveries are dropped; one that is being sent may still arrive.
 #[utoipa::path(
     delete, path = "/v1/webhooks/{id}", tag = "webhooks",
     responses((status = 204, description = "Deleted")),
@@ -115,7 +116,7 @@ pub async fn delete(
 
 /// List a webhook's deliveries
 ///
-/// Finished ones are kept for 30 days, unless the server is set otherwise.
+/// Finished deliveries are kept for 30 days, unless the server is configured otherwise.
 #[utoipa::path(
     get, path = "/v1/webhooks/{id}/deliveries", tag = "webhooks",
     responses((status = 200, description = "A page of deliveries, newest first", body = PageBody<DeliveryRecord>)),
@@ -129,10 +130,10 @@ pub async fn deliveries(
     Ok(record::page(found, &auth.uri, |delivery| delivery))
 }
 
-/// Send a delivery again
+/// Resend a delivery
 ///
-/// Also one that was delivered or given up; a pending one becomes due now. If it fails, it is
-/// tried again for as long as a new one.
+/// Any delivery can be resent, also one that succeeded or was given up. A pending delivery becomes
+/// due now. If it fails, it is retried like a new one.
 #[utoipa::path(
     post, path = "/v1/webhooks/{id}/deliveries/{delivery}/redeliver", tag = "webhooks",
     responses((status = 202, description = "The delivery, pending", body = DeliveryRecord)),

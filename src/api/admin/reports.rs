@@ -25,15 +25,15 @@ use crate::{
 };
 use serde_json::json;
 
-/// A provider at this moment.
+/// The current state of a provider.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ProviderHealthBody {
     /// Its name.
     pub provider: String,
-    /// Calls that it may have at once from this server; null without a limit.
+    /// Maximum concurrent calls of this server; null without a limit.
     #[schema(required, nullable)]
     pub limit: Option<usize>,
-    /// Calls that it has now from this server; null without a limit.
+    /// Running calls of this server; null without a limit.
     #[schema(required, nullable)]
     pub in_use: Option<usize>,
     /// `account_refused` or `failing` if its last error or timeout is newer than its last completed
@@ -41,16 +41,16 @@ pub struct ProviderHealthBody {
     /// `account_refused`: it refuses the API key or account of this server, and the operator must
     /// act.
     pub state: ProviderState,
-    /// When its last completed generation ended; null without any.
+    /// When its last completed generation ended; null if there is none.
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
     pub last_completed_at: Option<DateTime<Utc>>,
-    /// Its failures by kind, the newest first.
+    /// Its failures by kind, newest first.
     pub errors: Vec<ProviderErrorBody>,
     /// Outcomes of its generations, by model. All counts cover the last 5,000 generations of all
     /// providers and servers.
     pub models: Vec<ModelHealth>,
-    /// Its models that this server skips where a request has other candidates, because their last
+    /// Its models that this server skips if a request has other candidates, because their last
     /// calls were not started.
     pub open_circuits: Vec<CircuitBody>,
 }
@@ -72,7 +72,8 @@ pub struct ProviderErrorBody {
     pub code: FailureCode,
     /// Whether the provider refused the key or account of this server.
     pub account_refused: bool,
-    /// Number of failures. With `account_refused`, calls before a fallback that served count too.
+    /// Number of failures. With `account_refused`, calls of generations that then fell back count
+    /// too.
     pub count: i64,
     /// Time of the last failure.
     #[serde(serialize_with = "rfc3339")]
@@ -82,7 +83,7 @@ pub struct ProviderErrorBody {
 /// All providers.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ProvidersHealthBody {
-    /// Those of this server.
+    /// The providers of this server.
     pub data: Vec<ProviderHealthBody>,
 }
 
@@ -156,13 +157,13 @@ pub async fn providers(
 pub struct UnfinishedListBody {
     /// The oldest 100.
     pub data: Vec<UnfinishedJob>,
-    /// How many there are.
+    /// Number of all unfinished generations.
     pub total: i64,
 }
 
 /// List unfinished generations
 ///
-/// Of all accounts, the oldest first, without their prompts.
+/// Lists those of all accounts, oldest first, without their prompts.
 #[utoipa::path(
     get, path = "/v1/admin/jobs", tag = "admin",
     responses((status = 200, description = "What has not ended", body = UnfinishedListBody)),
@@ -215,20 +216,20 @@ impl Input for SpendingQuery {
     }
 }
 
-/// What was spent.
+/// A spending report.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SpendingBody {
-    /// The most expensive first; of accounts the first 100.
+    /// The most expensive first; at most 100 accounts.
     pub data: Vec<Spending>,
-    /// Of all models and accounts.
+    /// Sums of all models and accounts.
     pub total: SpendingSums,
 }
 
 /// Report charges and margin
 ///
-/// Charges of all accounts on whole days (UTC), by creation of the generations, and their cost at the
-/// vendors' list prices: the prices at the creation of a generation, before the markup of that time.
-/// Unfinished generations count only in `lost_calls`.
+/// Returns the charges of all accounts on whole days (UTC), by creation of the generations, and
+/// their cost at the vendors' list prices: the prices at the creation of a generation, before the
+/// markup of that time. Unfinished generations count only in `lost_calls`.
 #[utoipa::path(
     get, path = "/v1/admin/usage", tag = "admin",
     responses((status = 200, description = "The report", body = SpendingBody)),
@@ -250,26 +251,26 @@ pub async fn usage(
     Ok(Json(SpendingBody { data, total }))
 }
 
-/// What the last self-audit of this server found.
+/// The result of this server's last self-audit.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AuditBody {
-    /// All differences: 0 where the ledger is right; null before the first audit.
+    /// Number of differences: 0 if the ledger is correct; null before the first audit.
     #[schema(required, nullable)]
     pub differences: Option<usize>,
-    /// The differences of each check.
+    /// Number of differences by check.
     pub checks: BTreeMap<String, usize>,
-    /// When it was done.
+    /// When it ended.
     #[schema(required, nullable)]
     #[serde(serialize_with = "rfc3339")]
     pub at: Option<DateTime<Utc>>,
-    /// How long it took, in milliseconds.
+    /// Its duration in milliseconds.
     #[schema(required, nullable)]
     pub took_ms: Option<u64>,
 }
 
 /// Read the last self-audit
 ///
-/// Of this server, which does one a minute (`metrics.audit_seconds`).
+/// Each server audits itself once a minute (`metrics.audit_seconds`).
 #[utoipa::path(
     get, path = "/v1/admin/audit", tag = "admin",
     responses((status = 200, description = "What it found", body = AuditBody)),

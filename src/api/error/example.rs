@@ -127,8 +127,8 @@ impl ApiError {
     }
 }
 
-/// 10 credits, for which 7 are there, or 1 of a spend limit: of 4 images or seconds, or 4,000 tokens
-/// or characters.
+/// 10 credits, for which 7 are there, or 1 of a spend limit: of 4 images or seconds, or 4,000
+/// tokens or characters.
 fn short(of: ShortOf, ability: Ability) -> ServiceError {
     let (balance, held) = match of {
         ShortOf::Balance => (7 * ONE, 0),

@@ -1,5 +1,5 @@
-//! What the document says beyond the handlers' declarations about every route alike: the shape
-//! of headers and paths, headers of answers, and where an answer leads on.
+//! Completes the document with facts about all routes: the format of headers and paths, response
+//! headers, and links between operations.
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +16,7 @@ pub(super) fn add(document: &mut Value) {
     add_links(paths);
 }
 
-/// An operation's id is unique in the whole document: a handler's name is in its own file.
+/// Makes an operation's id unique in the document; a handler's name is only unique in its file.
 fn name(operation: &mut Value) {
     let tag = operation["tags"][0].as_str().unwrap_or_default();
     let handler = operation["operationId"].as_str().unwrap_or_default();
@@ -46,7 +46,7 @@ fn shape_parameters(operation: &mut Value) {
     for parameter in parameters.into_iter().flatten() {
         let name = parameter["name"].take();
         let schema = &mut parameter["schema"];
-        // A parameter that is not sent is absent; none can be null.
+        // A parameter is absent if it is not sent, and never null.
         if schema["type"] == json!(["string", "null"]) {
             schema["type"] = json!("string");
         }
@@ -66,7 +66,7 @@ fn shape_parameters(operation: &mut Value) {
     }
 }
 
-/// Which headers the answers carry.
+/// Adds the headers of the responses.
 fn add_headers(operation: &mut Value) {
     let bearer = operation["security"]
         .as_array()
@@ -75,7 +75,7 @@ fn add_headers(operation: &mut Value) {
         .any(|scheme| scheme.get("bearer").is_some());
     let parameters = operation["parameters"].as_array();
     let generates = operation["tags"][0] == "generate";
-    // It makes a generation for an SDK.
+    // It creates a generation for an SDK.
     let counts_retries = parameters
         .into_iter()
         .flatten()
@@ -126,7 +126,7 @@ const CREATED: [(&str, &str); 9] = [
     ("/v1/admin/accounts", "/v1/admin/accounts/{id}"),
 ];
 
-/// Links from answers to the operations that take the id of the object in them.
+/// Adds links from responses to the operations that take the id of their object.
 fn add_links(paths: &mut Value) {
     for (from, object) in CREATED {
         let id = object.rsplit(['{', '}']).nth(1).unwrap_or_default();

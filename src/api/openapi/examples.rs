@@ -1,5 +1,5 @@
-//! Examples of answers. Successes were recorded from a server by a test
-//! (`openapi_walk::examples`); refusals are made by what makes the real ones.
+//! Examples of responses. A test recorded the successes from a server (`openapi_walk::examples`);
+//! errors are created by the code that creates the real ones.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use crate::domain::generation::FailureCode;
 
 pub(super) const REQUEST_ID: &str = "01995c8e-7a40-7c3f-9d52-6b1f0e8a4d27";
 
-/// The recorded answer of a synchronous generation that failed.
+/// The recorded response of a synchronous generation that failed.
 const FAILED: &str = "failed";
 
 /// The recorded answers by operation and status, with the version of this program.
@@ -38,14 +38,14 @@ pub(super) fn add(paths: &mut Value, recorded: &Value) {
     }
 }
 
-/// One of each error, by its code.
+/// Returns one example of each error, by code.
 pub(super) fn errors(recorded: &Value) -> Result<Value, serde_json::Error> {
     let mut examples = Map::new();
     for &code in Code::ALL {
         let mut example = error_example(&ApiError::example(code, None))?;
         let value = &mut example["value"];
         let is_failure = FailureCode::parse(code.as_str()).is_some();
-        // Its answer also has the record of the failed generation.
+        // The response also has the record of the failed generation.
         if is_failure && code != Code::StorageUnavailable {
             let mut generation = recorded[FAILED]["generation"].clone();
             for member in ["code", "message", "retryable"] {
@@ -58,7 +58,7 @@ pub(super) fn errors(recorded: &Value) -> Result<Value, serde_json::Error> {
     Ok(examples.into())
 }
 
-/// An example of an error.
+/// Returns an example of an error.
 pub(super) fn error_example(error: &ApiError) -> Result<Value, serde_json::Error> {
     let body: Value = serde_json::from_str(&error.body(REQUEST_ID))?;
     Ok(json!({ "value": body }))

@@ -1,5 +1,5 @@
-//! Moves responses and parameters that several operations have to `components`, and replaces copies
-//! of a schema by references to it.
+//! Moves responses and parameters that several operations share to `components`, and replaces
+//! copies of a schema by references to it.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ pub(super) fn extract(document: &mut Value) {
     }
 }
 
-/// The responses or parameters of an operation, each with the operation's id.
+/// Returns the responses or parameters of an operation, each with the operation's id.
 fn items<'a>(operation: &'a mut Value, kind: &str) -> Vec<(String, &'a mut Value)> {
     let id = operation["operationId"].as_str().unwrap_or_default();
     let id = id.to_owned();
@@ -47,7 +47,7 @@ fn items<'a>(operation: &'a mut Value, kind: &str) -> Vec<(String, &'a mut Value
     items.into_iter().map(|item| (id.clone(), item)).collect()
 }
 
-/// A parameter's own name, or the schema of a response and its first error code.
+/// Returns a parameter's own name, or the schema of a response and its first error code.
 fn name_of(item: &Value) -> String {
     if let Some(name) = item["name"].as_str() {
         return name.to_owned();
@@ -60,7 +60,7 @@ fn name_of(item: &Value) -> String {
     parts.join(".")
 }
 
-/// Generic types are documented with a copy of each schema that they contain.
+/// Replaces the copies of schemas that generic types contain by references.
 fn refer_to_schemas(schemas: &mut Value) {
     let members = schemas.as_object_mut().into_iter().flatten();
     let named: HashMap<Value, String> = members

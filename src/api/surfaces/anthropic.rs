@@ -1,4 +1,4 @@
-//! /anthropic: Messages, their tokens, and the models in its dialect.
+//! /anthropic: Messages, token counts, and models in Anthropic's format.
 
 use axum::{
     Json,
@@ -27,10 +27,10 @@ use crate::{
 
 const MESSAGES: &str = "/anthropic/v1/messages";
 const SURFACE: Surface = Surface::AnthropicMessages;
-/// Models that one page has at most.
+/// Maximum models of a page.
 const MAX_PAGE: i64 = 1000;
 
-/// `None` unless it is a text model.
+/// Returns `None` unless it is a text model.
 fn model_body(model: &Model) -> Option<Value> {
     let ModelKind::Text(text) = &model.kind else {
         return None;
@@ -39,7 +39,7 @@ fn model_body(model: &Model) -> Option<Value> {
         "type": "model",
         "id": model.name(),
         "display_name": model.id,
-        // Unknown.
+        // The creation time is unknown.
         "created_at": DateTime::UNIX_EPOCH,
         "lifecycle": if model.retiring.is_some() { "deprecated" } else { "active" },
         "max_input_tokens": text.limits.max_input_tokens,
@@ -48,7 +48,7 @@ fn model_body(model: &Model) -> Option<Value> {
     Some(with_lifecycle(body, model))
 }
 
-/// Which page of the models.
+/// The requested page of models.
 pub struct ModelPage {
     limit: Option<usize>,
     after: Option<String>,
@@ -69,8 +69,9 @@ impl Input for ModelPage {
 
 /// Messages
 ///
-/// For the `anthropic` packages, with `base_url` `/anthropic` of this server. Dialogues with tools;
-/// every other field is refused by name. Held, charged and recorded as by POST /v1/generate/text.
+/// For the `anthropic` packages, with `base_url` `/anthropic` of this server. Supports dialogues
+/// with tools; unsupported fields are refused by name. Holds, charges and records like POST
+/// /v1/generate/text.
 #[utoipa::path(
     post, path = MESSAGES, tag = "anthropic",
     params(SdkHeaders, ("beta" = Option<String>, Query, description = "Accepted and ignored.")),
@@ -92,7 +93,7 @@ pub async fn create(
     Box::pin(call.answer(dialogue, MessagesWriter::new)).await
 }
 
-/// The headers that belong to a body.
+/// Returns the headers that belong to a body.
 fn own_headers(headers: &HeaderMap) -> Vec<(&'static str, String)> {
     let names = ["anthropic-beta", "anthropic-version"].into_iter();
     let found = names.filter_map(|name| {
@@ -143,7 +144,7 @@ pub async fn list(
     };
     let begin = place(&asked.after).map_or(0, |at| at + 1);
     let end = place(&asked.before).unwrap_or(all.len()).max(begin);
-    // The page is next to the model that was named.
+    // The page begins or ends next to the named model.
     let (begin, end) = match (&asked.after, &asked.before) {
         (None, Some(_)) => (end.saturating_sub(limit).max(begin), end),
         _ => (begin, end.min(begin.saturating_add(limit))),
@@ -179,7 +180,7 @@ pub async fn get(
     model_body(model).map(Json).ok_or_else(no_model)
 }
 
-/// What agents ask for to see whether anybody is here.
+/// Answers the request with which agents check whether the server is reachable.
 pub async fn hello() -> Json<Value> {
     Json(json!({"message": "hello"}))
 }

@@ -1,4 +1,4 @@
-//! Reads the body of a dialogue, which keeps more of it than its values.
+//! Reads the body of a dialogue and keeps its original form.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::{
     },
 };
 
-/// Reads the body of a dialogue, and keeps its bytes, its members as they were sent and the digests
-/// of its beginnings. `headers` belong to the body; `dialogue` finds the dialogue in the request.
+/// Reads the body of a dialogue, and keeps its bytes, its original members and the digests of its
+/// prefixes. `headers` belong to the body; `dialogue` finds the dialogue in the request.
 pub fn read<T: Body>(
     mut body: JsonBody<T>,
     surface: Surface,

@@ -37,8 +37,8 @@ const EDITS: &str = "/openai/v1/images/edits";
 
 /// Generate images
 ///
-/// For the `openai` packages. Held, charged and stored as by POST /v1/generate/image; each image is
-/// answered as a link and in base64, unless `response_format` asks for one of them.
+/// For the `openai` packages. Holds, charges and stores like POST /v1/generate/image. Each image is
+/// returned as a link and in base64, unless `response_format` selects one of them.
 #[utoipa::path(
     post, path = IMAGES, tag = "openai", params(SdkHeaders),
     responses((status = 200, description = "The images, only those that were made and billed", body = Object)),
@@ -55,8 +55,8 @@ pub async fn images(
 /// Edit images
 ///
 /// For the `openai` packages, which send `multipart/form-data` with the files `image` or `image[]`
-/// and `mask`; the other fields are the same as in JSON. Held, charged and stored as by POST
-/// /v1/generate/image: the first image is its source, the others are references.
+/// and `mask`; the other fields are the same as in JSON. Holds, charges and stores like POST
+/// /v1/generate/image: the first image is the source, the others are references.
 #[utoipa::path(
     post, path = EDITS, tag = "openai", params(SdkHeaders),
     responses((status = 200, description = "The images, only those that were made and billed", body = Object)),
@@ -115,12 +115,13 @@ async fn answered(call: SdkRequest, request: ImagesRequest) -> Result<Response, 
     Ok(mark_replay(response, is_replay))
 }
 
-/// Bytes that are encoded at once; a multiple of 3.
+/// Bytes that are encoded at a time; a multiple of 3.
 const PIECE: usize = 48 << 10;
-/// Stands for the data of a file until it is sent. No other string of the answer has it.
+/// Placeholder of a file's data until it is sent. No other string of the response contains it.
 const PLACE: &str = "\u{0}";
 
-/// Sends an answer with files in the places of [`PLACE`]. A file is read as fast as the client reads.
+/// Sends a response and replaces each [`PLACE`] by a file. Files are read as fast as the client
+/// reads.
 async fn streamed(
     state: &ApiState,
     answer: &str,
@@ -128,7 +129,8 @@ async fn streamed(
 ) -> Result<Response, ApiError> {
     let mut files = Vec::with_capacity(outputs.len());
     let mut length = 0;
-    // All files exist before the 200 is sent; one that cannot be read later breaks the connection.
+    // All files exist before the 200 is sent; if one cannot be read later, the connection is
+    // closed.
     for output in outputs {
         let key: MediaKey = output.key.parse().map_err(|_| ApiError::internal())?;
         let head = state.settings.storage.head(&key).await?;
@@ -159,7 +161,7 @@ async fn streamed(
     Ok((about, Body::from_stream(pieces.try_flatten())).into_response())
 }
 
-/// Encodes a file piece by piece.
+/// Encodes a file in pieces.
 fn base64(
     file: impl Stream<Item = Result<Bytes, MediaStoreError>> + Send + Unpin + 'static,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send {
@@ -180,7 +182,7 @@ fn base64(
             short @ ..3 => short,
             long => PIECE.min(long / 3 * 3),
         };
-        // What was read from the file is encoded in several turns of this thread.
+        // Yields between the pieces of a chunk.
         yield_now().await;
         let encoded = BASE64_STANDARD.encode(rest.split_to(length));
         Ok(Some((Bytes::from(encoded), (file, rest, has_ended))))

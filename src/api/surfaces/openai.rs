@@ -1,4 +1,4 @@
-//! /openai/v1: Chat Completions, and the models in its dialect.
+//! /openai/v1: Chat Completions, and models in OpenAI's format.
 
 use axum::{
     Json,
@@ -34,14 +34,14 @@ use crate::{
 };
 
 const CHAT: &str = "/openai/v1/chat/completions";
-/// What the `openai` packages can generate here.
+/// The modalities of the `openai` packages' routes.
 const SERVED: [Modality; 3] = [Modality::Text, Modality::Image, Modality::Audio];
 
 fn model_body(model: &Model) -> Value {
     let body = json!({
         "id": model.name(),
         "object": "model",
-        // Unknown.
+        // The creation time is unknown.
         "created": 0,
         "owned_by": model.provider,
         "type": model.modality(),
@@ -51,9 +51,9 @@ fn model_body(model: &Model) -> Value {
 
 /// Chat Completions
 ///
-/// For the `openai` packages, with `base_url` `/openai/v1` of this server. Dialogues with tools;
-/// every other field is refused by name. Held, charged and recorded as by POST /v1/generate/text;
-/// without a limit it may write what the account can pay for.
+/// For the `openai` packages, with `base_url` `/openai/v1` of this server. Supports dialogues with
+/// tools; unsupported fields are refused by name. Holds, charges and records like POST
+/// /v1/generate/text. Without a token limit, the account's credits limit the output.
 #[utoipa::path(
     post, path = CHAT, tag = "openai", params(SdkHeaders),
     responses(
@@ -98,7 +98,7 @@ pub async fn chat(
     Box::pin(call.answer(request.dialogue, writer)).await
 }
 
-/// Reads a body, and keeps it as it was sent.
+/// Reads a body and keeps the original.
 fn read(body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
     let surface = Surface::OpenAiChat;
     dialogue_body::read(body, surface, Vec::new(), |request| &mut request.dialogue)
@@ -106,9 +106,9 @@ fn read(body: JsonBody<ChatRequest>) -> Result<ChatRequest, ApiError> {
 
 /// List models
 ///
-/// The models of this server that these routes take, text first. Beyond OpenAI's members, each has
-/// its `type` (text, image or audio), and `models` repeats `data` for clients that read that. Query
-/// parameters are ignored.
+/// Returns the models that these routes accept, text first. In addition to OpenAI's members, each
+/// has its `type` (text, image or audio), and `models` repeats `data` for clients that read it.
+/// Query parameters are ignored.
 #[utoipa::path(
     get, path = "/openai/v1/models", tag = "openai",
     responses((status = 200, description = "The models", body = Object)),

@@ -17,26 +17,26 @@ use crate::{
     service::{ServiceError, auth::Caller},
 };
 
-/// Items of earlier answers that an input may name, and number of these answers.
+/// Maximum number of referenced items in an input, and of the answers that contain them.
 const MAX_ITEMS: usize = 1_000;
 const MAX_ANSWERS: usize = 64;
 
-/// An item of the input that is to be replaced.
+/// An item of the input to replace.
 struct Reference {
-    /// Its place in the input.
+    /// Its index in the input.
     at: usize,
     id: String,
-    /// The generation, and the place in its output.
+    /// The generation, and the item's place in its output.
     target: Option<(Uuid, usize)>,
-    /// Reasoning without what its vendor signed: it stays if nothing is found.
+    /// Whether it is reasoning without its vendor's signature, which stays if nothing is found.
     is_optional: bool,
 }
 
 type Places = BTreeMap<Uuid, BTreeSet<usize>>;
 
-/// Replaces items of the input that name items of the account's own answers, and reasoning that
-/// lacks what its vendor signed. Everything else in the body is validated first, and the caller is
-/// confirmed and counted before stored answers are read.
+/// Replaces items of the input that refer to items of the account's own answers, and reasoning
+/// without its vendor's signature. Everything else in the body is validated first, and the caller
+/// is confirmed and counted before stored answers are read.
 pub(super) async fn resolve<T: Body + Send + 'static>(
     state: &ApiState,
     caller: &mut Caller,
@@ -73,8 +73,8 @@ pub(super) async fn resolve<T: Body + Send + 'static>(
     replacing.await
 }
 
-/// Finds the references in the input, and puts a message that is always valid in the place of those
-/// that must be replaced.
+/// Finds the references in the input, and replaces those that must be resolved by a message that is
+/// always valid.
 fn find(members: &mut Map<String, Value>) -> Result<(Vec<Reference>, Places), ApiError> {
     let (mut references, mut places) = (Vec::new(), Places::new());
     let Some(Value::Array(items)) = members.get_mut("input") else {
@@ -122,7 +122,7 @@ fn find(members: &mut Map<String, Value>) -> Result<(Vec<Reference>, Places), Ap
     Ok((references, places))
 }
 
-/// The named items that exist, at most `max_bytes` of them.
+/// Reads the referenced items that exist, at most `max_bytes` of them.
 async fn read(
     state: &ApiState,
     caller: &Caller,

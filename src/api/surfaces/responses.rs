@@ -1,4 +1,4 @@
-//! POST /openai/v1/responses, without state, and the count of its tokens.
+//! POST /openai/v1/responses, without state, and its token count.
 
 use axum::{Json, response::Response};
 use serde_json::{Map, Value, json};
@@ -20,15 +20,15 @@ use crate::{
 };
 
 const RESPONSES: &str = "/openai/v1/responses";
-/// Fields that chat has under other names.
+/// Fields whose names in chat differ.
 pub(super) const RENAMED: &[(&str, &str)] =
     &[("messages", "input"), ("response_format", "text.format")];
 
 /// Responses
 ///
-/// For the `openai` packages. Nothing is kept for later requests but the record of the generation;
-/// items of its answer can be brought back by their ids. Held, charged and recorded as by POST
-/// /v1/generate/text; without a limit it may write what the account can pay for.
+/// For the `openai` packages. Only the record of the generation is stored for later requests; they
+/// can refer to items of its answer by id. Holds, charges and records like POST /v1/generate/text.
+/// Without a token limit, the account's credits limit the output.
 #[utoipa::path(
     post, path = RESPONSES, tag = "openai", params(SdkHeaders),
     responses(
@@ -48,7 +48,7 @@ pub async fn respond(
     Box::pin(call.answer(dialogue, writer)).await
 }
 
-/// Reads a body in which all items are there.
+/// Reads a body whose references are resolved.
 pub(super) fn read(body: JsonBody<ResponsesRequest>) -> Result<ResponsesRequest, ApiError> {
     let surface = Surface::OpenAiResponses;
     read_dialogue(body, surface, Vec::new(), |request| &mut request.dialogue)
@@ -80,8 +80,8 @@ pub async fn input_tokens(
     ))
 }
 
-/// Whether a body is one of Responses that was sent for a chat, as an editor does, and whether a
-/// stream of its answer ends with the usage.
+/// Returns whether the stream of an answer ends with the usage, if the body is one of Responses
+/// that was sent to Chat Completions, as one editor does; `None` for other bodies.
 pub(super) fn is_mixed(members: &mut Map<String, Value>) -> Option<bool> {
     let mixed = members.contains_key("input") && !members.contains_key("messages");
     mixed.then(|| {

@@ -26,13 +26,13 @@ use crate::{
 };
 
 const SPEECH: &str = "/openai/v1/audio/speech";
-/// Fields that POST /v1/generate/audio has under other names.
+/// Fields whose names in POST /v1/generate/audio differ.
 const RENAMED: &[(&str, &str)] = &[("prompt", "input"), ("format", "response_format")];
 
 /// Generate speech
 ///
-/// For the `openai` packages. Held, charged and stored as by POST /v1/generate/audio; the answer is
-/// the stored file, or its samples for `pcm`.
+/// For the `openai` packages. Holds, charges and stores like POST /v1/generate/audio. The response
+/// is the stored file, or its samples for `pcm`.
 #[utoipa::path(
     post, path = SPEECH, tag = "openai", params(SdkHeaders),
     responses(
@@ -81,7 +81,7 @@ async fn file(call: &SdkRequest, record: &Generation, is_pcm: bool) -> Result<Re
 }
 
 /// Returns the size of a stored WAV, or `None` if it does not exist. Fails unless its samples are
-/// 24 kHz mono, because PCM has no header that could tell the caller another format.
+/// 24 kHz mono, because PCM has no header that could describe another format.
 async fn pcm_file_bytes(storage: &MediaStore, key: &MediaKey) -> Result<Option<u64>, ApiError> {
     let Some(file) = storage.get(key, Some(0..WAV_HEADER_BYTES)).await? else {
         return Ok(None);

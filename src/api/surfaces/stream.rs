@@ -1,5 +1,5 @@
-//! A streamed answer. Its 200 is sent with the first piece, or the first keep-alive: an SDK that has
-//! the headers of a stream does not retry.
+//! A streamed answer. Its 200 is sent with the first piece or the first keep-alive, because SDKs do
+//! not retry once they have the headers of a stream.
 
 use std::{io, time::Duration};
 
@@ -22,8 +22,8 @@ use crate::{
 /// Silence after which a keep-alive is sent.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The stream of a generation that runs, and whether a piece or the end has come; an error if it fails
-/// before the first piece. Pieces that `end` sends come before its answer.
+/// Streams a running generation. Also returns whether a piece or the end has arrived. Fails if the
+/// generation fails before its first piece. Pieces that `end` sends precede its answer.
 pub async fn live<W: Writer>(
     sdk: Sdk,
     request: RequestId,

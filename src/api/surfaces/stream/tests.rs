@@ -1,4 +1,4 @@
-//! The order of events, whatever comes between them.
+//! The order of events, with any interleaving.
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use tokio::sync::oneshot;
@@ -123,7 +123,7 @@ async fn what_is_told_only_at_its_end_shows_signs_of_life_until_then() {
     assert!(ending.send(()).is_ok());
     let rest: String = events.collect().await;
     assert_eq!(rest.trim_start_matches('.'), "ab)");
-    // What fails before that has its own status.
+    // A failure before that has its own status.
     let (_sender, pieces) = DeltaSink::channel(Visibility::TEXT);
     let end = async { Err(ApiError::cancelled()) };
     let events = live(Sdk::OpenAi, request(), end, pieces, Letters, LONG);
