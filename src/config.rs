@@ -1,8 +1,8 @@
-//! The configuration: built-in defaults, a file, the environment.
+//! The configuration: built-in defaults, a file, and environment variables.
 //!
 //! Vendors (`domain::vendor`) and the process environment are passed in. The rest of the program
-//! receives values, not the configuration. Every error is one sentence that names the key, the
-//! invalid value and the fix.
+//! gets values, not the configuration. Every error is one sentence that names the key, the invalid
+//! value and the fix.
 
 mod changes;
 mod environment;
@@ -42,7 +42,7 @@ use crate::domain::{
     vendor::Vendor,
 };
 
-/// A valid configuration. Its `Debug` shows no secret.
+/// A valid configuration. Its `Debug` output has no secret.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Config {
     pub server: sections::Server,
@@ -70,10 +70,10 @@ pub struct Config {
     raw_routes: BTreeMap<String, routes::RawRoute>,
     #[serde(skip)]
     routes: Vec<Route>,
-    /// Every configured provider, by name, served or not.
+    /// Every configured provider, by name, whether enabled or not.
     #[serde(skip)]
     pub providers: Vec<Provider>,
-    /// Warnings, one sentence each, to be logged at start.
+    /// Warnings to log at startup, one sentence each.
     #[serde(skip)]
     pub warnings: Vec<String>,
     /// The settings that differ from the built-in ones.
@@ -83,17 +83,17 @@ pub struct Config {
     origin: Origin,
 }
 
-/// Where a configuration came from, and its settings.
+/// The source of a configuration, and its settings.
 #[derive(Clone, Default)]
 struct Origin {
     file: Option<PathBuf>,
     env: BTreeMap<String, String>,
     vendors: Vec<&'static Vendor>,
-    /// The merged layers.
+    /// All layers, merged.
     tree: Table,
 }
 
-/// Its members hold secrets.
+/// Hides the members, which contain secrets.
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Origin")
@@ -103,23 +103,23 @@ impl fmt::Debug for Origin {
 }
 
 impl Config {
-    /// The providers that are served, by name.
+    /// Returns the enabled providers, by name.
     pub fn enabled_providers(&self) -> Vec<Provider> {
         let enabled = |provider: &&Provider| provider.status == Status::Enabled;
         self.providers.iter().filter(enabled).cloned().collect()
     }
 
-    /// Every enabled model of every enabled provider, and the routes.
+    /// Returns the catalogue of every enabled model of every enabled provider, and the routes.
     pub fn catalogue(&self) -> Catalogue {
         self.catalogue_of(|provider| provider.status == Status::Enabled)
     }
 
-    /// Every enabled model of all providers, served or not.
+    /// Returns the catalogue of every enabled model of all providers, whether enabled or not.
     pub fn full_catalogue(&self) -> Catalogue {
         self.catalogue_of(|_| true)
     }
 
-    /// Every enabled model of the providers that are served.
+    /// Returns the catalogue of every enabled model of the providers that `is_served` selects.
     fn catalogue_of(&self, is_served: impl Fn(&Provider) -> bool) -> Catalogue {
         let served = self.providers.iter().filter(|provider| is_served(provider));
         let models = served.flat_map(|provider| provider.models.iter().map(|m| m.model.clone()));
@@ -142,8 +142,8 @@ impl Config {
         )
     }
 
-    /// The URL under which clients reach the server, without a trailing slash:
-    /// `server.public_url`, else `http://` and `server.bind`.
+    /// Returns the URL of the server for clients, without a trailing slash: `server.public_url`,
+    /// else `http://` and `server.bind`.
     pub fn public_url(&self) -> String {
         self.public_url_at(self.server.bind)
     }
@@ -162,7 +162,7 @@ impl Config {
         format!("http://{}", SocketAddr::new(ip, bound.port()))
     }
 
-    /// The provider and model of requests that name neither, by type: `text -> openai/gpt-6-luna`.
+    /// Returns the default provider and model by type: `text -> openai/gpt-6-luna`.
     pub fn routes(&self) -> String {
         let catalogue = self.catalogue();
         let route = |modality: Modality| {
@@ -198,7 +198,7 @@ impl Config {
         ))
     }
 
-    /// What `gensvc config check` prints; it holds no secret.
+    /// Returns the output of `gensvc config check`, which has no secret.
     pub const fn summary(&self) -> Summary<'_> {
         Summary(self)
     }

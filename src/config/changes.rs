@@ -1,4 +1,4 @@
-//! The settings that differ from the built-in ones, for `gensvc config check`.
+//! Settings that differ from the built-in ones, for `gensvc config check`.
 
 use serde::Serialize;
 use toml::{Table, Value};
@@ -12,7 +12,7 @@ const SECRETS: [&str; 2] = ["database.url", "metrics.token"];
 /// A setting that differs from the built-in one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// Such as `server.bind`.
+    /// The key, such as `server.bind`.
     pub key: String,
     /// `(set)` for a secret.
     pub value: String,
@@ -22,7 +22,7 @@ pub struct Change {
     pub variable: Option<String>,
 }
 
-/// The leaves of `tree` that differ from `defaults`.
+/// Returns the leaves of `tree` that differ from `defaults`.
 pub(super) fn between(defaults: &Table, tree: &Table, overrides: &Overrides<'_>) -> Vec<Change> {
     let mut found = Vec::new();
     collect("", Some(defaults), tree, overrides, &mut found);
@@ -57,7 +57,7 @@ fn collect(
             }
         }
         let shown = shown(value);
-        // An environment variable is text, whatever the type of the built-in value.
+        // An environment variable is text, whatever type the built-in value has.
         if built_in.is_some_and(|built_in| {
             built_in == value || self::shown(built_in) == shown || have_same_ids(built_in, value)
         }) {
@@ -85,7 +85,7 @@ fn have_same_ids(one: &Value, other: &Value) -> bool {
     ids(one).is_some_and(|found| !found.is_empty() && ids(other) == Some(found))
 }
 
-/// The value in the notation of a variable. Models are named: each is a table of its own.
+/// Formats a value like a variable. Models are shown by name, because each is a table.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

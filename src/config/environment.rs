@@ -1,4 +1,4 @@
-//! Settings of the environment: which variables set a key, and which are refused.
+//! Environment variables: which keys they set, and which variables are refused.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const OURS: &str = "GENSVC_";
 const PREFIX: &str = "GENSVC__";
 /// Variables of the command line: those of its client, and the configuration file.
 const COMMAND_LINE: [&str; 3] = ["GENSVC_API_KEY", "GENSVC_BASE_URL", "GENSVC_CONFIG"];
-/// Names that other programs use for a setting, without the prefix, and the name here.
+/// Names of other programs for a setting, without the prefix, and our names.
 const ELSEWHERE: [(&str, &str); 6] = [
     ("ADDR", "GENSVC_BIND"),
     ("DB_URL", "DATABASE_URL"),
@@ -22,7 +22,7 @@ const ELSEWHERE: [(&str, &str); 6] = [
     ("PORT", "GENSVC_BIND"),
 ];
 
-/// Variables with a name of their own. A `GENSVC__` name for the same key wins over them.
+/// Variables with short names. A `GENSVC__` variable for the same key takes precedence.
 const SHORT_NAMES: &[(&str, &str)] = &[
     ("DATABASE_URL", "database.url"),
     ("GENSVC_BIND", "server.bind"),
@@ -46,12 +46,12 @@ const PROVIDER_KEYS: &[&str] = &[
     "timeout_seconds",
 ];
 
-/// Settings of the environment: by key, the variable and its value.
+/// The variable and its value, by key.
 #[derive(Default)]
 pub(super) struct Overrides<'a>(pub(super) BTreeMap<String, (&'a str, &'a str)>);
 
 impl Overrides<'_> {
-    /// The variable that set a key.
+    /// Returns the variable that set a key.
     pub(super) fn variable(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(|(variable, _)| *variable)
     }
@@ -95,8 +95,8 @@ pub(super) fn overrides<'a>(
     Ok(found)
 }
 
-/// Whether a variable has a meaning, here or elsewhere. Kubernetes gives each container of a
-/// namespace variables for each service in it, such as `GENSVC_PORT` for one called `gensvc`.
+/// Whether a variable is used here or by other programs. Kubernetes sets variables in each
+/// container for each service of the namespace, such as `GENSVC_PORT` for a service named `gensvc`.
 fn is_known(variable: &str, env: &BTreeMap<String, String>) -> bool {
     let of_service = |name: &String| {
         let service = name.strip_suffix("_SERVICE_HOST");
@@ -108,9 +108,9 @@ fn is_known(variable: &str, env: &BTreeMap<String, String>) -> bool {
         || env.keys().any(of_service)
 }
 
-/// The variable that was probably meant.
+/// Returns the most similar variable.
 fn nearest(wrong: &str, defaults: &Table) -> String {
-    // Where a prefix or an underline stands is what people forget.
+    // People often forget a prefix or an underscore.
     let bare = |name: &str| {
         let name = name.strip_prefix(OURS).unwrap_or(name).to_uppercase();
         name.trim_start_matches('_').replace("__", "_")
@@ -124,11 +124,11 @@ fn nearest(wrong: &str, defaults: &Table) -> String {
     variables(defaults, PREFIX, &mut names);
     let likeness = |name: &String| strsim::jaro_winkler(&bare(name), &wrong);
     let nearest = |a: &String, b: &String| likeness(a).total_cmp(&likeness(b));
-    // The last of those as near is taken: a short name.
+    // Of equally similar names, the last one, a short name, is used.
     names.into_iter().rev().max_by(nearest).unwrap_or_default()
 }
 
-/// The variables of all keys in a table.
+/// Adds the variables of all keys in a table.
 fn variables(table: &Table, prefix: &str, names: &mut Vec<String>) {
     for (key, value) in table {
         let name = format!("{prefix}{}", key.to_uppercase());
@@ -139,7 +139,7 @@ fn variables(table: &Table, prefix: &str, names: &mut Vec<String>) {
     }
 }
 
-/// Refuses a variable that would set nothing: a typing error must not be ignored silently.
+/// Refuses a variable that sets nothing, because typing errors must not be ignored silently.
 fn check_known(
     variable: &str,
     path: &[&str],
@@ -203,7 +203,7 @@ fn no_section(defaults: &Table) -> String {
     )
 }
 
-/// The keys of the table at `path`, sorted; none when there is no table.
+/// Returns the sorted keys of the table at `path`; none if there is no table.
 fn keys(tree: &Table, path: &[&str]) -> Vec<String> {
     let mut path = path.iter();
     let table = path.try_fold(tree, |table, key| table.get(*key)?.as_table());

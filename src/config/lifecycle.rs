@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{ConfigError, ModelConfig, Provider, Status};
 use crate::domain::settings::quoted;
 
-/// Checks replacements and aliases. Replacements become `provider/id`.
+/// Checks replacements and aliases, and converts replacements to `provider/id`.
 pub(super) fn resolve(
     providers: &mut [Provider],
     warnings: &mut Vec<String>,
@@ -34,7 +34,7 @@ pub(super) fn resolve(
     for (_, model) in models(providers) {
         let own = model.name();
         let next = |name: &&String| replacements.get(*name);
-        // A loop that does not contain this model is reported for the models in it.
+        // A loop without this model is reported for the models in it.
         let mut chain = std::iter::successors(next(&&own), next).take(replacements.len());
         if chain.any(|name| *name == own) {
             let problem = "leads back to this model: name one that stays";
@@ -56,7 +56,7 @@ fn models(providers: &[Provider]) -> impl Iterator<Item = (&Provider, &ModelConf
     all.flat_map(|provider| provider.models.iter().map(move |model| (provider, model)))
 }
 
-/// `provider/id` of a replacement; the error text follows the key.
+/// Returns the `provider/id` of a replacement. The error continues the sentence after the key.
 fn replacement_of(
     providers: &[Provider],
     own: &Provider,
@@ -107,7 +107,7 @@ fn replacement_of(
     Ok(found.name())
 }
 
-/// Checks that each alias names one model only.
+/// Checks that each alias names only one model.
 fn check_aliases(providers: &[Provider]) -> Result<(), ConfigError> {
     let mut known: BTreeMap<&str, String> = BTreeMap::new();
     for (_, model) in models(providers) {

@@ -1,6 +1,6 @@
-//! The layers: built-in defaults, a file, the environment.
+//! Loads the layers: built-in defaults, a file, and environment variables.
 //!
-//! The environment is a parameter, so that tests need no process of their own.
+//! The environment is a parameter, so that tests need no separate process.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -19,8 +19,8 @@ use crate::domain::{generation::Modality, settings, vendor::Vendor};
 pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
 
 impl Config {
-    /// Loads and validates. Later layers win: the built-in `config/default.toml`, then
-    /// `file`, then `env`. `env` also holds the providers' keys and base URLs. A provider is
+    /// Loads and validates. Later layers take precedence: the built-in `config/default.toml`, then
+    /// `file`, then `env`. `env` also has the providers' keys and base URLs. Each provider must be
     /// of one of `vendors`.
     pub fn load(
         file: Option<&Path>,
@@ -122,7 +122,7 @@ fn check_names(
     Err(ConfigError::new(format!("defaults.{modality}"), problem))
 }
 
-/// Parses a file. The error has the position and the reason, but not the line, which may hold a
+/// Parses a file. The error has the position and the reason, but not the line, which may contain a
 /// secret.
 fn parse(name: &str, text: &str) -> Result<Table, ConfigError> {
     text.parse().map_err(|error: toml::de::Error| {
@@ -136,7 +136,7 @@ fn parse(name: &str, text: &str) -> Result<Table, ConfigError> {
     })
 }
 
-/// Sets one key. If its parent is not a table, reading that fails later.
+/// Sets one key. If its parent is not a table, reading the parent fails later.
 fn set(tree: &mut Table, key: &str, value: &str) {
     let (path, key) = key.rsplit_once('.').unwrap_or_default();
     let mut path = path.split('.');
@@ -146,8 +146,8 @@ fn set(tree: &mut Table, key: &str, value: &str) {
     }
 }
 
-/// Merges a file into the built-in settings: tables by key, models by id; other values are replaced
-/// as a whole. If a provider has another kind or `replace = true`, only the models of the file remain.
+/// Merges a file into the built-in settings: tables by key, models by id; other values are
+/// replaced. If a provider has another kind or `replace = true`, only the file's models remain.
 fn merge(built_in: &mut Table, mut file: Table) {
     if let Some(Value::Table(providers)) = file.get_mut("providers") {
         for (name, provider) in providers {
@@ -168,8 +168,8 @@ fn merge(built_in: &mut Table, mut file: Table) {
     tables(built_in, file);
 }
 
-/// Puts the built-in prices before a list that begins on a day: they apply until then. The list stays
-/// nested, so that errors use the indexes of the file.
+/// Prepends the built-in prices to a list that begins on a day, because they apply until then. The
+/// list stays nested, so that errors use the indexes of the file.
 fn keep_present_prices(built_in: &Table, changes: &mut Table) {
     if let (Some(prices @ Value::Array(_)), Some(present @ Value::Table(_))) =
         (changes.get_mut("prices"), built_in.get("prices"))
@@ -192,8 +192,8 @@ fn tables(base: &mut Table, over: Table) {
     }
 }
 
-/// Completes the models of a file from the built-in models with the same id, and appends the other
-/// built-in models. Models of the file keep their indexes, which errors name.
+/// Completes the models of a file with the built-in models of the same id, and appends the other
+/// built-in models. The file's models keep their indexes, which errors name.
 fn extend(models: &mut Vec<Value>, built_in: &[Value]) {
     let mut rest = built_in.to_vec();
     let is_default = |model: &Table| model.get("default") == Some(&Value::Boolean(true));

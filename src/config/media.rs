@@ -23,9 +23,9 @@ use crate::domain::settings::{
 pub struct Media {
     /// Validity of a signed URL.
     pub url_seconds: Seconds<60, 604_800>,
-    /// Whether files are also downloaded from private addresses and over http: for tests.
+    /// Whether files may be downloaded from private addresses and over http; for tests.
     pub allow_private_urls: bool,
-    /// Hours to keep an upload after its last use.
+    /// Hours for which an upload is kept after its last use.
     pub upload_hours: Bounded<i64, 1, 8_760>,
     /// Maximum total bytes of an account's uploads.
     pub upload_bytes_per_account: Bounded<i64, 1_048_576, 1_099_511_627_776>,
@@ -42,10 +42,10 @@ pub struct S3 {
     pub bucket: String,
     #[serde(deserialize_with = "region")]
     pub region: String,
-    /// The server, for others than AWS.
+    /// The URL of a server other than AWS.
     #[serde(deserialize_with = "optional_url")]
     pub endpoint: Option<Url>,
-    /// Whether the bucket is a part of the host name instead of the path.
+    /// Whether the bucket is in the host name instead of the path.
     pub virtual_hosted: bool,
     /// Prefix of all keys, without slashes at its ends; may be empty.
     #[serde(deserialize_with = "prefix")]
@@ -53,10 +53,10 @@ pub struct S3 {
     access_key_id_env: String,
     secret_access_key_env: String,
     session_token_env: String,
-    /// Key id and secret. `None`, on AWS only: those of the machine's role.
+    /// Key id and secret. `None`, only on AWS: the credentials of the machine's role.
     #[serde(skip)]
     pub credentials: Option<(String, SecretString)>,
-    /// The token that belongs to temporary credentials.
+    /// The session token of temporary credentials.
     #[serde(skip)]
     pub session_token: Option<SecretString>,
 }
@@ -129,7 +129,7 @@ fn problem_at(setting: &str, problem: impl Into<String>) -> ConfigError {
     ConfigError::new(format!("media.s3.{setting}"), problem)
 }
 
-/// Text of letters, digits and `signs`.
+/// Whether a text has only letters, digits and `signs`.
 fn plain(text: &str, signs: &[u8]) -> bool {
     text.bytes()
         .all(|b| b.is_ascii_alphanumeric() || signs.contains(&b))

@@ -1,6 +1,6 @@
 //! Models: their prices, limits and defaults.
 //!
-//! No model is served without a complete price, and limits are within those of the API and the
+//! A model is only offered with a complete price. Its limits are within those of the API and the
 //! vendor. `domain::catalogue` checks requests against them.
 
 mod dated;
@@ -25,17 +25,17 @@ use crate::domain::{
     vendor::{SharedSettings, Vendor},
 };
 
-/// Characters of a model id.
+/// Maximum characters of a model id.
 const MAX_ID_CHARS: usize = 200;
 
-/// A model of a provider. Its replacement is as configured until `lifecycle::resolve`.
+/// A model of a provider. Its replacement is unresolved until `lifecycle::resolve`.
 #[derive(Debug, Clone)]
 pub struct ModelConfig {
-    /// Path of its key, for error messages.
+    /// Path of its key, for errors.
     pub(super) path: String,
-    /// With prices that include the margin.
+    /// The model, with prices that include the markup.
     pub model: Model,
-    /// Settings of its adapter.
+    /// The settings of its adapter.
     pub settings: SharedSettings,
 }
 
@@ -47,7 +47,7 @@ impl Deref for ModelConfig {
     }
 }
 
-/// `[[providers.NAME.models]]`. Prices, limits and wire are read when the type is known.
+/// `[[providers.NAME.models]]`. Prices, limits and wire settings are read once the type is known.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct RawModel {
     id: Option<String>,
@@ -68,8 +68,8 @@ pub(super) struct RawModel {
     wire: Option<Value>,
 }
 
-/// The enabled models of a provider, and the ids of all. `markup` applies to models without their
-/// own.
+/// Resolves the enabled models of a provider, and the ids of all its models. `markup` applies to
+/// models without their own.
 pub(super) fn resolve(
     provider: &str,
     vendor: &Vendor,
@@ -129,7 +129,7 @@ fn not_an_id(name: &str) -> String {
     format!("is {name}: must have 1 to {MAX_ID_CHARS} characters, none of them a control character")
 }
 
-/// Checks that several models of a type have exactly one default, and that it is always served.
+/// Checks that several models of a type have exactly one default, and that it is always offered.
 fn check_default(key: &str, models: &[ModelConfig]) -> Result<(), ConfigError> {
     for modality in Modality::ALL {
         let of_it = || models.iter().filter(|m| m.modality() == *modality);

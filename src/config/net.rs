@@ -1,6 +1,6 @@
 //! Readers of addresses: URLs, origins, networks.
 //!
-//! No error repeats a password in an address.
+//! Errors never repeat a password in an address.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ pub(super) fn address<'de, D: Deserializer<'de>>(source: D) -> Result<SocketAddr
     })
 }
 
-/// Never repeats the value: it holds a password.
+/// Reads the database's URL. Errors never repeat the value, which contains a password.
 pub(super) fn database_url<'de, D: Deserializer<'de>>(
     source: D,
 ) -> Result<Option<SecretString>, D::Error> {
@@ -30,7 +30,7 @@ pub(super) fn database_url<'de, D: Deserializer<'de>>(
     if text.is_empty() {
         return Ok(None);
     }
-    // The store parses the rest: with several hosts it is no standard URL.
+    // The store parses the rest, which is not a standard URL if there are several hosts.
     match text.split_once("://") {
         Some(("postgres" | "postgresql", _)) => Ok(Some(text.into())),
         _ => Err(D::Error::custom(problem)),
@@ -42,7 +42,7 @@ pub(super) fn public_url<'de, D: Deserializer<'de>>(source: D) -> Result<Option<
     Ok(url.map(|url| url.as_str().trim_end_matches('/').to_owned()))
 }
 
-/// A URL; `""` is `None`.
+/// Reads a URL; `""` is `None`.
 pub(super) fn optional_url<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Url>, D::Error> {
     let text = String::deserialize(source)?;
     if text.is_empty() {
@@ -51,11 +51,11 @@ pub(super) fn optional_url<'de, D: Deserializer<'de>>(source: D) -> Result<Optio
     http_url(&text).map(Some).map_err(D::Error::custom)
 }
 
-/// An absolute http(s) URL without query, fragment or credentials. The error shows no URL
-/// that may hold a password.
+/// Parses an absolute http(s) URL without query, fragment or credentials. The error repeats no URL
+/// that may contain a password.
 pub(super) fn http_url(text: &str) -> Result<Url, String> {
     let must = "must be an http or https URL, such as \"https://api.example.com\"";
-    // Even a text that cannot be parsed may hold a password before an `@`.
+    // Even an invalid URL may contain a password before an `@`.
     let bad = if text.contains('@') {
         "not shown, as it may hold a password".to_owned()
     } else {

@@ -1,8 +1,7 @@
-//! Providers: which are configured, which are served, and why the others are not.
+//! Providers: which are configured, which are enabled, and why the others are not.
 //!
-//! Here: kind, key, base URL and time-out of each. A provider is served when it is not
-//! switched off, its key is in the environment (where it needs one) and it has a model. Not
-//! here: talking to any of them.
+//! Reads kind, key, base URL and timeout of each. A provider is enabled if it is not switched off,
+//! its key (if it needs one) is in the environment, and it has a model.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,16 +24,16 @@ use crate::domain::{
     vendor::{Access, Vendor},
 };
 
-/// Characters of a provider's name.
+/// Maximum characters of a provider's name.
 const MAX_NAME: usize = 40;
 /// Default maximum time of a call.
 const TIMEOUT: Duration = Duration::from_mins(5);
 /// Default maximum of concurrent calls.
 const MAX_CONCURRENT: usize = 256;
-/// The same for the sandbox, which makes no network calls.
+/// The default for the sandbox, which makes no network calls.
 const MAX_CONCURRENT_SANDBOX: usize = 2_048;
 
-/// Whether and why a provider is served.
+/// Whether a provider is enabled, or why not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     Enabled,
@@ -46,20 +45,20 @@ pub enum Status {
     NoModels,
 }
 
-/// A configured provider, served or not.
+/// A configured provider, whether enabled or not.
 #[derive(Debug, Clone)]
 pub struct Provider {
     pub name: String,
     pub vendor: &'static Vendor,
     pub status: Status,
-    /// Variables that may hold its key, the first that is set wins. Empty: it needs none.
+    /// Variables of its key; the first that is set is used. Empty: it needs no key.
     pub api_key_env: Vec<String>,
     /// `None` for the sandbox.
     pub base_url: Option<Url>,
     pub api_key: Option<SecretString>,
     /// Maximum time of a call, 1 to 3,600 s.
     pub timeout: Duration,
-    /// Maximum of concurrent calls of this process, 1 to 10,000.
+    /// Maximum concurrent calls of this process, 1 to 10,000.
     pub max_concurrent: usize,
     /// The enabled models.
     pub models: Vec<ModelConfig>,
@@ -68,7 +67,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Whether it has a model of this id, enabled or not.
+    /// Whether it has a model with this id, enabled or not.
     pub fn has_model(&self, id: &str) -> bool {
         self.model_ids.iter().any(|known| known == id)
     }
@@ -77,7 +76,7 @@ impl Provider {
         self.vendor.access == Access::BuiltIn
     }
 
-    /// Why it is enabled or not.
+    /// Returns why it is enabled or not.
     pub fn reason(&self) -> String {
         match self.status {
             Status::Enabled => match self.api_key_env.join(" or ") {
@@ -108,7 +107,7 @@ pub(super) struct RawProvider {
     models: Option<Vec<RawModel>>,
 }
 
-/// Resolves all providers, by name. `markup` applies to those without their own.
+/// Resolves all providers, by name. `markup` applies to providers without their own.
 pub(super) fn resolve(
     raw: BTreeMap<String, RawProvider>,
     markup: Markup,
@@ -250,7 +249,7 @@ fn refuse_unused(path: &str, raw: &RawProvider) -> Result<(), ConfigError> {
     }
 }
 
-/// Warns of a factor below 1, such as a margin written as 0.2 instead of 1.2.
+/// Warns about a factor below 1, such as a margin written as 0.2 instead of 1.2.
 pub(super) fn check_margin(
     key: impl FnOnce() -> String,
     markup: Option<Markup>,
@@ -264,8 +263,8 @@ pub(super) fn check_margin(
     }
 }
 
-/// Checks that these are names of variables, not their values: names are shown, keys never. A blank
-/// name is allowed.
+/// Checks that these are names of variables, not values of keys: names are shown, keys never. A
+/// blank name is allowed.
 pub(super) fn check_names(names: &[String]) -> Result<(), &'static str> {
     let is_name = |name: &String| {
         name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
@@ -278,7 +277,8 @@ pub(super) fn check_names(names: &[String]) -> Result<(), &'static str> {
          must be letters, digits and _, such as \"OPENAI_API_KEY\"")
 }
 
-/// The vendor's variable overrides the files, and a `GENSVC__` variable overrides both.
+/// Returns the base URL. The vendor's variable overrides the files, and a `GENSVC__` variable
+/// overrides both.
 fn base_url(
     path: &str,
     vendor_variable: Option<&str>,
@@ -300,7 +300,7 @@ fn base_url(
     Ok(Some(url))
 }
 
-/// The value of the first variable that is set and not blank.
+/// Returns the value of the first variable that is set and not blank.
 pub(super) fn value<'a>(
     names: &[String],
     env: &'a BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! Reload of a changed file: which settings apply at once, and which need a restart.
+//! Reloads a changed file: some settings apply at once, others need a restart.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use toml::Table;
 use super::{Config, ConfigError, Origin, Provider, changes, environment::Overrides};
 use crate::domain::catalogue::Catalogue;
 
-/// The catalogue of a changed file.
+/// The catalogue and settings of a changed file.
 #[derive(Debug)]
 pub struct Reloaded {
-    /// The models of the providers that are served.
+    /// The models of the enabled providers.
     pub catalogue: Catalogue,
-    /// The providers that are served, with the models of the file and those they had before, which
-    /// running work may need.
+    /// The enabled providers, with the models of the file and their earlier models, which running
+    /// work may need.
     pub providers: Vec<Provider>,
     /// The settings of the file and the environment.
     pub settings: Table,
@@ -24,7 +24,7 @@ pub struct Reloaded {
 
 impl Config {
     /// Reads the file and the environment of this configuration again. `served`: the providers that
-    /// the server serves.
+    /// the server uses.
     pub fn reload(&self, served: &[Provider]) -> Result<Reloaded, ConfigError> {
         let Origin {
             file, env, vendors, ..
@@ -53,7 +53,7 @@ impl Config {
 }
 
 /// Adds the models of a changed file to a provider. A model keeps its adapter settings while the
-/// server runs, so that a request is planned and sent with the same ones.
+/// server runs, so that a request is planned and sent with the same settings.
 fn extend(provider: &mut Provider, changed: &Provider) -> Result<(), ConfigError> {
     if changed.vendor.kind != provider.vendor.kind {
         let problem = "has changed: restart the server to apply it";

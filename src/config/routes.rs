@@ -13,12 +13,12 @@ use crate::domain::{
     settings::quoted,
 };
 
-/// Characters of a route's name.
+/// Maximum characters of a route's name.
 const MAX_NAME: usize = 40;
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct RawRoute {
-    /// Each `provider/model`.
+    /// Models as `provider/model`.
     models: Vec<String>,
     order: Option<Order>,
 }
@@ -109,7 +109,7 @@ fn route(
     Ok(Route::new(name, order, candidates, first))
 }
 
-/// Why a provider has no such model.
+/// Returns why a provider does not have a model.
 fn unknown(provider: &str, catalogue: &Catalogue, providers: &[Provider]) -> String {
     let configured = providers.iter().find(|known| known.name == provider);
     let models = catalogue.models().iter();

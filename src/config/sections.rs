@@ -1,7 +1,7 @@
 //! The sections of the configuration, one struct each.
 //!
-//! `config/default.toml` repeats units and bounds for the operator. The reader of settings refuses
-//! unknown keys of every struct.
+//! `config/default.toml` documents units and bounds for the operator. The reader of settings
+//! refuses unknown keys of every struct.
 
 use std::{fs::read_to_string, net::SocketAddr, path::PathBuf, thread::available_parallelism};
 
@@ -30,50 +30,50 @@ pub struct Server {
     /// Address and port to listen on; port 0 takes a free one.
     #[serde(deserialize_with = "address")]
     pub bind: SocketAddr,
-    /// The URL under which clients reach the server, without a trailing slash. `None`: as
-    /// bound. Use [`super::Config::public_url`].
+    /// The URL of the server for clients, without a trailing slash. `None`: the bound address. Use
+    /// [`super::Config::public_url`].
     #[serde(deserialize_with = "public_url")]
     pub(super) public_url: Option<String>,
     /// Origins that browsers may call from (`https://host[:port]`, or `*` alone).
     #[serde(deserialize_with = "origins")]
     pub cors_origins: Vec<String>,
-    /// Networks whose `X-Forwarded-For` is believed.
+    /// Networks whose `X-Forwarded-For` is trusted.
     #[serde(deserialize_with = "networks")]
     pub trusted_proxies: Vec<Network>,
     /// 0: half of the cores. Use [`Self::threads`].
     pub(super) threads: Bounded<usize, 0, 1_024>,
-    /// Time for which `/health` announces a stop before it begins.
+    /// Seconds for which `/health` announces a stop before it begins.
     pub drain_seconds: Seconds<0, 300>,
-    /// Maximum time for which a stop waits for synchronous work.
+    /// Maximum seconds for which a stop waits for synchronous work.
     pub shutdown_seconds: Seconds<0, 300>,
-    /// Maximum time for the body of a request to arrive.
+    /// Maximum seconds for the body of a request to arrive.
     pub body_timeout_seconds: Seconds<1, 300>,
-    /// Largest body of a request.
+    /// Maximum bytes of a request's body.
     pub max_body_bytes: Bounded<usize, 1024, 16_777_216>,
-    /// Largest body of a request of an SDK.
+    /// Maximum bytes of an SDK request's body.
     pub max_sdk_body_bytes: Bounded<usize, 1024, 134_217_728>,
-    /// Maximum time from a connection to the end of its first request's head.
+    /// Maximum seconds from a connection to the end of its first request's head.
     pub header_timeout_seconds: Seconds<1, 300>,
-    /// Largest head of a request.
+    /// Maximum bytes of a request's head.
     pub max_header_bytes: Bounded<usize, 8_192, 262_144>,
-    /// Maximum time from a response to the end of the next request's head.
+    /// Maximum seconds from a response to the end of the next request's head.
     pub keep_alive_seconds: Seconds<1, 3_600>,
-    /// Maximum time in which a client reads nothing of a response.
+    /// Maximum seconds in which a client reads nothing of a response.
     pub write_timeout_seconds: Seconds<1, 3_600>,
-    /// Maximum time of a request that generates nothing.
+    /// Maximum seconds of a request that generates nothing.
     pub request_timeout_seconds: Seconds<1, 300>,
     pub max_connections: Bounded<usize, 1, 100_000>,
-    /// Maximum of concurrent requests.
+    /// Maximum concurrent requests.
     pub max_requests: Bounded<usize, 1, 100_000>,
     /// 0: a quarter of the machine's memory. Use [`Self::memory_bytes`].
     pub(super) memory_mib: Bounded<usize, 0, 1_048_576>,
     /// Maximum share of one account in concurrent synchronous generations, in percent.
     pub account_share_percent: Bounded<usize, 1, 100>,
-    /// Maximum of logins that wait for the check of their password.
+    /// Maximum logins that wait for the check of their password.
     pub max_waiting_logins: Bounded<usize, 1, 10_000>,
 }
 
-/// The memory of the machine, container or systemd unit in MiB, where it can be read.
+/// Returns the memory of the machine, container or systemd unit in MiB, if it can be read.
 fn machine_mib() -> Option<usize> {
     let text = read_to_string("/proc/meminfo").ok()?;
     let total = text
@@ -100,7 +100,7 @@ fn machine_mib() -> Option<usize> {
 const MIN_MEMORY_MIB: usize = 512;
 
 impl Server {
-    /// Bytes that may be kept for requests.
+    /// Returns the memory budget of requests, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let mib = match *self.memory_mib {
             0 => (machine_mib().unwrap_or_default() / 4).max(MIN_MEMORY_MIB),
@@ -109,7 +109,7 @@ impl Server {
         mib << 20
     }
 
-    /// Threads that run requests.
+    /// Returns the number of threads that run requests.
     pub fn threads(&self) -> usize {
         match *self.threads {
             0 => available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
@@ -129,7 +129,7 @@ pub struct Database {
     pub locked_connections: Bounded<u32, 1, 64>,
     pub key_connections: Bounded<u32, 1, 64>,
     pub job_connections: Bounded<u32, 1, 64>,
-    /// Maximum wait of a request for a free connection.
+    /// Maximum milliseconds for which a request waits for a free connection.
     pub acquire_timeout_ms: Millis<100, 60_000>,
 }
 
@@ -155,26 +155,26 @@ pub struct Log {
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// `[jobs]`: work in the background.
+/// `[jobs]`: background work.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Jobs {
-    /// Time for which a worker owns a row without a heartbeat.
+    /// Seconds for which a worker owns a row without a heartbeat.
     pub lease_seconds: Seconds<1, 3_600>,
-    /// Time between two polls of a provider's task.
+    /// Milliseconds between two polls of a provider's task.
     pub poll_interval_ms: Millis<10, 600_000>,
-    /// Age at which a job fails as `expired`.
+    /// Age in seconds at which a job fails as `expired`.
     pub deadline_seconds: Seconds<1, 604_800>,
-    /// Maximum of unfinished generations of an account.
+    /// Maximum unfinished generations of an account.
     pub max_per_account: Bounded<i32, 1, 1_000_000>,
-    /// Concurrent jobs of this process.
+    /// Maximum concurrent jobs of this process.
     pub workers: Bounded<usize, 1, 1_024>,
-    /// Maximum of these for one account.
+    /// Maximum concurrent jobs of one account in this process.
     pub max_workers_per_account: Bounded<usize, 1, 1_024>,
-    /// Whether no generation is run, ended or deleted.
+    /// Whether the server is paused: no generation is run, ended or deleted.
     pub paused: bool,
 }
 
@@ -188,11 +188,11 @@ pub struct Retention {
 /// `[submissions]`: retries of calls that the provider did not accept.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Submissions {
-    /// Maximum of calls, with the first.
+    /// Maximum calls, including the first.
     pub attempts: Bounded<u32, 1, 10>,
-    /// Maximum time between the first call and the start of a retry.
+    /// Maximum seconds between the first call and the start of a retry.
     pub window_seconds: Seconds<0, 3_600>,
-    /// Backoff before the first retry, doubled for each further one.
+    /// Backoff before the first retry in milliseconds, doubled for each further one.
     pub retry_base_ms: Millis<1, 60_000>,
 }
 
@@ -201,7 +201,7 @@ pub struct Submissions {
 pub struct Webhooks {
     /// Whether webhooks may go to private addresses.
     pub allow_private: bool,
-    /// Maximum time of a receiver to respond.
+    /// Maximum milliseconds for a receiver to respond.
     pub timeout_ms: Millis<100, 60_000>,
     /// Days for which finished deliveries are listed.
     pub log_days: Bounded<u32, 1, 3_650>,
@@ -210,7 +210,7 @@ pub struct Webhooks {
 /// `[sessions]`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Sessions {
-    /// Days after which a session is logged out.
+    /// Days after which a session expires.
     pub days: Bounded<i64, 1, 3_650>,
 }
 
@@ -219,16 +219,16 @@ pub struct Sessions {
 pub struct Idempotency {
     /// Hours for which an `Idempotency-Key` stays bound.
     pub hours: Bounded<i64, 1, 8_760>,
-    /// Maximum wait of a replay for the first request.
+    /// Maximum seconds for which a replay waits for the first request.
     pub wait_seconds: Seconds<1, 600>,
-    /// Minutes in which a retry of an SDK joins the request before it; 0: never.
+    /// Minutes in which an SDK's retry joins the request before it; 0 disables joining.
     pub join_minutes: Bounded<i64, 0, 60>,
 }
 
 /// `[credits]`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Holds {
-    /// Maximum wait of an SDK request for held credits.
+    /// Maximum seconds for which an SDK request waits for credits on hold.
     pub hold_wait_seconds: Seconds<0, 60>,
 }
 
@@ -255,19 +255,19 @@ impl Defaults {
 /// `[metrics]`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Metrics {
-    /// Bearer token of GET /metrics. `None`: it answers on `port` only.
+    /// Bearer token of GET /metrics. `None`: metrics are only on `port`.
     #[serde(deserialize_with = "token")]
     pub token: Option<SecretString>,
     /// Port on 127.0.0.1, without a token; 0 takes a free one.
     pub port: Bounded<u16, 0, 65_535>,
-    /// Time between two self-audits; zero: none.
+    /// Seconds between two self-audits; zero disables them.
     pub audit_seconds: Seconds<0, 86_400>,
 }
 
 /// `[traces]`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Traces {
-    /// The collector, without the path of its signal. `None`: no traces.
+    /// The collector, without the path of its signal. `None` disables traces.
     #[serde(deserialize_with = "optional_url")]
     pub otlp_endpoint: Option<Url>,
     /// The name of this service in traces.
@@ -281,7 +281,7 @@ pub struct Traces {
 /// `[pricing]`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Pricing {
-    /// The factor of models whose configuration and provider name none.
+    /// The factor for models and providers without their own.
     pub markup: Markup,
 }
 
@@ -305,7 +305,7 @@ fn demo_credits<'de, D: Deserializer<'de>>(source: D) -> Result<Credits, D::Erro
     Ok(credits)
 }
 
-/// Text that is not empty, which is what `must` says.
+/// Reads text that must not be empty. `must`: the error.
 fn not_empty<'de, D: Deserializer<'de>>(source: D, must: &str) -> Result<String, D::Error> {
     let text = String::deserialize(source)?;
     if text.is_empty() {
@@ -320,7 +320,7 @@ fn directory<'de, D: Deserializer<'de>>(source: D) -> Result<PathBuf, D::Error> 
 
 fn filter<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
     let text = not_empty(source, "a log filter, such as \"info\" or \"off\"")?;
-    // A bare word would be a target; a misspelled level would log nothing.
+    // A bare word would be a target, so a misspelled level would log nothing.
     let bare = text.split(',').map(str::trim).find(|part| {
         !part.is_empty() && !part.contains('=') && part.parse::<LevelFilter>().is_err()
     });
@@ -336,7 +336,7 @@ fn filter<'de, D: Deserializer<'de>>(source: D) -> Result<String, D::Error> {
     )))
 }
 
-/// Never repeats the value.
+/// Reads a token. Errors never repeat the value.
 fn token<'de, D: Deserializer<'de>>(source: D) -> Result<Option<SecretString>, D::Error> {
     let problem = "is no token (its value is not shown): must be text without spaces";
     let text = String::deserialize(source).map_err(|_| D::Error::custom(problem))?;

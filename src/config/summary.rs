@@ -1,4 +1,4 @@
-//! The output of `gensvc config check`: text by `Display`, JSON by `Serialize`. It has no secret.
+//! The output of `gensvc config check`: text by `Display`, JSON by `Serialize`. Contains no secret.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -9,7 +9,7 @@ use url::Url;
 use super::{Config, ModelConfig, Provider, Status};
 use crate::domain::{generation::Modality, pricing::Prices};
 
-/// The parts of a configuration that are shown.
+/// A configuration whose settings are shown.
 #[derive(Debug)]
 pub struct Summary<'a>(pub(super) &'a Config);
 
@@ -44,7 +44,7 @@ impl Serialize for Summary<'_> {
     }
 }
 
-/// `local` or `s3`.
+/// Returns `local` or `s3`.
 fn media(config: &Config) -> &'static str {
     match config.media.s3 {
         Some(_) => "s3",
@@ -65,7 +65,7 @@ fn provider(provider: &Provider) -> Value {
     })
 }
 
-/// The default model of each type.
+/// Returns the default model of each type.
 fn default_models(provider: &Provider) -> BTreeMap<Modality, &str> {
     let mut defaults = BTreeMap::new();
     for model in &provider.models {
@@ -76,7 +76,7 @@ fn default_models(provider: &Provider) -> BTreeMap<Modality, &str> {
     defaults
 }
 
-/// Without the members that the model does not have.
+/// Returns a model without absent members.
 fn model(model: &ModelConfig) -> Value {
     let later = model.later.iter();
     let later = later.map(|(day, (kind, _))| (*day, kind.prices()));
@@ -96,7 +96,7 @@ fn model(model: &ModelConfig) -> Value {
     summary
 }
 
-/// Prices in one line: `input_per_million 10, output_per_million 50`.
+/// Formats prices in one line: `input_per_million 10, output_per_million 50`.
 fn priced(prices: &Prices) -> String {
     let mut words = Vec::new();
     flatten("", &json!(prices), &mut words);
@@ -125,7 +125,7 @@ fn flatten(name: &str, value: &Value, words: &mut Vec<String>) {
     }
 }
 
-/// A size such as `256 KiB`, exact.
+/// Formats a size exactly, such as `256 KiB`.
 fn bytes(size: usize) -> String {
     match size {
         size if size > 0 && size.trailing_zeros() >= 20 => format!("{} MiB", size >> 20),

@@ -8,7 +8,7 @@ use crate::domain::{catalogue::Terms, settings};
 
 const VALID_FROM: &str = "valid_from";
 
-/// The day of the first prices, the terms with them, and the same from later days on.
+/// The day of the first prices, their terms, and later terms by day.
 type Dated = (Option<NaiveDate>, Terms, Vec<(NaiveDate, Terms)>);
 
 /// Reads `[entry, ...]`, or `[built-in prices, [entry, ...]]` as made by `merge`. `read` builds the

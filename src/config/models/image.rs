@@ -1,7 +1,7 @@
 //! Models of images.
 //!
-//! Every size that a model can serve needs a price. Sizes are reduced from larger ones by
-//! `domain::catalogue`.
+//! Every size that a model can serve needs a price. `domain::catalogue` chooses the larger size
+//! from which a size is scaled down.
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -113,7 +113,7 @@ fn native_sizes(names: &[String]) -> Result<Vec<(u32, u32)>, ConfigError> {
             let size = text
                 .split_once('x')
                 .and_then(|(w, h)| Some((pixels(w)?, pixels(h)?)))
-                // Neither +1 nor 01.
+                // Excludes notations such as +1 and 01.
                 .filter(|&size| name(size) == *text);
             let Some(size) = size else {
                 return Err(format!(
@@ -137,7 +137,7 @@ fn native_sizes(names: &[String]) -> Result<Vec<(u32, u32)>, ConfigError> {
     Ok(sizes)
 }
 
-/// Checks a model that extends its source: it needs one, and has one price.
+/// Checks a model that extends its source: it requires a source and has one price.
 fn check_outpaint(model: &ImageModel) -> Result<(), ConfigError> {
     let inputs = model.limits.inputs.as_ref();
     if inputs.and_then(|inputs| inputs.required) != Some(InputRole::Source) {
@@ -164,7 +164,7 @@ fn check_outpaint(model: &ImageModel) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Gives each served size a price: its own, or that of the size it is made from.
+/// Sets the price of each served size: its own, or that of the size from which it is scaled.
 fn complete(model: &mut ImageModel, sizes: &[(u32, u32)]) -> Result<(), ConfigError> {
     let listed = std::mem::take(&mut model.prices.per_image);
     let mut known: Vec<_> = sizes.iter().copied().map(name).collect();

@@ -1,4 +1,4 @@
-//! Checks that all model types share.
+//! Checks for all model types.
 
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
@@ -11,7 +11,7 @@ use crate::domain::{
     settings::{MISSING, quoted, read, read_table},
 };
 
-/// Reads the table `limits` of a model over `defaults`.
+/// Reads the table `limits` of a model, with defaults.
 pub(super) fn limits<T: DeserializeOwned>(
     given: Option<Value>,
     mut defaults: Table,
@@ -24,7 +24,7 @@ pub(super) fn limits<T: DeserializeOwned>(
     limits.map_err(|error| hinted(error).under("limits"))
 }
 
-/// Says what to write for a missing limit.
+/// Adds how to write a missing limit.
 pub(super) fn hinted(error: ConfigError) -> ConfigError {
     if error.problem != MISSING {
         return error;
@@ -44,7 +44,7 @@ pub(super) fn prices<T: DeserializeOwned>(given: Option<Value>) -> Result<T, Con
     read_table(given).map_err(priced)
 }
 
-/// The same error in `prices`. A model without a complete price is not served.
+/// Adds to an error in `prices` that a model without a complete price is not offered.
 pub(super) fn priced(mut error: ConfigError) -> ConfigError {
     if error.problem == MISSING {
         "is missing: a model without a complete price is not served; add it or set enabled = false"

@@ -15,12 +15,12 @@ use crate::domain::{
     vendor::{ModelSettings, Vendor},
 };
 
-/// Default for tokens that a provider's template adds.
+/// Default of the tokens that a provider's template adds.
 const OVERHEAD_TOKENS: u32 = 64;
 /// Maximum of a limit in tokens.
 const MOST_TOKENS: usize = 100_000_000;
 const MAX_TIERS: usize = 8;
-/// Range of temperatures of the API.
+/// The API's range of temperatures.
 const TEMPERATURE: [f64; 2] = [0.0, 2.0];
 
 #[derive(Deserialize)]
@@ -123,7 +123,7 @@ fn text_prices(given: Option<Value>) -> Result<TextPrices, ConfigError> {
     Ok(prices)
 }
 
-/// Reads a tier, which must have exactly the prices that the model has.
+/// Reads a tier, which must have exactly the model's prices.
 fn tier(base: &Table, mut given: Table) -> Result<PriceTier, ConfigError> {
     let key = "above_input_tokens";
     let Some(above) = given.remove(key) else {
@@ -147,7 +147,7 @@ fn tier(base: &Table, mut given: Table) -> Result<PriceTier, ConfigError> {
     })
 }
 
-/// Reads the prices of a table, which may also have the key `also`.
+/// Reads the prices of a table, in which the key `also` is allowed.
 fn token_prices(table: &Table, also: &str) -> Result<TokenPrices, ConfigError> {
     settings::read(Value::Table(table.clone())).map_err(|mut error: ConfigError| {
         if error.problem.starts_with("is not a known key") {
@@ -157,7 +157,8 @@ fn token_prices(table: &Table, also: &str) -> Result<TokenPrices, ConfigError> {
     })
 }
 
-/// The temperature range of a model; `None`: not supported. The error continues after the key.
+/// Returns the temperature range of a model; `None`: not supported. The error continues the
+/// sentence after the key.
 fn temperature(vendor: &Vendor, range: Option<&[f64]>) -> Result<Option<[f64; 2]>, String> {
     match range {
         None => Ok(vendor.temperature),

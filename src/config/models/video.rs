@@ -14,7 +14,7 @@ use crate::domain::{
     vendor::{Access, Vendor},
 };
 
-/// Roles of inputs. Only the sandbox extends a source, the first one.
+/// Supported roles of inputs. Only the sandbox supports the first one, a source to extend.
 const ROLES: [InputRole; 4] = [
     InputRole::Source,
     InputRole::FirstFrame,
@@ -51,7 +51,7 @@ pub(super) fn read(
     Ok(VideoModel { prices, limits })
 }
 
-/// Checks that each is a ratio, and that no two are equal in lowest terms.
+/// Checks that each text is a ratio, and that no two are equal in lowest terms.
 fn check_ratios(ratios: &[String]) -> Result<(), ConfigError> {
     let reduced: Vec<String> = ratios
         .iter()
