@@ -1,10 +1,10 @@
 //! Stored files: from a provider's bytes to a link that a client can open.
 //!
-//! Here: safe downloads from untrusted URLs ([`Downloader`]), validation of file contents
-//! ([`inspect`], [`read_picture`]), images at exact pixel sizes ([`fit_png`]), joining speech parts
-//! ([`mp3_from_parts`], [`wav_from_parts`]), storage ([`MediaStore`]) and signed links
-//! ([`MediaSigner`]). Not here: which provider made a file, the database, HTTP responses, or
-//! reading the clock (expiry checks take the time as an argument).
+//! Contains safe downloads from untrusted URLs ([`Downloader`]), validation of file contents
+//! ([`inspect`], [`read_picture`]), images at exact pixel sizes ([`fit_png`]), joining of speech
+//! parts ([`mp3_from_parts`], [`wav_from_parts`]), storage ([`MediaStore`]) and signed links
+//! ([`MediaSigner`]). The code does not depend on providers, the database or HTTP responses, and
+//! does not read the clock: expiry checks take the time as an argument.
 //!
 //! The usual paths:
 //! - bytes in memory: [`fit_png`] or a joiner, [`inspect`], [`MediaStore::put`];

@@ -1,4 +1,4 @@
-//! Which addresses of the internet are public.
+//! Determines which IP addresses are public.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -7,9 +7,9 @@ use std::{
 
 use crate::domain::party::Network;
 
-/// Ranges that are not the public internet: the special-purpose registries of IANA, and addresses at
-/// which clouds answer with credentials. Those of IPv6 are inside `2000::/3`: no address outside of it
-/// is public.
+/// Address ranges that are not public: the special-purpose registries of IANA, and addresses at
+/// which clouds serve credentials. The IPv6 ranges are inside `2000::/3`, outside of which no
+/// address is public.
 const SPECIAL: [&str; 24] = [
     "0.0.0.0/8",         // this network
     "10.0.0.0/8",        // private
@@ -37,7 +37,7 @@ const SPECIAL: [&str; 24] = [
     "3fff::/20",         // documentation
 ];
 
-/// The same. Without all of them no address counts as public.
+/// The parsed ranges. If one cannot be parsed, no address counts as public.
 static NETWORKS: LazyLock<Option<Vec<Network>>> =
     LazyLock::new(|| SPECIAL.into_iter().map(Network::parse).collect());
 
@@ -56,7 +56,7 @@ pub fn is_public(address: IpAddr) -> bool {
     is_global && NETWORKS.as_ref().is_some_and(|all| !is_special(all))
 }
 
-/// The IPv4 address in `::ffff:0:0/96` and `64:ff9b::/96`.
+/// Returns the IPv4 address in `::ffff:0:0/96` and `64:ff9b::/96`.
 fn carried_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let nat64 = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0).to_bits();
     address.to_ipv4_mapped().or_else(|| {

@@ -1,4 +1,4 @@
-//! Joining the parts of a recording into one valid file, and its duration.
+//! Joins the parts of a recording into one valid file, and computes its duration.
 
 mod mp3;
 mod wav;

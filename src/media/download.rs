@@ -1,9 +1,8 @@
-//! Downloading a provider's output from the URL that it gave.
+//! Downloads a provider's output from the URL that the provider returned.
 //!
-//! The URL is untrusted: every hop is checked, by host name before connecting and by the
-//! resolved addresses while connecting. The connection goes to a checked address, never to the
-//! result of a second lookup. Proxies from the environment are not used, since a proxy would
-//! resolve names itself.
+//! The URL is untrusted: every hop is checked, by host name before connecting and by the resolved
+//! addresses while connecting. Connections go to a checked address, never to the result of a second
+//! lookup. Proxies from the environment are not used, since a proxy would resolve names itself.
 
 use std::{error::Error as _, iter::successors, net::IpAddr, sync::Arc, time::Duration};
 
@@ -19,26 +18,26 @@ mod gate;
 pub use gate::{AddressPolicy, BoxError};
 
 const MOST_REDIRECTS: usize = 3;
-/// Concurrent DNS lookups.
+/// Maximum concurrent DNS lookups.
 const LOOKUPS: usize = 32;
 
-/// Where files may come from, and how long a download may take.
+/// The permitted hosts, and the time limits of a download.
 #[derive(Debug, Clone)]
 pub struct DownloadSettings {
-    /// Hosts (names or addresses, without scheme and port) for which http and private addresses
-    /// are allowed too: those of configured base URLs.
+    /// Hosts (names or addresses, without scheme and port) for which http and private addresses are
+    /// also allowed: those of configured base URLs.
     pub allowed_hosts: Vec<String>,
-    /// Allows http and private addresses for every host: for tests.
+    /// Allows http and private addresses for every host; for tests.
     pub allow_private: bool,
-    /// From the first connection to the last byte.
+    /// Maximum time from the first connection to the last byte.
     pub total_time: Duration,
-    /// The longest wait for a response, and between two chunks of it.
+    /// Maximum wait for a response, and between two of its chunks.
     pub idle_time: Duration,
     pub connect_time: Duration,
 }
 
 impl Default for DownloadSettings {
-    /// Ten minutes in all, 30 seconds of silence, 10 for a connection; public hosts only.
+    /// Ten minutes in total, 30 seconds of silence, 10 for a connection; public hosts only.
     fn default() -> Self {
         Self {
             allowed_hosts: Vec::new(),
@@ -50,7 +49,7 @@ impl Default for DownloadSettings {
     }
 }
 
-/// Downloads files. Holds a connection pool: make one and share it. Cheap to clone.
+/// Downloads files. Has a connection pool, so create one and share it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Downloader {
     client: Client,
@@ -60,7 +59,7 @@ pub struct Downloader {
 }
 
 impl Downloader {
-    /// Fails only when the TLS library cannot be set up.
+    /// Fails only if the TLS library cannot be set up.
     pub fn new(settings: &DownloadSettings) -> Result<Self, reqwest::Error> {
         let (hosts, all) = (&settings.allowed_hosts, settings.allow_private);
         let gate = Arc::new(AddressPolicy::new(hosts, all, LOOKUPS));
@@ -72,8 +71,8 @@ impl Downloader {
         })
     }
 
-    /// A file of at most `most` bytes, in memory. `header` is sent to `url` only, not to targets
-    /// of redirects.
+    /// Downloads a file of at most `most` bytes into memory. `header` is only sent to `url`, not to
+    /// targets of redirects.
     pub async fn to_bytes(
         &self,
         url: &Url,
@@ -85,8 +84,8 @@ impl Downloader {
         Ok(bytes.into())
     }
 
-    /// A file of at most `most` bytes, streamed to `spool`. `header` as in [`Self::to_bytes`]. On
-    /// failure the temporary file is removed.
+    /// Downloads a file of at most `most` bytes to `spool`. `header` as in [`Self::to_bytes`].
+    /// Removes the temporary file on failure.
     pub async fn to_file(
         &self,
         url: &Url,
@@ -114,7 +113,7 @@ impl Downloader {
             .map_err(|_elapsed| DownloadError::Timeout)?
     }
 
-    /// The first response that is not a redirect, its body unread.
+    /// Returns the first response that is not a redirect, with its body unread.
     async fn open(
         &self,
         mut url: Url,
@@ -148,7 +147,7 @@ impl Downloader {
         Err(DownloadError::Redirect("there are too many"))
     }
 
-    /// Counts the body as it arrives; the length in the header only serves to give up early.
+    /// Counts the body as it arrives; the length in the header only allows failing early.
     async fn receive<S: Sink>(
         &self,
         mut response: Response,
@@ -181,19 +180,19 @@ impl Downloader {
     }
 }
 
-/// A failed download. Its text contains neither the URL, which may carry a signature, nor
-/// anything from the response.
+/// A failed download. Its text contains neither the URL, which may have a signature, nor anything
+/// from the response.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
     /// The host resolves to this private address.
     #[error("the address {0} is not a public one")]
     Refused(IpAddr),
-    /// A URL that is refused whatever its host.
+    /// A URL that is refused for any host.
     #[error("the URL of the file is refused: {0}")]
     BadUrl(&'static str),
     #[error("a redirect is not followed: {0}")]
     Redirect(&'static str),
-    /// The body, or its announced length, is over the limit.
+    /// The body, or its announced length, is above the limit.
     #[error("the file has more than {most} bytes")]
     TooLarge { most: u64 },
     /// Connecting, the response, its next chunk or its end took too long.
@@ -202,26 +201,26 @@ pub enum DownloadError {
     /// A status other than 200.
     #[error("the file's host answered with status {0}")]
     Status(u16),
-    /// Connecting failed, TLS included.
+    /// Connecting failed, including TLS.
     #[error("the file's host cannot be reached")]
     Unreachable(#[source] reqwest::Error),
-    /// The response broke off, or is not HTTP.
+    /// The connection was closed early, or the response is not HTTP.
     #[error("the download was interrupted")]
     Cut(#[source] reqwest::Error),
-    /// The bytes arrived and could not be stored: not the host's fault.
+    /// The bytes arrived but could not be stored, which is not the host's fault.
     #[error("the file could not be stored")]
     Store(#[from] MediaStoreError),
 }
 
-/// A host that has only private addresses; one of them.
+/// The error for a host with only private addresses; has one of them.
 #[derive(Debug, thiserror::Error)]
 #[error("the address {0} is not a public one")]
 pub struct NoPublicAddress(pub IpAddr);
 
 impl DownloadError {
-    /// Whether a retry would fail the same way. False for a silent, unreachable or overloaded
-    /// host, a broken connection, a full disk, and for 401, 403, 404 and 410: these can mean an
-    /// expired URL, for which the provider can be asked for a fresh one.
+    /// Whether a retry would fail the same way. False for a silent, unreachable or overloaded host,
+    /// a broken connection, a full disk, and for 401, 403, 404 and 410: these can mean an expired
+    /// URL, which the provider can replace.
     pub const fn is_final(&self) -> bool {
         match self {
             Self::Refused(_) | Self::BadUrl(_) | Self::Redirect(_) | Self::TooLarge { .. } => true,

@@ -1,4 +1,4 @@
-//! Scaling images to exact pixel sizes.
+//! Scales images to exact pixel sizes.
 
 use std::io::Cursor;
 
@@ -14,10 +14,10 @@ use super::{
     probe::{picture_size, sniff},
 };
 
-/// The longest side, in pixels, of an image that is decoded.
+/// Maximum side of a decoded image, in pixels.
 pub const LONGEST_SIDE: u32 = 8_192;
 
-/// The most pixels of an image that is decoded.
+/// Maximum pixels of a decoded image.
 pub const MOST_PIXELS: u64 = 32 << 20;
 
 /// Memory limit of decoding, in bytes: 32 Mi pixels of 16-bit RGBA.
@@ -26,9 +26,9 @@ const MOST_MEMORY: u64 = 256 << 20;
 /// Tolerance of the aspect ratio, in hundredths: vendors round sides to multiples of 8 or 64.
 const SHAPE_TOLERANCE: u64 = 2;
 
-/// A PNG of exactly `width` by `height` pixels, from a PNG, JPEG or WebP of that aspect ratio
-/// (within 2 %). A PNG of this size is decoded once, to check it, and returned unchanged.
-/// Anything else is scaled (Lanczos) up or down, with 8 bits per channel and its color profile.
+/// Returns a PNG of exactly `width` by `height` pixels, from a PNG, JPEG or WebP of that aspect
+/// ratio (within 2 %). A PNG of this size is decoded once, to check it, and returned unchanged.
+/// Other images are scaled (Lanczos) up or down, with 8 bits per channel and their color profile.
 ///
 /// Takes up to seconds and some 300 MiB for the largest image (8,192 pixels a side, 32 Mi
 /// pixels): call it on a blocking thread, and not for many images at once.
@@ -61,7 +61,7 @@ fn check_size((width, height): (u32, u32)) -> Result<(), InvalidMedia> {
     Ok(())
 }
 
-/// The decoded image, upright, and its color profile.
+/// Returns the decoded image, upright, and its color profile.
 fn decode(
     format: ImageFormat,
     bytes: &[u8],
@@ -104,8 +104,8 @@ pub fn same_shape(has: (u32, u32), wanted: (u32, u32)) -> bool {
     low > 0 && u128::from(high - low) * 100 <= u128::from(low) * u128::from(SHAPE_TOLERANCE)
 }
 
-/// Eight bits per channel, at exactly this size. Colors are weighted by alpha, so that those of
-/// transparent pixels do not bleed into their neighbors.
+/// Scales to exactly this size, with eight bits per channel. Colors are weighted by alpha, so that
+/// those of transparent pixels do not bleed into their neighbors.
 fn scale(image: DynamicImage, (width, height): (u32, u32)) -> DynamicImage {
     if !image.color().has_alpha() {
         let image = DynamicImage::from(image.into_rgb8());

@@ -1,18 +1,18 @@
-//! Properties of a validated file, and why others are refused.
+//! Properties of a valid file, and reasons to refuse others.
 
 use super::{MediaKind, sign::hex};
 
-/// A validated file, described by its bytes alone.
+/// The properties of a valid file, derived from its bytes alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MediaInfo {
     pub kind: MediaKind,
     pub bytes: u64,
     pub sha256: [u8; 32],
-    /// Pixels, at least 1; of images and videos (as displayed, after rotation).
+    /// Pixels, at least 1, as displayed after rotation; images and videos only.
     pub width: Option<u32>,
     /// As `width`.
     pub height: Option<u32>,
-    /// Duration, above 0; of speech and videos.
+    /// Duration in seconds, above 0; speech and videos only.
     pub seconds: Option<f64>,
 }
 
@@ -44,14 +44,14 @@ impl MediaInfo {
     }
 }
 
-/// Why bytes are refused; permanent, since the same bytes are refused again. No variant carries
+/// Why bytes are refused. Permanent, since the same bytes are refused again. No variant contains
 /// any of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidMedia {
-    /// No bytes at all, or no part to join.
+    /// No bytes, or no part to join.
     #[error("the file is empty")]
     Empty,
-    /// No known signature: an error page, for instance.
+    /// No known signature, as in an error page.
     #[error("the file is of no known type")]
     Unknown,
     #[error("the file is {found:?}, which was not asked for")]
@@ -59,13 +59,13 @@ pub enum InvalidMedia {
     /// Truncated.
     #[error("the file is cut off")]
     Cut,
-    /// It breaks its format's rules.
+    /// The file violates its format.
     #[error("the file is damaged: {0}")]
     Damaged(&'static str),
     /// An unsupported variant of the format.
     #[error("the file is of an unsupported kind: {0}")]
     Unsupported(&'static str),
-    /// Longer than this many bytes.
+    /// More than this number of bytes.
     #[error("the file has more than {} MiB", .0 >> 20)]
     TooLong(usize),
     #[error("the image has {width}x{height} pixels; at most 40 megapixels are accepted")]
@@ -81,7 +81,7 @@ pub enum InvalidMedia {
     /// Decoding it would take too much memory.
     #[error("the file is too large once decoded")]
     TooLarge,
-    /// The image has another aspect ratio than the one asked for.
+    /// The image has another aspect ratio than requested.
     #[error("the image has {width}x{height} pixels, which is another shape than asked for")]
     Shape { width: u32, height: u32 },
     /// Parts of one recording that differ in rate, channels or sample width.

@@ -7,9 +7,9 @@ use uuid::Uuid;
 use crate::domain::{ids::GenerationId, named::named_enum};
 
 named_enum!(
-    /// The formats that are stored, by their media types.
+    /// The formats of stored files, by media type.
     MediaKind {
-        /// The only image format that is served.
+        /// The only format of generated images.
         Png = "image/png",
         Jpeg = "image/jpeg",
         Webp = "image/webp",
@@ -28,7 +28,7 @@ impl MediaKind {
         self.as_str()
     }
 
-    /// The file name's ending, without the dot.
+    /// Returns the file name's extension, without the dot.
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Png => "png",
@@ -41,18 +41,18 @@ impl MediaKind {
     }
 }
 
-/// The name of a stored file: `<generation uuid>/<index>.<ext>`. Only the canonical spelling
-/// parses, so that a parsed key is safe to use as a path.
+/// The name of a stored file: `<generation uuid>/<index>.<ext>`. Only the canonical form parses, so
+/// that a parsed key is safe to use as a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MediaKey {
     pub generation: GenerationId,
-    /// The number of the file within its generation, from 0.
+    /// The file's index within its generation, from 0.
     pub index: u16,
     pub kind: MediaKind,
 }
 
 impl MediaKey {
-    /// The key of a generation's file number `index`, counted from 0.
+    /// Creates the key of a generation's file number `index`, from 0.
     pub const fn new(generation: GenerationId, index: u16, kind: MediaKind) -> Self {
         Self {
             generation,
@@ -69,7 +69,7 @@ impl fmt::Display for MediaKey {
     }
 }
 
-/// A text that is no [`MediaKey`].
+/// The error for a text that is not a [`MediaKey`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not the name of a stored file")]
 pub struct InvalidKey;
@@ -88,7 +88,7 @@ impl FromStr for MediaKey {
                 .find(|kind| kind.extension() == extension)
                 .ok_or(InvalidKey)?,
         };
-        // Only the canonical spelling: no upper case, braces, signs or leading zeros.
+        // Only the canonical form: no upper case, braces, signs or leading zeros.
         if key.to_string() == text {
             Ok(key)
         } else {

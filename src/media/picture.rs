@@ -1,4 +1,4 @@
-//! Checks pictures that callers send by their headers, without decoding pixels.
+//! Checks uploaded pictures by their headers, without decoding pixels.
 
 use std::io::Cursor;
 
@@ -11,7 +11,7 @@ use image::{
 use super::{InvalidMedia, MediaInfo, MediaKind, fit::refusal, probe::inspect};
 use crate::domain::request::{MAX_INPUT_BYTES, MAX_INPUT_PIXELS};
 
-/// Accepted picture formats, which the vendors also accept.
+/// Accepted picture formats. The vendors also accept them.
 pub const PICTURE_KINDS: [MediaKind; 3] = [MediaKind::Png, MediaKind::Jpeg, MediaKind::Webp];
 
 /// Longest side in pixels.
@@ -20,7 +20,7 @@ const MAX_SIDE: u32 = 16_384;
 /// Maximum ratio of the longer to the shorter side.
 const MAX_RATIO: u32 = 20;
 
-/// Memory of a picture's pixels: 40 million pixels of 4 bytes.
+/// Maximum memory of a picture's pixels in bytes: 40 million pixels of 4 bytes.
 pub const MAX_DECODED_BYTES: u64 = 4 * MAX_INPUT_PIXELS + (16 << 20);
 
 /// Memory limit for data before the pixels, such as a compressed color profile.
@@ -34,7 +34,7 @@ pub struct PictureHeader {
     is_animated: bool,
     /// Whether it may have transparent pixels.
     pub has_alpha: bool,
-    /// Memory of the pixels.
+    /// Memory of the pixels in bytes.
     decoded_bytes: u64,
 }
 

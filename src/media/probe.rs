@@ -1,4 +1,4 @@
-//! Detects and validates formats by the bytes alone, not by the provider's content type.
+//! Detects and validates formats from the bytes alone, ignoring the provider's content type.
 
 pub(super) mod mp4;
 
@@ -9,12 +9,11 @@ use sha2::{Digest, Sha256};
 use super::{InvalidMedia, MediaInfo, MediaKind, audio};
 use crate::domain::image_header::{ReadAt as _, read_header};
 
-/// Checks that `bytes` are a complete file of one of the `expected` formats, by its structure:
-/// all chunks, frames or boxes, not the pixels or samples in them (for pixels see
-/// [`super::fit_png`]).
+/// Checks that `bytes` are a complete file of one of the `expected` formats, by its structure: all
+/// chunks, frames or boxes, but not their pixels or samples (for pixels see [`super::fit_png`]).
 ///
-/// Linear in the length, some milliseconds per megabyte at most: call it on a blocking thread
-/// when the file may be large.
+/// Takes linear time, at most some milliseconds per megabyte: call it on a blocking thread if the
+/// file may be large.
 pub fn inspect(bytes: &[u8], expected: &[MediaKind]) -> Result<MediaInfo, InvalidMedia> {
     let kind = sniff(bytes)?;
     if !expected.contains(&kind) {
@@ -36,7 +35,7 @@ pub fn inspect(bytes: &[u8], expected: &[MediaKind]) -> Result<MediaInfo, Invali
     Ok(MediaInfo::new(kind, content, traits))
 }
 
-/// The format by the leading bytes.
+/// Detects the format from the leading bytes.
 pub(super) fn sniff(bytes: &[u8]) -> Result<MediaKind, InvalidMedia> {
     if bytes.is_empty() {
         Err(InvalidMedia::Empty)
@@ -57,12 +56,12 @@ pub(super) fn sniff(bytes: &[u8]) -> Result<MediaKind, InvalidMedia> {
     }
 }
 
-/// Width and height in pixels, both at least 1, of a PNG, JPEG or WebP.
+/// Returns width and height in pixels, both at least 1, of a PNG, JPEG or WebP.
 pub(super) fn picture_size(kind: MediaKind, bytes: &[u8]) -> Result<(u32, u32), InvalidMedia> {
     let header = read_header(bytes).and_then(|(_, size)| size);
     let size = header.ok_or(InvalidMedia::Damaged("its header cannot be read"))?;
     let is_complete = match kind {
-        // The last scan must be followed by an end marker.
+        // An end marker must follow the last scan.
         MediaKind::Jpeg => {
             let mut pairs = bytes.windows(2).rev();
             let last = pairs.find(|pair| matches!(pair, [0xff, 0xd9 | 0xda]));
@@ -77,7 +76,7 @@ pub(super) fn picture_size(kind: MediaKind, bytes: &[u8]) -> Result<(u32, u32), 
     is_complete.then_some(size).ok_or(InvalidMedia::Cut)
 }
 
-/// `None` unless each chunk up to the end chunk lies within the file.
+/// Returns `None` unless each chunk up to the end chunk lies within the file.
 fn find_png_end(bytes: &[u8]) -> Option<()> {
     let mut at = 8;
     loop {

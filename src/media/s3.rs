@@ -19,18 +19,18 @@ pub(super) const PART: usize = 8 << 20;
 /// Parts that are uploaded concurrently.
 const PARTS_AT_ONCE: usize = 2;
 
-/// Bytes that are read from a file at once.
+/// Bytes that are read from a file at a time.
 const PIECE: usize = 256 << 10;
 
-/// Bounds one request, including its body of at most a part.
+/// Maximum time of a request, including its body of at most a part.
 const REQUEST_TIME: Duration = Duration::from_mins(1);
 
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// How long a failing request is retried.
+/// Maximum time of a request's retries.
 const RETRY_TIME: Duration = Duration::from_secs(20);
 
-/// How often a failing request is retried.
+/// Maximum number of a request's retries.
 const RETRIES: usize = 3;
 
 /// Address and credentials of an S3-compatible store.
@@ -38,23 +38,23 @@ const RETRIES: usize = 3;
 pub struct S3Settings {
     /// Must exist.
     pub bucket: String,
-    /// `us-east-1` for a compatible server without regions.
+    /// The region; `us-east-1` for a compatible server without regions.
     pub region: String,
-    /// The server, unless AWS: `https://host:port` or http. Clients are redirected there, so it
-    /// must be reachable for them too.
+    /// The URL of a server other than AWS: `https://host:port` or http. Clients are redirected to
+    /// it, so they must be able to reach it.
     pub endpoint: Option<Url>,
     /// Whether the bucket is part of the host name instead of the path.
     pub virtual_hosted: bool,
     /// Key id and secret; without them, the instance's role on AWS.
     pub credentials: Option<(String, SecretString)>,
-    /// For temporary credentials.
+    /// The session token of temporary credentials.
     pub session_token: Option<SecretString>,
     /// Prefix of all keys, without leading or trailing slash; may be empty.
     pub prefix: String,
 }
 
 impl S3Settings {
-    /// Of the bucket's links.
+    /// Returns the origin of the bucket's links.
     pub(super) fn origin(&self) -> Origin {
         match &self.endpoint {
             Some(endpoint) => endpoint.origin(),
@@ -71,7 +71,7 @@ impl S3Settings {
     }
 }
 
-/// Builds the client; sends nothing.
+/// Builds the client without sending anything.
 pub(super) fn connect(settings: &S3Settings) -> Result<AmazonS3, object_store::Error> {
     let retry = RetryConfig {
         backoff: BackoffConfig::default(),
@@ -106,7 +106,7 @@ pub(super) fn connect(settings: &S3Settings) -> Result<AmazonS3, object_store::E
     builder.build()
 }
 
-/// The response headers of the bucket when a link is opened.
+/// Returns the response headers that the bucket sends when a link is opened.
 pub(super) fn attributes(key: &MediaKey) -> Attributes {
     Attributes::from_iter([
         (Attribute::ContentType, key.kind.content_type()),

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::MediaKey;
 
-/// Domain separation, so that the secret can serve other purposes too.
+/// Separates this use of the secret from other uses.
 const PURPOSE: &str = "gensvc media v1";
 
 /// Minimum length of a secret, in bytes.
@@ -20,15 +20,15 @@ pub struct WeakSecret;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// Signed with another secret, or tampered with.
+    /// Signed with another secret, or modified.
     #[error("the signature is not ours")]
     InvalidSignature,
     #[error("the link has expired")]
     Expired,
 }
 
-/// Signs links and checks them: HMAC-SHA-256 over key and expiry. All replicas that share a
-/// secret accept each other's links.
+/// Signs and verifies links by HMAC-SHA-256 over key and expiry. All replicas with the same secret
+/// accept each other's links.
 #[derive(Clone)]
 pub struct MediaSigner {
     mac: Hmac<Sha256>,
@@ -41,7 +41,7 @@ impl fmt::Debug for MediaSigner {
 }
 
 impl MediaSigner {
-    /// A signer with a secret of at least 32 random bytes.
+    /// Creates a signer with a secret of at least 32 random bytes.
     pub fn new(secret: &[u8]) -> Result<Self, WeakSecret> {
         if secret.len() < LEAST_SECRET {
             return Err(WeakSecret);
@@ -50,9 +50,9 @@ impl MediaSigner {
         Ok(Self { mac })
     }
 
-    /// The link `{base}/v1/media/{key}?expires=...&signature=...`. `base` is the server's
-    /// public address, with or without a path and a trailing slash; `expires_unix` is in
-    /// seconds since the epoch and is the first second in which the link is refused.
+    /// Returns the link `{base}/v1/media/{key}?expires=...&signature=...`. `base` is the server's
+    /// public URL, with or without a path and a trailing slash. `expires_unix` is in seconds since
+    /// the epoch, the first second in which the link is refused.
     pub fn url(&self, base: &Url, key: &MediaKey, expires_unix: i64) -> String {
         let mut base = base.clone();
         base.set_query(None);
@@ -63,7 +63,7 @@ impl MediaSigner {
     }
 
     /// Verifies a link at `now_unix`, in constant time. A wrong signature is `InvalidSignature`
-    /// even when the expiry is past.
+    /// even if the link has expired.
     pub fn verify(
         &self,
         key: &MediaKey,
@@ -89,7 +89,7 @@ impl MediaSigner {
     }
 }
 
-/// Lower-case hexadecimal.
+/// Formats bytes in lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes
         .iter()
@@ -98,7 +98,7 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The reverse of [`hex`] for exactly 32 bytes; upper case is refused.
+/// Parses exactly 32 bytes from lower-case hexadecimal; upper case is refused.
 pub fn unhex(text: &str) -> Option<[u8; 32]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

@@ -17,10 +17,10 @@ use super::{
 /// Bytes that are buffered before they are written.
 const BUFFER: usize = 256 << 10;
 
-/// The largest file, in bytes, that is read into memory for validation. Videos are not.
+/// Maximum bytes of a file that is read into memory for validation. Videos are not.
 const LARGEST_IN_MEMORY: u64 = 128 << 20;
 
-/// A temporary file that is being written; removed when dropped.
+/// A temporary file that is being written; removed on drop.
 #[derive(Debug)]
 pub struct Spool {
     path: Temporary,
@@ -30,7 +30,7 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// A new file in `folder`.
+    /// Creates a file in `folder`.
     pub(super) async fn create(folder: &Path) -> io::Result<Self> {
         let path = folder.join(Uuid::now_v7().to_string());
         let file = tokio::fs::File::create_new(&path).await?;
@@ -42,14 +42,14 @@ impl Spool {
         })
     }
 
-    /// Appends. [`MediaStoreError::NoSpace`] may also come later, from [`Self::finish`].
+    /// Appends bytes. [`MediaStoreError::NoSpace`] may only be reported by [`Self::finish`].
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), MediaStoreError> {
         self.digest.update(bytes);
         self.bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         Ok(self.file.write_all(bytes).await?)
     }
 
-    /// The complete file, synced to disk.
+    /// Returns the complete file, synced to disk.
     pub async fn finish(mut self) -> Result<Spooled, MediaStoreError> {
         self.file.flush().await?;
         self.file.get_ref().sync_all().await?;
@@ -61,7 +61,7 @@ impl Spool {
     }
 }
 
-/// A complete temporary file; removed when dropped.
+/// A complete temporary file; removed on drop.
 #[derive(Debug)]
 pub struct Spooled {
     path: Temporary,
@@ -74,10 +74,10 @@ impl Spooled {
         self.bytes
     }
 
-    /// As [`super::inspect`]. Of an MP4 only the headers are read, whatever its size; other
-    /// formats are read completely, up to 128 MiB ([`InvalidMedia::TooLarge`]).
+    /// As [`super::inspect`]. Only the headers of an MP4 are read; other formats are read
+    /// completely, up to 128 MiB ([`InvalidMedia::TooLarge`]).
     ///
-    /// The outer error: the file could not be read. The inner error: it is invalid.
+    /// The outer error means that the file could not be read, the inner one that it is invalid.
     pub async fn inspect(
         &self,
         expected: &[MediaKind],
@@ -123,7 +123,7 @@ fn check(
     Ok(probe::inspect(&bytes, expected)?)
 }
 
-/// Removes the file when dropped, unless it was moved away.
+/// Removes the file on drop, unless it was moved.
 #[derive(Debug)]
 struct Temporary(PathBuf);
 

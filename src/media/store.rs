@@ -27,17 +27,17 @@ const INCOMING: &str = "incoming";
 /// The object that [`MediaStore::probe`] writes into a bucket.
 const PROBE: &str = "probe";
 
-/// The longest validity of a link that S3 signs.
+/// Maximum validity of a link that S3 signs.
 const LONGEST_LINK: Duration = Duration::from_hours(7 * 24);
 
 /// Stored files, each written atomically under its key. Cheap to clone.
 #[derive(Clone)]
 pub struct MediaStore {
     files: Arc<dyn ObjectStore>,
-    /// Prefix of all keys; empty of a local store.
+    /// Prefix of all keys; empty for a local store.
     prefix: ObjectPath,
     place: Place,
-    /// The folder of [`Spool`]s; of a local store on the same file system as the files.
+    /// The folder of [`Spool`]s; in a local store on the same file system as the files.
     incoming: PathBuf,
 }
 
@@ -53,7 +53,7 @@ enum Place {
 
 impl fmt::Debug for MediaStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // By name, since the client of a bucket holds credentials.
+        // Only the name, since the client of a bucket holds credentials.
         let name = self.files.to_string();
         f.debug_tuple("MediaStore").field(&name).finish()
     }
@@ -80,18 +80,18 @@ impl From<ObjectMeta> for MediaHead {
 
 /// A stored file, or a range of it, as a stream.
 pub struct MediaFile {
-    /// Of the whole file.
+    /// Metadata of the whole file.
     pub head: MediaHead,
-    /// The bytes in `body`.
+    /// The range of the bytes in `body`.
     pub range: Range<u64>,
-    /// Chunks of at most 256 KiB of a local file. Ends with an error when not all of the range
-    /// can be read.
+    /// Chunks of at most 256 KiB if the file is local. Ends with an error if the range cannot be
+    /// read completely.
     pub body: BoxStream<'static, Result<Bytes, MediaStoreError>>,
 }
 
 impl MediaStore {
-    /// A store in `folder`, which is created if missing and made private to this user. Stale
-    /// incoming files are removed.
+    /// Opens a store in `folder`, which is created if missing and made private to this user.
+    /// Removes stale incoming files.
     pub async fn open(folder: PathBuf) -> io::Result<Self> {
         local::make_private(&folder, INCOMING).await?;
         let files = LocalFileSystem::new_with_prefix(&folder)
@@ -101,7 +101,7 @@ impl MediaStore {
         Self::over(Arc::new(files), folder).await
     }
 
-    /// A store for a process that stores no files: it touches no disk.
+    /// Returns a store for a process that stores no files; it does not access the disk.
     pub fn nowhere() -> Self {
         Self {
             files: Arc::new(InMemory::new()),
@@ -111,7 +111,7 @@ impl MediaStore {
         }
     }
 
-    /// As [`Self::open`], with access through `files`, so that a test can let the disk fail.
+    /// As [`Self::open`], with access through `files`, so that a test can simulate disk failures.
     pub async fn over(files: Arc<dyn ObjectStore>, folder: PathBuf) -> io::Result<Self> {
         let incoming = folder.join(INCOMING);
         tokio::fs::create_dir_all(&incoming).await?;
@@ -124,8 +124,8 @@ impl MediaStore {
         })
     }
 
-    /// A store in a bucket; `incoming` is a local folder for incoming files, which is created if
-    /// missing. Sends nothing: see [`Self::probe`].
+    /// Opens a store in a bucket. `incoming` is a local folder for incoming files, which is created
+    /// if missing. Sends nothing, see [`Self::probe`].
     pub async fn open_s3(
         settings: &S3Settings,
         incoming: PathBuf,
@@ -146,12 +146,12 @@ impl MediaStore {
         })
     }
 
-    /// Whether the files lie in a folder, which other servers may not see.
+    /// Whether the files are in a folder, which other servers may not see.
     pub const fn is_local(&self) -> bool {
         matches!(self.place, Place::Local(_))
     }
 
-    /// Where [`Self::link`] leads.
+    /// Returns the origin of the links of [`Self::link`].
     pub const fn origin(&self) -> Option<&Origin> {
         match &self.place {
             Place::Local(_) => None,
@@ -159,19 +159,19 @@ impl MediaStore {
         }
     }
 
-    /// Removes stale incoming files, left by a crash or a failed removal; not those that may
-    /// still be written to.
+    /// Removes stale incoming files, left by a crash or a failed removal, but not those that may
+    /// still be written.
     pub async fn sweep(&self) -> Result<(), MediaStoreError> {
         Ok(local::sweep(&self.incoming).await?)
     }
 
-    /// A temporary file to write into, for [`Self::put_file`].
+    /// Creates a temporary file to write, for [`Self::put_file`].
     pub async fn spool(&self) -> Result<Spool, MediaStoreError> {
         Ok(Spool::create(&self.incoming).await?)
     }
 
-    /// Stores a file, replacing an older one of this key: atomically, and durably once this
-    /// returns.
+    /// Stores a file atomically, replacing an older file with this key. The file is durable once
+    /// this returns.
     pub async fn put(&self, key: &MediaKey, bytes: Bytes) -> Result<(), MediaStoreError> {
         let mut options = PutOptions::default();
         if let Place::S3 { .. } = self.place {
@@ -183,7 +183,7 @@ impl MediaStore {
         Ok(())
     }
 
-    /// As [`Self::put`], from a temporary file: a local store moves it; S3 gets parts of 8 MiB, at
+    /// As [`Self::put`], from a temporary file. A local store moves it; S3 gets parts of 8 MiB, at
     /// most three of them in memory.
     pub async fn put_file(&self, key: &MediaKey, file: Spooled) -> Result<(), MediaStoreError> {
         let to = self.path(key);
@@ -191,7 +191,7 @@ impl MediaStore {
             Place::Local(_) => {
                 let name = file.path().file_name().and_then(|name| name.to_str());
                 let from = ObjectPath::from_iter([INCOMING, name.unwrap_or_default()]);
-                // `finish` has synced its contents; this syncs the folders.
+                // `finish` has synced the file's contents; this syncs the folders.
                 self.files.rename(&from, &to).await?;
             }
             Place::S3 { .. } => {
@@ -202,7 +202,7 @@ impl MediaStore {
                 let upload = self.files.put_multipart_opts(&to, options).await?;
                 let mut upload = WriteMultipart::new_with_chunk_size(upload, s3::PART);
                 if let Err(error) = s3::send(&mut upload, file.path()).await {
-                    // Best effort: a lifecycle rule of the bucket removes the rest.
+                    // Best effort: a lifecycle rule of the bucket removes leftovers.
                     let _aborted = upload.abort().await;
                     return Err(error);
                 }
@@ -212,7 +212,7 @@ impl MediaStore {
         Ok(())
     }
 
-    /// Metadata of a file; none if it does not exist.
+    /// Returns metadata of a file; `None` if it does not exist.
     pub async fn head(&self, key: &MediaKey) -> Result<Option<MediaHead>, MediaStoreError> {
         match self.files.head(&self.path(key)).await {
             Ok(meta) => Ok(Some(meta.into())),
@@ -221,8 +221,8 @@ impl MediaStore {
         }
     }
 
-    /// A file, or a range of it; none if it does not exist. The range must lie within the file
-    /// and not be empty, otherwise [`MediaStoreError::Range`].
+    /// Returns a file, or a range of it; `None` if it does not exist. The range must lie within the
+    /// file and not be empty, otherwise [`MediaStoreError::Range`].
     pub async fn get(
         &self,
         key: &MediaKey,
@@ -254,7 +254,7 @@ impl MediaStore {
         }))
     }
 
-    /// Deletes all files of a generation, including ones that no record lists.
+    /// Deletes all files of a generation, including files in no record.
     pub async fn delete_generation(&self, generation: GenerationId) -> Result<(), MediaStoreError> {
         match &self.place {
             Place::Local(folder) => Ok(local::remove(folder, &generation.0.to_string()).await?),
@@ -271,8 +271,8 @@ impl MediaStore {
         }
     }
 
-    /// Names and sizes of all files except incoming ones. A name is a [`MediaKey`], unless another
-    /// program stored the file.
+    /// Lists names and sizes of all files except incoming ones. A name is a [`MediaKey`] unless
+    /// another program stored the file.
     pub fn list(&self) -> BoxStream<'_, Result<(String, u64), MediaStoreError>> {
         let depth = self.prefix.parts().count();
         let files = self.files.list(Some(&self.prefix)).map_err(Into::into);
@@ -285,8 +285,8 @@ impl MediaStore {
         listed.boxed()
     }
 
-    /// Checks that files can be stored: writes 4 KiB, which detects a full disk, and removes
-    /// them. In a bucket an object named `probe` is overwritten and stays.
+    /// Checks that files can be stored: writes 4 KiB, which detects a full disk, and removes them.
+    /// In a bucket an object named `probe` is overwritten and remains.
     pub async fn probe(&self) -> Result<(), MediaStoreError> {
         match &self.place {
             Place::Local(_) => Ok(local::probe(&self.incoming).await?),
@@ -298,9 +298,9 @@ impl MediaStore {
         }
     }
 
-    /// The bucket's presigned link to a file, valid for `valid_for` (at most seven days) by the
-    /// system clock; none for a local store, whose links [`super::MediaSigner`] makes. Does not
-    /// check that the file exists.
+    /// Returns the bucket's presigned link to a file, valid for `valid_for` (at most seven days) by
+    /// the system clock. Returns `None` for a local store, whose links [`super::MediaSigner`]
+    /// makes. Does not check that the file exists.
     pub async fn link(
         &self,
         key: &MediaKey,

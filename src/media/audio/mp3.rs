@@ -29,7 +29,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header at the start of `bytes`.
+    /// Parses the header at the start of `bytes`.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let raw: [u8; 4] = *bytes.first_chunk()?;
         let [sync, second, third, fourth] = raw;
@@ -60,7 +60,7 @@ impl Header {
         })
     }
 
-    /// The same header with bit rate number `index`, without padding and checksum.
+    /// Returns the same header with bit rate number `index`, without padding and checksum.
     pub(super) fn with_bit_rate(&self, index: u8) -> Option<Self> {
         let [sync, second, third, fourth] = self.raw;
         Self::read(&[sync, second | 1, third & 0x0c | index << 4, fourth])
@@ -71,7 +71,8 @@ impl Header {
         (self.rate, self.samples, self.mono) == (other.rate, other.samples, other.mono)
     }
 
-    /// Length of the side information between header and audio data, without a checksum.
+    /// Returns the length of the side information between header and audio data, without a
+    /// checksum.
     pub(super) fn side_bytes(&self) -> usize {
         match (self.samples == 1_152, self.mono) {
             (true, false) => 32,
@@ -101,13 +102,13 @@ impl Frame<'_> {
     }
 }
 
-/// The frames of a stream, in order. Tags and garbage between them are skipped and counted; all
-/// frames match the first one's format; a truncated last frame is left out.
+/// Iterates over the frames of a stream, in order. Skips and counts tags and garbage between them;
+/// all frames must match the first one's format; a truncated last frame is left out.
 pub(super) struct Frames<'a> {
     rest: &'a [u8],
     first: Option<Header>,
     in_step: bool,
-    /// Bytes that belong to no frame and no tag so far.
+    /// Bytes so far that belong to no frame and no tag.
     pub stray: usize,
 }
 
@@ -125,8 +126,8 @@ impl<'a> Frames<'a> {
         self.first.is_none_or(|first| first.goes_with(header))
     }
 
-    /// Whether this is a real frame and not four bytes that look like a header: another frame, a
-    /// tag or the end must follow.
+    /// Whether this is a frame and not four bytes that look like a header: another frame, a tag or
+    /// the end must follow.
     fn is_confirmed(&self, header: &Header) -> bool {
         if self.in_step {
             return true;
@@ -169,7 +170,7 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// The length of the tag that starts here: `ID3v2`, or `ID3v1` as the last 128 bytes.
+/// Returns the length of the tag that starts here: `ID3v2`, or `ID3v1` in the last 128 bytes.
 fn tag_length(bytes: &[u8]) -> Option<usize> {
     if bytes.starts_with(b"TAG") && bytes.len() == 128 {
         return Some(128);
@@ -184,12 +185,12 @@ fn tag_length(bytes: &[u8]) -> Option<usize> {
     Some(10 + size + footer)
 }
 
-/// Whether the bytes begin as a frame does.
+/// Whether the bytes begin like a frame.
 pub(in crate::media) fn starts_a_frame(bytes: &[u8]) -> bool {
     Header::read(bytes).is_some()
 }
 
-/// The duration of an MP3 by its frames, whatever its tables say.
+/// Returns the duration of an MP3 by its frames, ignoring its tables.
 pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, InvalidMedia> {
     let mut frames = Frames::new(bytes);
     let (mut count, mut length, mut first) = (0_u32, 0, None);
@@ -217,7 +218,7 @@ pub(super) fn check(sound: usize, stray: usize) -> Result<(), InvalidMedia> {
 /// Bytes of the table that we write: name, flags, frames, bytes, and 100 seek points.
 const TABLE: usize = 4 + 4 + 4 + 4 + 100;
 
-/// The number of bit rates of a header, without "free".
+/// Number of bit rates of a header, without "free".
 const BIT_RATES: u8 = 14;
 
 /// Joins the parts of a recording, in order, without decoding them. Tags (ID3) and tables (Xing,
@@ -253,7 +254,7 @@ pub fn mp3_from_parts(parts: &[Bytes]) -> Result<Bytes, InvalidMedia> {
     Ok(file.into())
 }
 
-/// A silent frame with a table: "Info" for a constant bit rate, "Xing" for others.
+/// Builds a silent frame with a table: "Info" for a constant bit rate, "Xing" for others.
 fn table(
     first: &Header,
     starts: &[usize],

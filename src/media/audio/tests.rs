@@ -4,21 +4,21 @@ use sha2::{Digest, Sha256};
 use super::{mp3::Frames, *};
 use crate::media::InvalidMedia;
 
-/// Silent frames of MPEG-1 at 44.1 kHz, stereo; `version` 2 makes them MPEG-2 at 22.05 kHz.
+/// Returns silent frames of MPEG-1 at 44.1 kHz, stereo; `version` 2 makes them MPEG-2 at 22.05 kHz.
 pub(in crate::media) fn frames(version: u8, count: usize) -> Vec<u8> {
     let header = [0xff, 0xe3 | version << 3, 0x90, 0x00];
     // 128 kbit/s: 144 * 128000 / 44100; 80 kbit/s: 72 * 80000 / 22050.
     let length = if version == 3 { 417 } else { 261 };
     let mut frame = header.to_vec();
     frame.resize(length, 0);
-    // A body of its own, so that a lost frame would show.
+    // Different bodies, so that a lost frame would show.
     frame[40] = version;
     frame.repeat(count)
 }
 
 fn id3(length: u8) -> Vec<u8> {
     let mut tag = vec![b'I', b'D', b'3', 4, 0, 0, 0, 0, 0, length];
-    // What looks like frames inside.
+    // A tag that contains bytes like frames.
     tag.extend(frames(3, 1).iter().take(length.into()));
     tag
 }
@@ -53,7 +53,7 @@ fn mp3_parts_become_one() {
         .copied()
         .collect();
     assert_eq!(sound, frames(3, 18), "no byte of sound is lost");
-    // The table: its name, what it has, frames, bytes, and rising places.
+    // The table: its name, its flags, frames, bytes, and ascending positions.
     let head = all[0].bytes;
     assert_eq!(&head[36..44], b"Info\0\0\0\x07");
     assert_eq!(head[44..48], 18_u32.to_be_bytes());
@@ -63,7 +63,7 @@ fn mp3_parts_become_one() {
     );
     assert!(head[52..152].is_sorted());
     assert!(head[151] > 230);
-    // What is one already stays as it is.
+    // A joined file is not changed.
     assert_eq!(
         mp3_from_parts(std::slice::from_ref(&joined)).unwrap(),
         joined
@@ -106,7 +106,7 @@ fn mp3_of_a_lower_rate() {
     assert_eq!(Frames::new(&joined).count(), 41);
 }
 
-/// A WAV whose sizes are as given, with a chunk between format and samples.
+/// Builds a WAV with the given sizes, and a chunk between format and samples.
 fn wav(rate: u32, channels: u16, claimed: u32, samples: &[u8]) -> Bytes {
     let block = channels * 2;
     [
@@ -196,7 +196,7 @@ fn a_wav_must_have_true_sizes() {
     assert!(wav_seconds(&wav(24_000, 1, 4, &[1; 4])).is_ok());
 }
 
-/// Joining is a function of the parts alone.
+/// Joining depends on the parts alone.
 #[test]
 fn the_same_again() {
     let parts = [Bytes::from(frames(3, 100)), Bytes::from(frames(3, 7))];

@@ -4,7 +4,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 
 use crate::{domain::image_header::ReadAt as _, media::InvalidMedia};
 
-/// Sizes from here on mean "unknown" in the header of a stream: 0xFFFFFFFF, or that or
+/// Sizes from this one on mean "unknown" in the header of a stream: 0xFFFFFFFF, or that or
 /// 0x7FFFFFFF minus the header. No real part is this large.
 const PLACEHOLDER: u32 = 0x7fff_0000;
 
@@ -14,7 +14,7 @@ const BARE_RATE: u32 = 24_000;
 /// Size of the header that [`wav`] writes. Every stored WAV has it.
 pub const WAV_HEADER_BYTES: u64 = 44;
 
-/// How many leading bytes are checked to tell text from audio.
+/// Number of leading bytes that are checked to distinguish text from audio.
 const TEXT_SAMPLE: usize = 64;
 
 /// The sample format. Always 16 bits, little-endian.
@@ -43,7 +43,7 @@ impl Format {
 /// Joins the parts of a recording, in order: a 44-byte header with the real sizes, then all
 /// samples. Parts may have the placeholder sizes of a stream; other chunks are dropped. A part
 /// without RIFF is read as raw PCM (24 kHz, 16 bits, mono), unless it is text or another known
-/// format. Half a sample at a part's end is left out.
+/// format. An incomplete sample at a part's end is left out.
 ///
 /// Refused: no samples, a truncated part, sample formats other than 16-bit PCM with one or two
 /// channels, parts that differ ([`InvalidMedia::Mixed`]), and more than 4 GiB.
@@ -62,7 +62,7 @@ pub fn wav_from_parts(parts: &[Bytes]) -> Result<Bytes, InvalidMedia> {
     wav(format.channels, format.rate, &blocks).ok_or(InvalidMedia::TooLarge)
 }
 
-/// Samples of 16-bit PCM, little-endian, with a header; `None` where its sizes have no room.
+/// Adds a header to samples of 16-bit PCM, little-endian; `None` if they are too long for it.
 pub fn wav(channels: u16, rate: u32, blocks: &[&[u8]]) -> Option<Bytes> {
     let size: usize = blocks.iter().map(|block| block.len()).sum();
     let block_bytes = channels.checked_mul(2).filter(|bytes| *bytes > 0)?;
@@ -86,12 +86,13 @@ pub fn wav(channels: u16, rate: u32, blocks: &[&[u8]]) -> Option<Bytes> {
     Some(file.freeze())
 }
 
-/// Whether the samples after this header can be read as PCM without one: 24 kHz, 16 bits, mono.
+/// Whether the samples after this header are in the format of PCM without one: 24 kHz, 16 bits,
+/// mono.
 pub fn is_bare_pcm(header: &[u8]) -> bool {
     parse(header).is_ok_and(|(format, ..)| format == BARE)
 }
 
-/// The duration of a WAV, whose sizes must be real.
+/// Returns the duration of a WAV with real sizes.
 pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, InvalidMedia> {
     let riff = bytes.read_at(4).map(u32::from_le_bytes);
     let riff = u64::from(riff.ok_or(InvalidMedia::Cut)?) + 8;
@@ -109,11 +110,11 @@ pub(in crate::media) fn seconds(bytes: &[u8]) -> Result<f64, InvalidMedia> {
     Ok(f64::from(claimed) / f64::from(format.bytes_per_second()))
 }
 
-/// The samples of a part, in whole blocks.
+/// Returns the samples of a part, in whole blocks.
 fn samples(part: &[u8]) -> Result<(Format, &[u8]), InvalidMedia> {
     let (format, samples) = if part.starts_with(b"RIFF") {
         let (format, claimed, rest) = parse(part)?;
-        // A placeholder: the rest is audio.
+        // With a placeholder, the rest is audio.
         let open = claimed == 0 || claimed >= PLACEHOLDER;
         let length = usize::try_from(claimed).map_err(|_| InvalidMedia::TooLarge)?;
         let samples = if open { Some(rest) } else { rest.get(..length) };
@@ -127,7 +128,7 @@ fn samples(part: &[u8]) -> Result<(Format, &[u8]), InvalidMedia> {
     Ok((format, samples.get(..whole).unwrap_or_default()))
 }
 
-/// The format, the stated length of the samples, and all bytes from the first sample on.
+/// Returns the format, the stated length of the samples, and all bytes from the first sample on.
 fn parse(bytes: &[u8]) -> Result<(Format, u32, &[u8]), InvalidMedia> {
     if bytes.get(8..12) != Some(b"WAVE") {
         return Err(InvalidMedia::Unknown);
@@ -159,7 +160,7 @@ fn read_format(chunk: &[u8]) -> Result<Format, InvalidMedia> {
     let rate = chunk.read_at(4).map(u32::from_le_bytes);
     let mut code = u16_at(0)?;
     if code == 0xfffe {
-        // The extensible form: the code is the start of a longer identifier.
+        // In the extensible form, the code is the start of a longer identifier.
         code = u16_at(24)?;
     }
     let format = Format {
@@ -178,8 +179,8 @@ fn read_format(chunk: &[u8]) -> Result<Format, InvalidMedia> {
     }
 }
 
-/// Raw PCM has no signature: whatever is certainly something else is refused, so that an error
-/// page is not stored as noise.
+/// Checks raw PCM, which has no signature: data that certainly has another format is refused, so
+/// that an error page is not stored as noise.
 fn check_bare(part: &[u8]) -> Result<(), InvalidMedia> {
     if part.is_empty() {
         return Err(InvalidMedia::Empty);

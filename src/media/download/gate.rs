@@ -1,4 +1,4 @@
-//! Which hosts and addresses files may be downloaded from.
+//! Determines from which hosts and addresses files may be downloaded.
 
 use std::{
     collections::HashSet,
@@ -29,13 +29,13 @@ pub struct AddressPolicy {
     /// Normalized: lower case, without brackets and trailing dot.
     allowed: HashSet<String>,
     all: bool,
-    /// Concurrent DNS lookups, by the hash of their name. A lookup cannot be cancelled, and an
-    /// unresponsive name server can block its thread for half a minute; the rest of the process
-    /// needs threads too.
+    /// Limits concurrent DNS lookups, by the hash of the name. A lookup cannot be cancelled, and an
+    /// unresponsive name server can block its thread for half a minute, while the rest of the
+    /// process needs threads too.
     lookups: Limiter<u64>,
 }
 
-/// The normalized spelling of a host.
+/// Normalizes a host.
 fn normal(host: &str) -> String {
     let host = host.strip_suffix('.').unwrap_or(host);
     let bare = host
@@ -46,7 +46,7 @@ fn normal(host: &str) -> String {
 
 impl AddressPolicy {
     /// Allows public addresses, `allowed` hosts (names or addresses), or `all`. `lookups`: maximum
-    /// number of concurrent DNS lookups. Callers bound how long they wait, and how many they are.
+    /// concurrent DNS lookups. Callers limit their wait and their number.
     pub fn new(allowed: &[String], all: bool, lookups: usize) -> Self {
         Self {
             allowed: allowed.iter().map(|host| normal(host)).collect(),
@@ -55,7 +55,7 @@ impl AddressPolicy {
         }
     }
 
-    /// A client that connects only to the addresses that this allows, and follows no redirects.
+    /// Returns a client that connects only to allowed addresses and follows no redirects.
     pub fn client(self: &Arc<Self>, connect_timeout: Duration) -> ClientBuilder {
         Client::builder()
             .user_agent(concat!("gensvc/", env!("CARGO_PKG_VERSION")))
@@ -89,8 +89,8 @@ impl AddressPolicy {
             .map_err(|NoPublicAddress(address)| DownloadError::Refused(address))
     }
 
-    /// IP addresses are checked here, since they are not resolved; [`Url`] has normalized their
-    /// spellings (octal, hexadecimal, one number). Names are checked when they are resolved.
+    /// Checks IP addresses, since they are not resolved; [`Url`] has normalized their notations
+    /// (octal, hexadecimal, one number). Names are checked when they are resolved.
     pub fn check_literal(&self, url: &Url) -> Result<(), NoPublicAddress> {
         let address = match url.host() {
             None | Some(Host::Domain(_)) => return Ok(()),
@@ -104,8 +104,8 @@ impl AddressPolicy {
         }
     }
 
-    /// The addresses of a name that may be connected to. `permit` is dropped when the thread is free
-    /// again, even if the caller has given up.
+    /// Resolves a name to addresses that may be connected to. `permit` is dropped when the thread
+    /// is free again, even if the caller has given up.
     pub async fn resolve(
         &self,
         name: &str,
@@ -121,7 +121,7 @@ impl AddressPolicy {
         Ok(self.pick(name, found.await??)?)
     }
 
-    /// The resolved addresses of a name that may be connected to.
+    /// Returns the resolved addresses of a name that may be connected to.
     fn pick(
         &self,
         name: &str,

@@ -103,7 +103,7 @@ async fn silence_ends() {
 #[tokio::test]
 async fn closed_addresses() {
     let host = Host::start().await;
-    // Only the name is allowed: the target of a redirect is checked again.
+    // Only the name is allowed; the target of a redirect is checked again.
     let open = downloader(&["localhost"]);
     let get = async |path| open.to_bytes(&host.url("localhost", path), None, 100).await;
     assert_eq!(get("/hello").await.unwrap(), "hello");

@@ -56,7 +56,7 @@ fn another_shape_is_refused() {
         };
         assert_eq!(fit_png(&png, width, height), Err(shape), "{width}x{height}");
     }
-    // 1792x1024 is 7:4; some vendors make 1280x720 of it, nearly two percent off.
+    // 1792x1024 is 7:4; some vendors return 1280x720 for it, nearly two percent off.
     assert!(same_shape((1_280, 720), (1_792, 1_024)));
     assert!(!same_shape((1_280, 704), (1_792, 1_024)));
     assert!(same_shape((u32::MAX, u32::MAX), (1, 1)));
@@ -65,7 +65,7 @@ fn another_shape_is_refused() {
 
 #[test]
 fn what_cannot_be_seen_does_not_bleed() {
-    // Red that is seen, next to green that is not.
+    // Visible red next to invisible green.
     let image = RgbaImage::from_fn(40, 40, |x, _| {
         if x < 20 {
             Rgba([255, 0, 0, 255])
@@ -85,7 +85,7 @@ fn what_cannot_be_seen_does_not_bleed() {
 
 #[test]
 fn a_bomb_is_not_lit() {
-    // A header that claims 60,000 pixels a side over a few bytes.
+    // A header that claims 60,000 pixels a side, with only a few bytes.
     let mut bomb = picture(ImageFormat::Png, 64, 64).to_vec();
     bomb[16..24].copy_from_slice(&[0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60]);
     assert_eq!(fit_png(&bomb.into(), 64, 64), Err(InvalidMedia::TooLarge));
@@ -100,7 +100,7 @@ fn damage_is_found_though_the_size_fits() {
     let mut damaged = png.clone();
     damaged[name + 12] ^= 0x55;
     fit_png(&damaged.into(), 64, 64).unwrap_err();
-    // A whole container with half of the pixels' data.
+    // A whole container with only half of the pixels' data.
     for other in [b"RIFF".as_slice(), b"GIF89a", b"", b"<html>"] {
         fit_png(&Bytes::copy_from_slice(other), 64, 64).unwrap_err();
     }

@@ -15,7 +15,7 @@ fn size(bytes: &[u8]) -> Result<(u32, u32), InvalidMedia> {
     read_picture(bytes).map(|info| (info.width.unwrap(), info.height.unwrap()))
 }
 
-/// A TIFF with the one tag.
+/// Builds a TIFF with only this tag.
 fn exif(orientation: u8) -> Vec<u8> {
     let tag = [1, 18, 0, 3, 0, 0, 0, 1, 0, orientation, 0, 0];
     [b"MM\0\x2a\0\0\0\x08\0\x01", &tag[..], &[0; 4]].concat()
@@ -69,7 +69,7 @@ fn an_animation_is_refused() {
     // After the header.
     let png = [&still[..33], &[0, 0, 0, 8], &control, &sum, &still[33..]].concat();
     assert_eq!(size(&png), Err(InvalidMedia::Animated));
-    // The animation bit of an extended header; the frame is the still picture's.
+    // The animation bit of an extended header; the frame is that of the still picture.
     let still = encoded(ImageFormat::WebP, 30, 20);
     let chunk = |name: &[u8; 4], body: &[u8]| {
         let length = u32::try_from(body.len()).unwrap().to_le_bytes();

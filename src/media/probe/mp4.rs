@@ -1,6 +1,6 @@
-//! An MP4's headers: size, duration, and whether every box is complete.
+//! Checks an MP4's headers: size, duration, and that every box is complete.
 //!
-//! Only headers are read: even a file of a gigabyte takes a few seeks and its `moov` box.
+//! Reads only headers: even a file of a gigabyte takes a few seeks and its `moov` box.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -13,16 +13,16 @@ mod movie;
 use boxes::{header, seconds};
 use movie::Movie;
 
-/// The most boxes on the top level. A fragmented video has two for each fragment.
+/// Maximum boxes on the top level. A fragmented video has two per fragment.
 const MOST_BOXES: u32 = 20_000;
 
-/// The largest `moov` box that is read, in bytes. An hour of video has some 10 MB.
+/// Maximum bytes of a `moov` box. An hour of video has some 10 MB.
 const LARGEST_MOVIE: u64 = 32 << 20;
 
-/// The largest `ftyp` or `moof` box that is read, in bytes.
+/// Maximum bytes of an `ftyp` or `moof` box.
 const LARGEST_SMALL: u64 = 1 << 20;
 
-/// Upper bound of a believable duration, in seconds.
+/// Maximum plausible duration, in seconds.
 const LONGEST: f64 = 86_400.0;
 
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub(in crate::media) enum ReadError {
 /// Size in pixels and duration in seconds of an MP4.
 pub(in crate::media) type Traits = (Option<(u32, u32)>, Option<f64>);
 
-/// The whole `file` must be an MP4.
+/// Reads the traits of `file`, all of which must be an MP4.
 pub(in crate::media) fn read<R: Read + Seek>(file: &mut R) -> Result<Traits, ReadError> {
     let length = file.seek(SeekFrom::End(0))?;
     let mut at = 0;
@@ -107,7 +107,7 @@ fn next<R: Read + Seek>(file: &mut R, at: u64, length: u64) -> Result<Found, Rea
     })
 }
 
-/// The content of a box. It lies within the file, which bounds the allocation.
+/// Reads the content of a box. It lies within the file, which bounds the allocation.
 fn content<R: Read + Seek>(file: &mut R, found: &Found, most: u64) -> Result<Vec<u8>, ReadError> {
     let size = found.end - found.start;
     if size > most {
@@ -122,8 +122,8 @@ fn content<R: Read + Seek>(file: &mut R, found: &Found, most: u64) -> Result<Vec
     Ok(content)
 }
 
-/// The major or a compatible brand must be of the MP4 family; pictures (HEIC, AVIF) and
-/// `QuickTime` files consist of boxes too.
+/// Checks that the major or a compatible brand is of the MP4 family, because pictures (HEIC, AVIF)
+/// and `QuickTime` files consist of boxes too.
 fn check_brands(content: &[u8]) -> Result<(), InvalidMedia> {
     let (brands, _) = content.as_chunks::<4>();
     let ours = |brand: &[u8; 4]| {
@@ -131,7 +131,7 @@ fn check_brands(content: &[u8]) -> Result<(), InvalidMedia> {
             || brand.starts_with(b"mp4")
             || brand.starts_with(b"iso")
     };
-    // The second is a version number.
+    // The second brand is a version number.
     let mut brands = brands.iter().enumerate().filter(|(at, _)| *at != 1);
     if brands.any(|(_, brand)| ours(brand)) {
         Ok(())

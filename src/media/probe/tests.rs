@@ -5,7 +5,7 @@ use proptest::{collection::vec, prelude::*};
 use super::*;
 use crate::media::{fit_png, mp3_from_parts, wav_from_parts};
 
-/// A box with its header.
+/// Builds a box with its header.
 fn boxed(name: [u8; 4], content: &[u8]) -> Vec<u8> {
     let size = u32::try_from(content.len() + 8).unwrap();
     [&size.to_be_bytes(), name.as_slice(), content].concat()
@@ -15,7 +15,7 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// Header and one track with pictures, `units` of a thousandth of a second long.
+/// Builds a header and one video track of `units` milliseconds.
 fn moov(units: u32, size: (u32, u32), turned: bool) -> Vec<u8> {
     let one = 0x1_0000;
     let matrix = if turned {
@@ -54,7 +54,7 @@ fn file(middle: &[Vec<u8>]) -> Vec<u8> {
     .concat()
 }
 
-/// A video of two and a half seconds.
+/// Builds a video of two and a half seconds.
 pub(in crate::media) fn mp4() -> Vec<u8> {
     file(&[moov(2_500, (640, 360), false)])
 }
@@ -68,7 +68,7 @@ fn picture(format: ImageFormat, width: u32, height: u32) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// One valid file of each format.
+/// Returns one valid file of each format.
 fn files() -> Vec<(MediaKind, Vec<u8>)> {
     let mp3 = audio::tests::frames(3, 20);
     let wav = wav_from_parts(&[Bytes::from(vec![200; 4_800])]).unwrap();
@@ -114,7 +114,7 @@ fn files_are_what_they_are() {
 #[test]
 fn cut_files_are_refused() {
     for (kind, bytes) in files() {
-        // An MP3 has no end of its own: the frames that are there are one.
+        // MP3 has no end marker: the remaining frames are a valid file.
         for keep in [1, 2, 9, 30, bytes.len() / 2, bytes.len() - 1] {
             let cut = inspect(&bytes[..keep], MediaKind::ALL);
             assert!(
@@ -146,7 +146,7 @@ fn videos_of_many_kinds() {
     let read = |bytes: Vec<u8>| inspect(&bytes, &[MediaKind::Mp4]);
     let turned = read(file(&[moov(1_000, (640, 360), true)])).unwrap();
     assert_eq!(turned.width.zip(turned.height), Some((360, 640)));
-    // In fragments: one of five samples of a length, one whose two samples have their own,
+    // In fragments: one with five samples of the same length, one whose two samples have their own,
     // and one of another track.
     let fragment = |header: &[u32], run: &[u32]| {
         let parts = [
@@ -164,7 +164,7 @@ fn videos_of_many_kinds() {
     assert_eq!(read(parts).unwrap().seconds, Some(2.0));
     let short = fragment(&[0, 1], &[0x100, u32::MAX, 700]);
     assert!(read(file(&[moov(0, (16, 16), false), short])).is_err());
-    // The samples' box open to the end, and one with a long size.
+    // The samples' box extends to the end in one file, and has a long size in the other.
     let mut open = file(&[moov(1_000, (16, 16), false)]);
     let at = open.len() - 108;
     open[at..at + 4].fill(0);
@@ -200,7 +200,7 @@ fn broken_videos() {
     read(file(&[good, tiny.concat()]));
 }
 
-/// Everything that takes foreign bytes; none may panic or hang.
+/// Calls everything that reads untrusted bytes; none may panic or hang.
 fn try_all(bytes: &[u8]) {
     let _info = inspect(bytes, MediaKind::ALL);
     let bytes = Bytes::copy_from_slice(bytes);
@@ -231,7 +231,7 @@ proptest! {
         try_all(&bytes);
     }
 
-    /// Sizes and lengths are four bytes: extremes in their place.
+    /// Replaces four bytes, the length of sizes, by extreme values.
     #[test]
     fn extreme_sizes_do_no_harm(
         which in 0..6_usize,

@@ -8,13 +8,13 @@ pub enum MediaStoreError {
     /// The disk or its quota is full.
     #[error("no space is left in the media store")]
     NoSpace(#[source] Box<dyn Error + Send + Sync>),
-    /// Permissions of the folder or the bucket; for the operator to fix.
+    /// Permissions of the folder or the bucket, which the operator must fix.
     #[error("access to the media store is denied")]
     Denied(#[source] Box<dyn Error + Send + Sync>),
     /// The requested range is empty or extends beyond the file.
     #[error("the range does not lie within the {bytes} bytes of the file")]
     Range { bytes: u64 },
-    /// Anything else, with its cause; worth a retry.
+    /// Any other failure, with its cause; can be retried.
     #[error("the media store failed")]
     Failed(#[source] Box<dyn Error + Send + Sync>),
 }

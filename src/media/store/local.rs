@@ -1,4 +1,4 @@
-//! Operations of a local folder that an object store does not have.
+//! Operations on a local folder that an object store lacks.
 
 use std::{
     fs::{self, DirBuilder, Metadata, Permissions},
@@ -15,14 +15,14 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 use super::MediaStoreError;
 
-/// Bytes that are read at once.
+/// Bytes that are read at a time.
 const PIECE: usize = 256 << 10;
 
 /// After this time without a write, an incoming file is abandoned: a stalled download is given up
 /// within minutes, and a complete file is moved at once or uploaded to a bucket within the hour.
 const ABANDONED: Duration = Duration::from_hours(3);
 
-/// The bytes of an open file in `range`, which lies within it.
+/// Streams the bytes of an open file in `range`, which must lie within it.
 pub(super) fn body(
     file: fs::File,
     range: Range<u64>,
@@ -58,20 +58,20 @@ pub(super) async fn remove(root: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// Writes a block to the folder of incoming files, which detects a full disk, and removes it. A crash
-/// may leave it to [`sweep`].
+/// Writes a block to the folder of incoming files, which detects a full disk, and removes it. After
+/// a crash, [`sweep`] removes it.
 pub(super) async fn probe(folder: &Path) -> io::Result<()> {
     let file = folder.join(format!(".probe-{}", std::process::id()));
     tokio::fs::write(&file, [0; 4_096]).await?;
     match tokio::fs::remove_file(&file).await {
-        // A concurrent health check has removed it.
+        // A concurrent health check may have removed it.
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
 /// Removes incoming files that a crash left. Only files that were not written to for hours, by the
-/// file system's own clock, so that those of other replicas stay.
+/// file system's own clock, so that those of other replicas remain.
 pub(super) async fn sweep(folder: &Path) -> io::Result<()> {
     let clock = folder.join(".clock");
     let mut file = tokio::fs::File::create(&clock).await?;
@@ -82,7 +82,7 @@ pub(super) async fn sweep(folder: &Path) -> io::Result<()> {
     while let Some(entry) = entries.next_entry().await? {
         let written = match entry.metadata().await {
             Ok(metadata) => metadata.modified()?,
-            // Moved into the store meanwhile.
+            // It was moved into the store meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
@@ -95,8 +95,8 @@ pub(super) async fn sweep(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// As [`sweep`], except that a full disk does not keep the server from starting: the rest of it
-/// needs no space there, and the health check reports it.
+/// As [`sweep`], but ignores a full disk, so that the server can start: the rest of it needs no
+/// space there, and the health check reports it.
 pub(super) async fn sweep_at_start(folder: &Path) -> io::Result<()> {
     match sweep(folder).await {
         Err(error)
@@ -112,8 +112,8 @@ pub(super) async fn sweep_at_start(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes `root` and everything in it private. Files of a version that let others read them are
-/// changed once: the folder `last` is closed after all others.
+/// Makes `root` and everything in it private. An earlier version let others read its files; they
+/// are changed only once, because the folder `last` is closed after all others.
 pub(super) async fn make_private(root: &Path, last: &'static str) -> io::Result<()> {
     let root = root.to_owned();
     let ensured = tokio::task::spawn_blocking(move || {
@@ -122,7 +122,7 @@ pub(super) async fn make_private(root: &Path, last: &'static str) -> io::Result<
             .recursive(true)
             .mode(0o700)
             .create(&last)?;
-        // A volume may belong to another user, who decides.
+        // A volume may belong to another user, who controls its permissions.
         if let Err(error) = close_all(&root, &last) {
             let error: &dyn std::error::Error = &error;
             let path = root.display();
@@ -134,7 +134,7 @@ pub(super) async fn make_private(root: &Path, last: &'static str) -> io::Result<
 }
 
 fn close_all(root: &Path, last: &Path) -> io::Result<()> {
-    // First, so that others lose access at once.
+    // Closed first, so that others lose access at once.
     close(root)?;
     if !is_open(&fs::metadata(last)?) {
         return Ok(());
@@ -143,7 +143,7 @@ fn close_all(root: &Path, last: &Path) -> io::Result<()> {
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         let entries = match fs::read_dir(folder) {
-            // A generation or an upload that was removed meanwhile.
+            // A generation or an upload was removed meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             entries => entries?,
         };

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use super::*;
 use crate::media::{InvalidMedia, MediaKind};
 
-/// A folder of its own, removed in the end.
+/// A temporary folder, removed on drop.
 pub(in crate::media) struct Folder(PathBuf);
 
 impl Folder {
@@ -20,7 +20,7 @@ impl Folder {
         self.0.join("media")
     }
 
-    /// How many files lie in it, hidden ones apart.
+    /// Returns the number of files in it, without hidden ones.
     pub(in crate::media) fn files(&self) -> usize {
         fn count(folder: &Path) -> usize {
             let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
@@ -122,7 +122,7 @@ async fn a_file_is_moved_in() {
     store.put_file(&key(3), file).await.unwrap();
     assert_eq!(read(&store, &key(3), None).await, vec![9; 1_000_000]);
     assert_eq!(folder.files(), 1, "moved, not copied");
-    // One that is given up leaves nothing.
+    // An abandoned file leaves nothing.
     let mut spool = store.spool().await.unwrap();
     spool.write(b"half").await.unwrap();
     drop(spool);

@@ -1,4 +1,4 @@
-//! A host of files on the loopback address.
+//! A file host on the loopback address.
 
 use std::{
     io,
@@ -11,7 +11,7 @@ use tokio::{
 };
 use url::Url;
 
-/// A host that answers a path with what a test wants to see survived.
+/// A host that answers each path with a difficult response.
 pub(super) struct Host {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,

@@ -2,8 +2,8 @@
 
 use crate::media::InvalidMedia;
 
-/// The names and contents of the boxes in `content`. A box that extends beyond its parent ends
-/// the iteration with an error.
+/// Iterates over the names and contents of the boxes in `content`. A box that extends beyond its
+/// parent ends the iteration with an error.
 pub(super) fn children(
     content: &[u8],
 ) -> impl Iterator<Item = Result<([u8; 4], &[u8]), InvalidMedia>> {
@@ -19,7 +19,7 @@ pub(super) fn children(
     })
 }
 
-/// The name and content of a box, and what follows it.
+/// The name and content of a box, and the bytes after it.
 type Split<'a> = ([u8; 4], &'a [u8], &'a [u8]);
 
 fn split(bytes: &[u8]) -> Result<Split<'_>, InvalidMedia> {
@@ -30,8 +30,8 @@ fn split(bytes: &[u8]) -> Result<Split<'_>, InvalidMedia> {
     Ok((name, content, bytes.get(end..).unwrap_or_default()))
 }
 
-/// The name of the box that starts here, the length of its header, and its own; `rest` if it is open
-/// to the end.
+/// Returns the name of the box that starts here, the length of its header, and its own length,
+/// which is `rest` if the box extends to the end.
 pub(super) fn header(bytes: &[u8], rest: u64) -> Result<([u8; 4], u64, u64), InvalidMedia> {
     let mut fields = Fields::new(bytes);
     let (size, name) = (fields.u32()?, fields.take()?);
@@ -44,7 +44,7 @@ pub(super) fn header(bytes: &[u8], rest: u64) -> Result<([u8; 4], u64, u64), Inv
 
 const OUTSIDE: InvalidMedia = InvalidMedia::Damaged("a box that does not fit into its parent");
 
-/// The content of the first box of a name.
+/// Returns the content of the first box with a name.
 pub(super) fn child(content: &[u8], name: [u8; 4]) -> Result<Option<&[u8]>, InvalidMedia> {
     for found in children(content) {
         let (found, content) = found?;
@@ -55,12 +55,12 @@ pub(super) fn child(content: &[u8], name: [u8; 4]) -> Result<Option<&[u8]>, Inva
     Ok(None)
 }
 
-/// Units of a time scale as seconds; none without units or scale.
+/// Converts units of a time scale to seconds; none without units or scale.
 pub(super) fn seconds(units: u64, scale: u32) -> Option<f64> {
     if units == 0 || scale == 0 {
         return None;
     }
-    // Exact for everything that is accepted: whole seconds and a remainder below 2^32.
+    // Exact for everything accepted: whole seconds and a remainder below 2^32.
     let scale = u64::from(scale);
     let whole = u32::try_from(units / scale).ok()?;
     let part = u32::try_from(units % scale).ok()?;
@@ -87,7 +87,7 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// The version of a full box; its flags are skipped.
+    /// Reads the version of a full box and skips its flags.
     pub(super) fn version(&mut self) -> Result<u8, InvalidMedia> {
         let [version, ..] = self.take::<4>()?;
         Ok(version)
@@ -105,7 +105,7 @@ impl<'a> Fields<'a> {
         self.take().map(u64::from_be_bytes)
     }
 
-    /// 32 bits in version 0 and 64 in others. All ones mean unknown: 0.
+    /// Reads 32 bits in version 0 and 64 in others. All ones mean unknown and become 0.
     pub(super) fn wide(&mut self, version: u8) -> Result<u64, InvalidMedia> {
         if version == 0 {
             let number = self.u32()?;

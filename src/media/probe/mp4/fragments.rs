@@ -1,9 +1,9 @@
-//! The duration of fragmented videos whose `moov` box does not state it.
+//! Computes the duration of fragmented videos whose `moov` box does not have it.
 
 use super::boxes::{Fields, child, children};
 use crate::media::InvalidMedia;
 
-/// The track that is counted, and its default sample duration in units of its time scale.
+/// The counted track, and its default sample duration in units of its time scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Track {
     pub id: u32,
@@ -12,7 +12,7 @@ pub(super) struct Track {
     pub sample: u32,
 }
 
-/// The default sample duration of track `id`, by the `mvex` box.
+/// Returns the default sample duration of track `id`, from the `mvex` box.
 pub(super) fn usual_sample(extends: &[u8], id: u32) -> Result<u32, InvalidMedia> {
     for found in children(extends) {
         let (name, content) = found?;
@@ -28,7 +28,7 @@ pub(super) fn usual_sample(extends: &[u8], id: u32) -> Result<u32, InvalidMedia>
     Ok(0)
 }
 
-/// The duration, in units, of the samples of `track` in a `moof` box.
+/// Returns the duration, in units, of the samples of `track` in a `moof` box.
 pub(super) fn units(fragment: &[u8], track: Track) -> Result<u64, InvalidMedia> {
     let mut units = 0_u64;
     for found in children(fragment) {
@@ -61,7 +61,7 @@ pub(super) fn units(fragment: &[u8], track: Track) -> Result<u64, InvalidMedia> 
     Ok(units)
 }
 
-/// The duration, in units, of the samples of a run.
+/// Returns the duration, in units, of the samples of a run.
 fn run_units(run: &[u8], sample: u32) -> Result<u64, InvalidMedia> {
     let mut fields = Fields::new(run);
     let flags = fields.u32()?;
@@ -71,7 +71,7 @@ fn run_units(run: &[u8], sample: u32) -> Result<u64, InvalidMedia> {
     }
     fields.skip(if flags & 1 == 0 { 0 } else { 4 })?;
     fields.skip(if flags & 4 == 0 { 0 } else { 4 })?;
-    // Size, flags and offset of the sample follow where present.
+    // Size, flags and offset of the sample follow if present.
     let others = [0x200, 0x400, 0x800].map(|flag| if flags & flag == 0 { 0 } else { 4 });
     let others = others.iter().sum();
     let mut units = 0_u64;

@@ -9,9 +9,9 @@ use crate::media::InvalidMedia;
 #[derive(Debug)]
 pub(super) struct Movie {
     pub size: (u32, u32),
-    /// None when the video is fragmented and its duration is not stated here.
+    /// `None` if the video is fragmented and its duration is not in this box.
     pub seconds: Option<f64>,
-    /// The video track, for adding up fragments.
+    /// The video track, to add up fragments.
     pub track: Track,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn read(content: &[u8]) -> Result<Movie, InvalidMedia> {
     Err(InvalidMedia::Damaged("no track with images"))
 }
 
-/// Time scale and duration of an `mvhd` or `mdhd` box.
+/// Returns time scale and duration of an `mvhd` or `mdhd` box.
 fn duration(header: &[u8]) -> Result<(u32, u64), InvalidMedia> {
     let mut fields = Fields::new(header);
     let version = fields.version()?;
@@ -80,7 +80,7 @@ fn video(track: &[u8], extends: &[u8]) -> Result<Option<Video>, InvalidMedia> {
     Ok(Some((Track { id, scale, sample }, size, units)))
 }
 
-/// The number of a track, and its size rotated by its matrix, in a `tkhd` box.
+/// Returns the number of a track, and its size rotated by its matrix, from a `tkhd` box.
 fn id_and_size(header: &[u8]) -> Result<(u32, (u32, u32)), InvalidMedia> {
     let mut fields = Fields::new(header);
     let version = fields.version()?;
@@ -101,7 +101,7 @@ fn id_and_size(header: &[u8]) -> Result<(u32, (u32, u32)), InvalidMedia> {
     Ok((id, size))
 }
 
-/// The coded picture size, by the first sample description.
+/// Returns the coded picture size, from the first sample description.
 fn coded(media: &[u8]) -> Result<Option<(u32, u32)>, InvalidMedia> {
     let mut at = media;
     for name in [*b"minf", *b"stbl", *b"stsd"] {
