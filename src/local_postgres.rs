@@ -1,7 +1,7 @@
 //! Creates, starts, supervises and stops the private Postgres of a machine without `DATABASE_URL`.
 //!
-//! The server process is not tied to this one: it survives a `kill -9` of gensvc, and the next
-//! gensvc uses it. That is faster than recovery, and safe for commands that use it meanwhile.
+//! The database survives a `kill -9` of gensvc, and the next gensvc uses it. That is faster than
+//! crash recovery, and safe for commands that are using it.
 
 mod account;
 mod cluster;
@@ -27,19 +27,19 @@ use self::{
     error::{At, Result},
 };
 
-/// The purpose for which a process opens the private Postgres.
+/// Why a process opens the private Postgres.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The only server of a data directory.
     Server,
-    /// A command. It creates no database: in a wrong directory it would use an empty one.
+    /// A command. It does not create a database: in a wrong directory it would use an empty one.
     Command,
     /// `gensvc database start`.
     Start,
 }
 
-/// A running private Postgres. While this lives, no other process stops the database. Dropped
-/// without [`close`](Self::close), it leaves the database running.
+/// A running private Postgres. While this exists, no other process stops the database. Dropping it
+/// without [`close`](Self::close) leaves the database running.
 #[derive(Debug)]
 pub struct LocalPostgres {
     data: PathBuf,
@@ -50,8 +50,8 @@ pub struct LocalPostgres {
 }
 
 impl LocalPostgres {
-    /// Starts the database under `data_dir` unless it runs, and waits until it is ready. Creates
-    /// it if it does not exist, except for a command.
+    /// Starts the database under `data_dir` unless it is running, and waits until it is ready.
+    /// Creates it if it does not exist, except for a command.
     pub async fn open(data_dir: &Path, role: Role) -> Result<Self> {
         if role == Role::Command && !home::exists(data_dir) {
             return Err(none(data_dir));
@@ -94,20 +94,20 @@ impl LocalPostgres {
         }
     }
 
-    /// Records the URL of this server for the error that a second one gets.
+    /// Stores the URL of this server, for the error message of a second one.
     pub fn announce(&self, url: &str) -> Result<()> {
         let lock = self.server_lock.as_ref();
         lock.map_or(Ok(()), |lock| locks::announce(lock, &self.data, url))
     }
 
-    /// The URL of the database under `data_dir`, and whether it runs.
+    /// Returns the URL of the database under `data_dir`, and whether it is running.
     pub fn find(data_dir: &Path) -> Result<(String, bool)> {
         let cluster = Cluster::find(&home::resolve(data_dir)?)?;
         let cluster = cluster.ok_or_else(|| none(data_dir))?;
         Ok((socket::url(cluster.socket()), cluster.is_well()))
     }
 
-    /// For sqlx and psql. It never changes.
+    /// Returns the URL for sqlx and psql. It never changes.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -116,7 +116,7 @@ impl LocalPostgres {
         self.server_lock.is_some()
     }
 
-    /// Restarts the database if it has died, and returns whether it had. To be called in a loop.
+    /// Restarts the database if it has died, and returns whether it had. Call it in a loop.
     pub async fn supervise_step(&self) -> Result<bool> {
         if let Err(error) = log::trim(&self.cluster.log()) {
             tracing::warn!(%error, "truncating the log of Postgres failed");
@@ -134,7 +134,7 @@ impl LocalPostgres {
         File::create(&marker).at("write", &marker).map(drop)
     }
 
-    /// Stops the database if this was its last user and it is not to be [kept](Self::keep).
+    /// Stops the database if this was its last user and it is not [kept](Self::keep).
     pub async fn close(self) -> Result<()> {
         // A deleted directory has no other users.
         let _starting = if self.data.exists() {
@@ -150,7 +150,8 @@ impl LocalPostgres {
         Ok(())
     }
 
-    /// Stops a [kept](Self::keep) database, and returns whether it ran. Refused while it is used.
+    /// Stops a [kept](Self::keep) database, and returns whether it was running. Fails while it is
+    /// used.
     pub async fn stop_kept(data_dir: &Path) -> Result<bool> {
         if !home::exists(data_dir) {
             return Ok(false);
@@ -163,7 +164,7 @@ impl LocalPostgres {
         }
     }
 
-    /// The folder that [`remove`](Self::remove) would delete.
+    /// Returns the folder that [`remove`](Self::remove) would delete.
     pub fn removable(data_dir: &Path) -> Result<Option<PathBuf>> {
         if !home::exists(data_dir) {
             return Ok(None);
@@ -173,7 +174,7 @@ impl LocalPostgres {
         Ok(home)
     }
 
-    /// Stops and deletes the database, and returns its folder. Refused while it is used.
+    /// Stops and deletes the database, and returns its folder. Fails while it is used.
     pub async fn remove(data_dir: &Path) -> Result<Option<PathBuf>> {
         let Some(home) = Self::removable(data_dir)? else {
             return Ok(None);
@@ -193,7 +194,7 @@ impl LocalPostgres {
     }
 }
 
-/// Returns locks that keep others from using the database, which is no longer kept.
+/// Takes the locks that exclude all other users of the database, and stops keeping it.
 async fn lock_alone(data: &Path) -> Result<(File, File)> {
     let starting = locks::start(data).await?;
     let users = locks::unlocked(data)?;

@@ -1,5 +1,5 @@
-//! The system user that Postgres runs as. Postgres refuses to run as root, so root starts its
-//! programs as the user `postgres`, or as `nobody` if that does not exist. Other users start them
+//! The system user that runs Postgres. Postgres refuses to run as root, so root starts its programs
+//! as the user `postgres`, or as `nobody` if that user does not exist. Other users start them
 //! directly.
 
 use std::{
@@ -18,12 +18,12 @@ use super::error::{At, LocalPostgresError, Result};
 pub(super) struct Account {
     pub(super) name: String,
     pub(super) uid: Uid,
-    /// The group to change to along with the user, which only root does.
+    /// The group to switch to together with the user. Only root switches.
     switch: Option<Gid>,
 }
 
 impl Account {
-    /// The user for a new cluster.
+    /// Returns the user for a new cluster.
     pub(super) fn for_new() -> Result<Self> {
         let uid = geteuid();
         if !uid.is_root() {
@@ -36,7 +36,7 @@ impl Account {
             .ok_or(LocalPostgresError::NoAccount)
     }
 
-    /// The owner of an existing cluster, which Postgres requires.
+    /// Returns the owner of an existing cluster, as which Postgres must run.
     pub(super) fn for_existing(cluster: &Path) -> Result<Self> {
         let uid = geteuid();
         let meta = fs::metadata(cluster).at("read", cluster)?;
@@ -65,8 +65,8 @@ impl Account {
         self.switch.is_some()
     }
 
-    /// A command that runs as this user, in a process group of its own, which gets no Ctrl-C of the
-    /// terminal. Its messages are in English, since errors show them.
+    /// Builds a command that runs as this user, in its own process group, which gets no Ctrl-C of
+    /// the terminal. Its messages are in English, since errors contain them.
     pub(super) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         command
@@ -81,7 +81,8 @@ impl Account {
         command
     }
 
-    /// Whether this user may enter `folder`. Tried, since mode bits say nothing of access lists.
+    /// Whether this user may enter `folder`. Tested by trying, since mode bits do not include
+    /// access lists.
     pub(super) async fn can_enter(&self, folder: &Path) -> Result<bool> {
         let mut shell = self.command("/bin/sh");
         shell.args(["-c", "cd \"$0\" 2>/dev/null"]).arg(folder);
@@ -99,7 +100,7 @@ impl Account {
         lchown(path, Some(self.uid.as_raw()), Some(gid.as_raw())).at("change the owner of", path)
     }
 
-    /// The error of a program that failed, or could not be run, as this user.
+    /// Creates the error of a program that failed, or could not be run, as this user.
     pub(super) fn failed(&self, program: &str, reason: &str) -> LocalPostgresError {
         LocalPostgresError::Program {
             program: program.to_owned(),

@@ -28,18 +28,18 @@ use super::{
     remove_file, socket,
 };
 
-/// Failed starts until that is an error.
+/// Failed starts after which starting fails.
 const MAX_STARTS: u32 = 5;
-/// Maximum time of a start, recovery from a crash included. The server continues afterwards.
+/// Maximum time of a start, including crash recovery. The server continues to start afterwards.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// Postgres logs this while processes of a killed predecessor still end.
+/// Postgres logs this while processes of a killed predecessor are ending.
 const PREDECESSOR: &str = "pre-existing shared memory";
 /// Modes of `pg_ctl stop`, each with its timeout in seconds.
 const STOP_MODES: [(&str, &str); 2] = [("fast", "10"), ("immediate", "7")];
-/// Everybody who can enter the folder of the socket may connect.
+/// Everyone who can enter the socket's folder may connect.
 const TRUST: &str = "local all,replication all trust\n";
-/// Only root may connect: other processes of Postgres' user can enter that folder too.
+/// Only root may connect: other processes of Postgres' user can enter the socket's folder too.
 const ROOT_ONLY: &str = "local all,replication all peer map=root\n";
 const ROOT_MAP: &str = "root root gensvc\n";
 
@@ -53,7 +53,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster of a data directory, if it has one.
+    /// Returns the cluster of a data directory, if there is one.
     pub(super) fn find(data: &Path) -> Result<Option<Self>> {
         let Some(home) = home::find(data)? else {
             return Ok(None);
@@ -75,7 +75,6 @@ impl Cluster {
         }
     }
 
-    /// The folder of the socket.
     pub(super) fn socket(&self) -> &Path {
         &self.socket
     }
@@ -84,13 +83,13 @@ impl Cluster {
         home::log(&self.data)
     }
 
-    /// Whether the server certainly runs. Needs no process and no connection.
+    /// Whether the server is certainly running. Needs no process and no connection.
     pub(super) fn is_well(&self) -> bool {
         let (pid, is_ready) = self.pid_file().unwrap_or_default();
         is_ready && self.is_server(pid) && socket::file(&self.socket).exists()
     }
 
-    /// Starts the server unless it runs, and waits until it is ready. Returns whether it was
+    /// Starts the server unless it is running, and waits until it is ready. Returns whether it was
     /// started.
     pub(super) async fn start(&self) -> Result<bool> {
         let begun = Instant::now();
@@ -126,8 +125,8 @@ impl Cluster {
         })
     }
 
-    /// Returns whether a server answers, including one in another container, whose process is not
-    /// visible here.
+    /// Returns whether a server accepts connections, including one in another container, whose
+    /// process is not visible here.
     async fn answers(&self) -> bool {
         match UnixStream::connect(socket::file(&self.socket)).await {
             Ok(_) => true,
@@ -136,7 +135,7 @@ impl Cluster {
         }
     }
 
-    /// Stops the server and returns whether it ran.
+    /// Stops the server and returns whether it was running.
     pub(super) async fn stop(&self) -> Result<bool> {
         let (pid, _) = self.pid_file().unwrap_or_default();
         if !self.is_server(pid) {
@@ -163,8 +162,8 @@ impl Cluster {
         }
     }
 
-    /// Starts a server that is down. `old`: the process in its pid file. Where the start failed,
-    /// returns the position in the log from which it says why.
+    /// Starts a stopped server. `old`: the process in its pid file. If the start failed, returns
+    /// the position in the log where the reason begins.
     async fn launch(&self, old: i32) -> Result<Option<u64>> {
         let programs = programs::of_cluster(&self.home.join("cluster")).await?;
         self.forget_process(old)?;
@@ -173,7 +172,7 @@ impl Cluster {
         let log_path = self.log();
         let (log, log_start) = log::open(&log_path)?;
         let second = log.try_clone().at("open", &log_path)?;
-        // For a shell; the name of the folder has no quotes.
+        // For a shell; the folder's name contains no quotes.
         let options = format!(
             "-p {} -c listen_addresses= -c 'unix_socket_directories=\"{}\"' \
              -c unix_socket_permissions=0700 -c logging_collector=off -c log_destination=stderr",
@@ -191,9 +190,9 @@ impl Cluster {
         Ok((!status.success()).then_some(log_start))
     }
 
-    /// Replaces the number of a dead server in its lock files where another process has that number
-    /// by now: Postgres would not start. The rest remains, since it names the shared memory that
-    /// keeps a second server out while processes of the dead one live.
+    /// Replaces a dead server's process id in its lock files if another process has that id now,
+    /// since Postgres would not start then. The rest of the files stays: it names the shared memory
+    /// that excludes a second server while processes of the dead one live.
     fn forget_process(&self, old: i32) -> Result<()> {
         let _ = fs::remove_file(socket::lock_file(&self.socket));
         if old == 0 || kill(Pid::from_raw(old), None) == Err(Errno::ESRCH) {
@@ -223,7 +222,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// `pg_ctl` that waits. It runs in the home, since it passes the name of the cluster to a shell.
+    /// Builds a `pg_ctl` command that waits. It runs in the home, since it passes the cluster's
+    /// name to a shell.
     fn pg_ctl(&self, programs: &Programs, seconds: &str) -> Command {
         let mut command = self.account.command(programs.bin.join("pg_ctl"));
         command
@@ -234,7 +234,7 @@ impl Cluster {
         command
     }
 
-    /// Whether a process is this server: its arguments have the folder of the socket.
+    /// Whether a process is this server: its arguments contain the socket's folder.
     fn is_server(&self, pid: i32) -> bool {
         let folder = self.socket.as_os_str().as_encoded_bytes();
         is_postgres(pid)
@@ -244,13 +244,13 @@ impl Cluster {
             }
     }
 
-    /// The process in `postmaster.pid`, and whether the server is ready.
+    /// Returns the process in `postmaster.pid`, and whether the server is ready.
     fn pid_file(&self) -> Option<(i32, bool)> {
         parse_pid_file(&fs::read_to_string(self.home.join("cluster/postmaster.pid")).ok()?)
     }
 }
 
-/// The first line is the process, the eighth its state.
+/// Parses `postmaster.pid`: its first line is the process, the eighth its state.
 fn parse_pid_file(text: &str) -> Option<(i32, bool)> {
     let mut lines = text.lines();
     let pid = lines.next()?.trim().parse().ok().filter(|&pid| pid > 0)?;
@@ -258,13 +258,13 @@ fn parse_pid_file(text: &str) -> Option<(i32, bool)> {
     Some((pid, is_ready))
 }
 
-/// Whether a process lives and is a Postgres.
+/// Whether a process is running and is a Postgres.
 fn is_postgres(pid: i32) -> bool {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
         // PID (NAME) STATE ...; Z is a zombie.
         Ok(stat) => stat.contains("(postgres) ") && !stat.contains(") Z "),
         Err(_) if pid == 0 || Path::new("/proc/self/stat").exists() => false,
-        // Without /proc (macOS) the name is not known.
+        // Without /proc (macOS) the name is unknown.
         Err(_) => kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH),
     }
 }

@@ -1,4 +1,4 @@
-//! Creates a cluster by `initdb`, in a folder that is renamed when it is complete, so that
+//! Creates a cluster with `initdb`, in a folder that is renamed when it is complete, so that
 //! `cluster/` is complete even after a `kill -9`.
 
 use std::{
@@ -31,8 +31,8 @@ log_min_messages = log
 log_checkpoints = off
 ";
 
-/// Creates the folders of `data`, a cluster, and the database `gensvc` in it. Without Postgres'
-/// programs it creates nothing.
+/// Creates the folders of `data`, a cluster, and the database `gensvc` in it. Creates nothing if
+/// Postgres' programs are missing.
 pub(super) async fn create(data: &Path) -> Result<Cluster> {
     let programs = programs::newest().await?;
     let account = Account::for_new()?;
@@ -84,7 +84,7 @@ async fn fill(account: &Account, programs: &Programs, aside: &Path) -> Result<()
         })
         .at("write", &conf)?;
 
-    // Without `exit_on_error` it would report success when the statement failed.
+    // Without `exit_on_error` it would report success after a failed statement.
     let mut single = account.command(programs.bin.join("postgres"));
     single.args(["--single", "-c", "exit_on_error=on", "-D"]);
     single.arg(aside).arg("postgres");
@@ -92,7 +92,7 @@ async fn fill(account: &Account, programs: &Programs, aside: &Path) -> Result<()
     run(account, "postgres --single", &mut single, statement).await
 }
 
-/// Runs a program to its end. The error has the last lines of its output.
+/// Runs a program until it ends. The error has the last lines of its output.
 async fn run(account: &Account, name: &str, command: &mut Command, input: &str) -> Result<()> {
     let ended = async {
         let mut child = command

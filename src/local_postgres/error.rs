@@ -1,4 +1,4 @@
-//! Errors of the private Postgres. Each is one sentence that says what to do.
+//! Errors of the private Postgres. Each is one sentence that includes the fix.
 
 use std::{
     io,

@@ -1,8 +1,8 @@
 //! `data/postgres` holds one private Postgres: `cluster/` (its data directory), `run/` (its
 //! socket), and `new-*/` while a cluster is created. `data/postgres.log` is its log.
 //!
-//! Where root runs gensvc and the user of Postgres cannot enter the data directory, `data/postgres`
-//! is a link to a folder in `/var/lib/gensvc`.
+//! If root runs gensvc and the user of Postgres cannot enter the data directory, `data/postgres` is
+//! a link to a folder in `/var/lib/gensvc`.
 
 use std::{
     ffi::OsString,
@@ -24,17 +24,17 @@ use super::{
 };
 
 const OUTSIDE: &str = "/var/lib/gensvc";
-/// A file in a folder there, with the path of its data directory.
+/// A file in such a folder with the path of its data directory.
 const ORIGINAL: &str = "data-folder";
 
 /// Whether a database exists under `data` or is being created. Another program's `data/postgres`
-/// is none.
+/// does not count.
 pub(super) fn exists(data: &Path) -> bool {
     let home = data.join("postgres");
     data.join(locks::START).exists() || home.is_symlink() || home.join("cluster").exists()
 }
 
-/// The absolute path of a data directory without links, even of one that does not exist.
+/// Returns the absolute path of a data directory without links, even if it does not exist.
 pub(super) fn resolve(data: &Path) -> Result<PathBuf> {
     match fs::canonicalize(data) {
         Err(e) if e.kind() == ErrorKind::NotFound => absolute(data).at("find", data),
@@ -46,9 +46,9 @@ pub(super) fn log(data: &Path) -> PathBuf {
     data.join("postgres.log")
 }
 
-/// The folder of the database, if there is one. A link to a missing folder is an error: perhaps a
-/// disk is not mounted. So is one of a copied data directory, whose locks would not protect the
-/// original.
+/// Returns the folder of the database, if there is one. Fails for a link to a missing folder, whose
+/// disk may not be mounted, and for a link in a copied data directory, whose locks would not
+/// protect the original.
 pub(super) fn find(data: &Path) -> Result<Option<PathBuf>> {
     let link = data.join("postgres");
     if !link.is_symlink() {
@@ -64,14 +64,14 @@ pub(super) fn find(data: &Path) -> Result<Option<PathBuf>> {
         if is_elsewhere && fs::canonicalize(original.join("postgres")).is_ok_and(|of| of == home) {
             return Err(LocalPostgresError::Copied { link, original });
         }
-        // The data directory was moved. Records its new path, so that a copy of it is detected.
+        // The data directory was moved. Record its new path, so that a copy is detected.
         let note = home.join(ORIGINAL);
         fs::write(&note, data.as_os_str().as_encoded_bytes()).at("write", &note)?;
     }
     Ok(Some(home))
 }
 
-/// Fails if a folder has entries that are not of a private Postgres.
+/// Fails if a folder has entries that do not belong to a private Postgres.
 pub(super) fn check_is_ours(home: &Path) -> Result<()> {
     // Earlier versions created the last two.
     let known = ["cluster", "run", ORIGINAL, "pg_hba.conf", "pg_ident.conf"];
@@ -85,7 +85,7 @@ pub(super) fn check_is_ours(home: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Creates the folder for a database that does not exist, and returns its path.
+/// Creates the folder for a new database, and returns its path.
 pub(super) async fn create(data: &Path, account: &Account) -> Result<PathBuf> {
     let link = data.join("postgres");
     let home = match find(data)? {
@@ -119,7 +119,7 @@ pub(super) async fn create(data: &Path, account: &Account) -> Result<PathBuf> {
     Ok(outside)
 }
 
-/// Creates a folder that another user may enter but not change. Without another user it is private.
+/// Creates a folder that another user may enter but not change; without another user it is private.
 fn create_folder(folder: &Path, account: &Account) -> Result<()> {
     let mode = if account.is_other() { 0o755 } else { 0o700 };
     DirBuilder::new()
@@ -130,7 +130,7 @@ fn create_folder(folder: &Path, account: &Account) -> Result<()> {
     fs::set_permissions(folder, Permissions::from_mode(mode)).at("change the mode of", folder)
 }
 
-/// Makes a rename or a new link survive a power cut.
+/// Makes a rename or a new link durable.
 pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder)
         .and_then(|folder| folder.sync_all())

@@ -1,10 +1,10 @@
 //! File locks on a data directory. The kernel releases them when a process ends.
 //!
 //! - `server.lock`, exclusive: the only server.
-//! - `postgres.lock`, shared: each user of the database. A process that gets it exclusively is the
-//!   last user and may stop the database.
+//! - `postgres.lock`, shared: each user of the database. A process that can lock it exclusively is
+//!   the last user and may stop the database.
 //! - `postgres.start.lock`, exclusive and short: held to create, start or stop the database, and to
-//!   take one of the others.
+//!   take one of the other locks.
 
 use std::{
     fs::{File, TryLockError},
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use super::error::{At, LocalPostgresError, Result};
 
-/// Longer than creating or stopping a cluster takes on a slow machine.
+/// Longer than it takes to create or stop a cluster on a slow machine.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
 pub(super) const START: &str = "postgres.start.lock";
@@ -45,15 +45,15 @@ pub(super) fn announce(mut server: &File, data: &Path, url: &str) -> Result<()> 
     write!(server, "\n{url}").at("write", &data.join(SERVER))
 }
 
-/// Process and URL of the running server. Needs the start lock, since it takes the lock for a
-/// moment, which would refuse a server that starts.
+/// Returns process and URL of the running server. Needs the start lock, because it takes the
+/// server's lock for a moment, which would make a starting server fail.
 pub(super) fn running_server(data: &Path) -> Result<Option<String>> {
     let path = data.join(SERVER);
     let is_free = try_exclusive(&open(&path)?, &path)?;
     Ok((!is_free).then(|| holder(&path)))
 }
 
-/// Takes the start lock. Waits without blocking a thread.
+/// Takes the start lock, waiting without blocking a thread.
 pub(super) async fn start(data: &Path) -> Result<File> {
     let path = data.join(START);
     let file = open(&path)?;
@@ -68,7 +68,7 @@ pub(super) async fn start(data: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Takes the lock of a user. Needs the start lock.
+/// Takes a user's lock. Needs the start lock.
 pub(super) fn shared(data: &Path) -> Result<File> {
     let file = unlocked(data)?;
     // Does not block: an exclusive holder would have the start lock.
@@ -76,12 +76,12 @@ pub(super) fn shared(data: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Whether there is no other user. Needs the start lock. A shared lock in `file` may be lost.
+/// Whether there is no other user. Needs the start lock. May release a shared lock in `file`.
 pub(super) fn is_last(file: &File, data: &Path) -> Result<bool> {
     try_exclusive(file, &data.join(USERS))
 }
 
-/// Opens the lock of users without taking it.
+/// Opens the users' lock file without locking it.
 pub(super) fn unlocked(data: &Path) -> Result<File> {
     open(&data.join(USERS))
 }

@@ -1,4 +1,4 @@
-//! The log of Postgres: bounded, and its last lines for errors.
+//! The log of Postgres: limits its size, and reads its last lines for errors.
 
 use std::{
     fs::File,
@@ -9,12 +9,12 @@ use std::{
 
 use super::error::{At, Result};
 
-/// A longer log is truncated, so that it does not fill the disk of the database.
+/// Longer logs are truncated, so that they do not fill the database's disk.
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
 /// Maximum bytes that are read for an error.
 const TAIL_BYTES: u64 = 64 * 1024;
 
-/// Opens the log for a new server. Returns also the position of that server's first line.
+/// Opens the log for a new server. Also returns the position of that server's first line.
 pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     trim(path)?;
     let mut options = File::options();
@@ -24,7 +24,7 @@ pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     Ok((file, length))
 }
 
-/// Truncates a log that is too long. A running server appends, and so continues at its new end.
+/// Truncates a log that is too long. A running server appends, so it continues at the new end.
 pub(super) fn trim(path: &Path) -> Result<()> {
     match path.metadata() {
         Ok(meta) if meta.len() > MAX_BYTES => File::options()
@@ -37,7 +37,7 @@ pub(super) fn trim(path: &Path) -> Result<()> {
     }
 }
 
-/// The last lines after the position `from`.
+/// Returns the last lines after position `from`.
 pub(super) fn tail(path: &Path, from: u64) -> String {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|mut file| {
@@ -50,7 +50,7 @@ pub(super) fn tail(path: &Path, from: u64) -> String {
     }
 }
 
-/// The last four lines in one, without time stamps and routine messages.
+/// Joins the last four lines, without time stamps and routine messages.
 pub(super) fn last_lines(text: &str) -> String {
     const ROUTINE: [&str; 6] = [
         "starting PostgreSQL",

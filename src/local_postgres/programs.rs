@@ -12,7 +12,7 @@ use super::error::{At as _, LocalPostgresError, Result};
 /// The oldest supported version.
 const OLDEST: u32 = 13;
 /// Where packages install the programs, in addition to `PATH`: a folder, the prefix of the names in
-/// it, and the rest of the path. `make postgres` looks there too.
+/// it, and the rest of the path. `make postgres` also searches there.
 const PLACES: [(&str, &str, &str); 7] = [
     ("/usr/lib/postgresql", "", "bin"),
     ("/usr", "pgsql-", "bin"),
@@ -30,7 +30,7 @@ pub(super) struct Programs {
     pub(super) major: u32,
 }
 
-/// The newest programs, for a new cluster.
+/// Finds the newest programs, for a new cluster.
 pub(super) async fn newest() -> Result<Programs> {
     let found = all().await.into_iter().max_by_key(|found| found.major);
     found
@@ -38,7 +38,7 @@ pub(super) async fn newest() -> Result<Programs> {
         .ok_or(LocalPostgresError::NoPrograms { oldest: OLDEST })
 }
 
-/// The programs of the major version that created `cluster`. Others cannot read its files.
+/// Finds the programs of the major version that created `cluster`. Others cannot read its files.
 pub(super) async fn of_cluster(cluster: &Path) -> Result<Programs> {
     let path = cluster.join("PG_VERSION");
     let version = fs::read_to_string(&path).at("read", &path)?;
@@ -73,7 +73,7 @@ async fn folders() -> Vec<PathBuf> {
     let printed = output.map(|output| output.stdout).unwrap_or_default();
     let on_path = String::from_utf8_lossy(&printed);
     folders.extend(on_path.lines().filter_map(|line| {
-        // `postgres` may be a link: its neighbours are where it points.
+        // `postgres` may be a link: the other programs are next to its target.
         let path = fs::canonicalize(line).ok()?;
         let folder = if path.is_dir() { &path } else { path.parent()? };
         Some(folder.to_owned())
@@ -92,7 +92,7 @@ fn packaged((parent, prefix, tail): (&str, &str, &str)) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The major version in `postgres (PostgreSQL) 15.7 (Debian 15.7-1)`.
+/// Parses the major version in `postgres (PostgreSQL) 15.7 (Debian 15.7-1)`.
 fn major_in(version: &str) -> Option<u32> {
     let number = version.split_once("(PostgreSQL)")?.1.trim_start();
     let end = number.find(|c: char| !c.is_ascii_digit());

@@ -15,7 +15,7 @@ use super::{
     error::{At, Result},
 };
 
-/// Only a part of the socket's name. It is always given, so that `PGPORT` cannot change it.
+/// Part of the socket's name only. It is always given, so that `PGPORT` cannot change it.
 pub(super) const PORT: &str = "5432";
 
 /// `sockaddr_un` has 108 bytes on Linux and 104 on macOS, one of them a zero.
@@ -29,7 +29,7 @@ pub(super) fn lock_file(folder: &Path) -> PathBuf {
     folder.join(format!(".s.PGSQL.{PORT}.lock"))
 }
 
-/// The folder: in `home`, or in /tmp where that path cannot be a socket's.
+/// Returns the folder: in `home`, or in /tmp if that path is unusable for a socket.
 pub(super) fn folder(home: &Path) -> PathBuf {
     let inside = home.join("run");
     if is_usable(&inside) {
@@ -45,7 +45,7 @@ pub(super) fn create(folder: &Path, home: &Path, account: &Account) -> Result<()
     let created = DirBuilder::new().mode(0o700).create(folder);
     if let Err(error) = created {
         let meta = fs::symlink_metadata(folder);
-        // Anybody may have created it in /tmp.
+        // Any user may have created it in /tmp.
         let is_ours = meta.is_ok_and(|meta| {
             let uid = account.uid.as_raw();
             let is_closed = meta.uid() == uid && meta.mode() & 0o777 == 0o700;
@@ -55,12 +55,12 @@ pub(super) fn create(folder: &Path, home: &Path, account: &Account) -> Result<()
             return Err(error).at("create", folder);
         }
     }
-    // The umask may have removed rights of the owner.
+    // The umask may have removed the owner's rights.
     fs::set_permissions(folder, Permissions::from_mode(0o700)).at("change the mode of", folder)?;
     account.own(folder)
 }
 
-/// A URL for sqlx and psql. Without TLS, whose negotiation would cost a round trip.
+/// Returns a URL for sqlx and psql. It disables TLS, whose negotiation would take a round trip.
 pub(super) fn url(folder: &Path) -> String {
     let mut host = String::new();
     for &byte in folder.as_os_str().as_encoded_bytes() {

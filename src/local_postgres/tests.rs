@@ -1,4 +1,4 @@
-//! Tests with real clusters. They need the Postgres programs, as the tests of the store do.
+//! Tests with real clusters. Like the store's tests, they need the Postgres programs.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A test that failed half-way must not leave a server behind.
+        // A failed test must not leave a server running.
         if let Some(pid) = pid(&self.data()) {
             let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
         }
@@ -62,8 +62,8 @@ fn kill(pid: u32) {
     assert!(status.success());
 }
 
-/// Opens the database for the next server. A process that another test spawns keeps the lock of the
-/// last server until it executes its program.
+/// Opens the database for the next server. A process that another test spawns keeps the last
+/// server's lock until it executes its program.
 async fn reopened(data: &Path) -> LocalPostgres {
     let begun = Instant::now();
     loop {
@@ -93,7 +93,7 @@ async fn lives_and_survives() {
     query(server.url(), "create table t as select 42 as x").await;
     assert!(!server.supervise_step().await.unwrap());
 
-    // One server only; commands join, and leave it running.
+    // Only one server; commands can use the database, and leave it running.
     let refused = LocalPostgres::open(&data, Role::Server).await.unwrap_err();
     assert!(refused.to_string().contains("already uses"), "{refused}");
     let command = LocalPostgres::open(&data, Role::Command).await.unwrap();
@@ -110,7 +110,7 @@ async fn lives_and_survives() {
     let first = pid(&data).unwrap();
     kill(first);
     let begun = Instant::now();
-    // The first steps may still see it, since a kill takes a moment.
+    // The first steps may still find it alive, since a kill takes a moment.
     while !server.supervise_step().await.unwrap() {
         assert!(begun.elapsed() < Duration::from_mins(1));
         tokio::task::yield_now().await;
@@ -118,7 +118,7 @@ async fn lives_and_survives() {
     assert_ne!(pid(&data), Some(first));
     assert_eq!(query(server.url(), "select x from t").await, "42");
 
-    // The next server uses the database of one that was dropped.
+    // The next server uses the database of a dropped one.
     let second = pid(&data);
     drop(server);
     let server = reopened(&data).await;
@@ -132,7 +132,8 @@ async fn lives_and_survives() {
     assert_eq!(pid(&data), None);
     assert!(!LocalPostgres::stop_kept(&data).await.unwrap());
 
-    // Stale lock files with the number of another process of the same user do not prevent a start.
+    // Stale lock files with the process id of another process of the same user do not prevent a
+    // start.
     let account = Account::for_existing(&data.join("postgres/cluster")).unwrap();
     let mut other = account.command("sleep");
     let other = other.arg("600").kill_on_drop(true).spawn().unwrap();
@@ -147,7 +148,7 @@ async fn lives_and_survives() {
 }
 
 impl Folder {
-    /// A folder with this mode; `None` unless root runs the test.
+    /// Creates a folder with this mode; `None` unless root runs the test.
     fn of_root(mode: u32) -> Option<Self> {
         let folder = Self::new();
         let meta = fs::metadata(&folder.0).unwrap();
@@ -183,7 +184,7 @@ async fn database_is_elsewhere_where_postgres_cannot_enter() {
 
     server.close().await.unwrap();
     assert_eq!(pid(&data), None);
-    // A moved directory keeps its database, and a new one gets another.
+    // A moved directory keeps its database, and a new directory gets another one.
     fs::rename(&data, &copy).unwrap();
     let new = LocalPostgres::open(&data, Role::Server).await.unwrap();
     assert_ne!(fs::read_link(data.join("postgres")).unwrap(), outside);
@@ -191,7 +192,7 @@ async fn database_is_elsewhere_where_postgres_cannot_enter() {
     LocalPostgres::remove(&data).await.unwrap().unwrap();
     let moved = LocalPostgres::open(&copy, Role::Server).await.unwrap();
     assert_eq!(query(moved.url(), "select 1").await, "1");
-    // Its copy is refused after the move, too, because it leads to the same database.
+    // A copy is also refused after the move, because it links to the same database.
     let second = folder.0.join("second");
     fs::create_dir(&second).unwrap();
     symlink(&outside, second.join("postgres")).unwrap();
@@ -229,7 +230,7 @@ async fn only_root_connects_where_root_runs_it_as_another_user() {
     );
     server.close().await.unwrap();
 
-    // The owner may connect where that is another user, who may run gensvc too.
+    // The owner may connect if that is another user, who may run gensvc too.
     let status = Command::new("chown")
         .arg("-R")
         .arg("12345:12345")
