@@ -1,8 +1,8 @@
-//! The console: pages for people, at the address of the API.
+//! The console: web pages at the address of the API.
 //!
-//! It renders HTML, reads forms and keeps the session's cookie. Rules, SQL and permissions are not
-//! here: pages call the API within this process with the session's token, so that the console can
-//! do only what the API allows.
+//! It renders HTML, reads forms and sets the session's cookie. Pages call the API within this
+//! process with the session's token, so the console can do only what the API permits. Rules, SQL
+//! and permissions are elsewhere.
 
 mod account;
 mod chart;
@@ -56,24 +56,24 @@ pub struct Console(Arc<Inner>);
 struct Inner {
     api: Router,
     clock: SharedClock,
-    /// The address of the server for clients, without a trailing slash.
+    /// The URL of the server for clients, without a trailing slash.
     public_url: String,
-    /// Whether it is https: cookies are then `Secure`.
+    /// Whether the URL is https, so that cookies are `Secure`.
     is_https: bool,
     policy: http::HeaderValue,
     /// Running downloads, by user.
     downloads: Limiter<i64>,
-    /// Forms with pictures that are being received, by user.
+    /// Forms with pictures that are arriving, by user.
     pictures: Limiter<i64>,
 }
 
-/// Concurrent downloads of all users, and of one user.
+/// Maximum concurrent downloads of all users, and of one user.
 const DOWNLOADS: (usize, usize) = (32, 2);
-/// Concurrent forms with pictures of all users, and of one user.
+/// Maximum concurrent forms with pictures of all users, and of one user.
 const PICTURES: (usize, usize) = (8, 2);
 
-/// The pages, with `api` as their fallback. `bucket` is the origin to which links to files are
-/// redirected.
+/// Returns the pages' router, with `api` as the fallback. `bucket`: the origin to which links to
+/// files are redirected.
 pub fn router(
     api: Router,
     observer: Observer,
@@ -176,7 +176,7 @@ fn routes() -> Router<Console> {
         .merge(account_actions())
 }
 
-/// What an operator does to an account.
+/// Returns the routes for an operator's changes of an account.
 fn account_actions() -> Router<Console> {
     [
         ("credits", post(operator::accounts::move_credits)),

@@ -24,7 +24,7 @@ pub async fn change(session: Session, form: Form) -> Result<Response, Problem> {
     let account = session.get(op::ACCOUNT, &[]).await?;
     for (kind, _) in TYPES {
         if form.get(kind) == chosen(&account["defaults"][kind]) {
-            // Its fallbacks, which the form does not show, stay.
+            // Its fallbacks, which the form does not show, are kept.
             continue;
         }
         let target = match form.get(kind).split_once('/') {
@@ -46,7 +46,7 @@ pub async fn password(session: Session, form: Form) -> Result<Response, Problem>
     answer(&session, None, Some(changed)).await
 }
 
-/// Renders the page, with what became of one of its two forms.
+/// Renders the page, with the result of one of its two forms.
 async fn answer(
     session: &Session,
     saved: Option<Result<Value, Problem>>,
@@ -89,7 +89,7 @@ async fn answer(
     Ok((status, shell::page(session, "Settings", &content)).into_response())
 }
 
-/// The value of the option of a default.
+/// Returns the option's value of a default.
 fn chosen(default: &Value) -> String {
     match default["provider"].as_str() {
         Some(provider) => format!("{provider}/{}", text(&default["model"])),
@@ -134,8 +134,8 @@ fn defaults(
     }
 }
 
-/// The models of a provider that can be chosen. A chosen one stays when it is retired: requests follow
-/// its replacement.
+/// Returns the models of a provider that can be chosen. A chosen model stays after its retirement,
+/// because requests use its replacement.
 fn own<'a>(models: &'a Value, provider: &str, kind: &str, chosen: &str) -> Vec<&'a Value> {
     let is_chosen = |model: &Value| format!("{provider}/{}", text(&model["id"])) == chosen;
     let models = list(&models["data"]).iter();

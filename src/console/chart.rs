@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::parts::grouped;
 use crate::domain::credits::Credits;
 
-/// A bar: its name, its credits and the URL of the generations that it sums.
+/// A bar: its name, its credits, and the URL of its generations.
 pub struct Bar {
     name: String,
     credits: Credits,
@@ -49,7 +49,7 @@ fn most(bars: &[Bar]) -> Credits {
         .unwrap_or(Credits::ZERO)
 }
 
-/// The end of the axis: the next 1, 2 or 5 followed by zeros.
+/// Returns the end of the axis: the next 1, 2 or 5 followed by zeros.
 fn round_up(most: Credits) -> Credits {
     let most = most.micros().max(1);
     let mut step = 1_i64;
@@ -65,15 +65,15 @@ fn round_up(most: Credits) -> Credits {
     }
 }
 
-/// A chart is drawn for wide and for narrow screens; the stylesheet shows one.
+/// Each chart is drawn for wide and for narrow screens; the stylesheet shows one.
 const SIZES: [(&str, u16); 2] = [("chart wide", 900), ("chart narrow", 330)];
 const HEIGHT: u16 = 180;
 const LEFT: u16 = 62;
 const BELOW: u16 = 22;
-/// The room of a column's name.
+/// Width of a column's name.
 const NAME: u16 = 70;
 
-/// A chart of columns, such as days.
+/// Renders a chart of columns, such as days.
 pub fn columns(bars: &[Bar]) -> Markup {
     html! { @for size in SIZES { (columns_of(bars, size)) } }
 }
@@ -88,7 +88,7 @@ fn columns_of(bars: &[Bar], (class, width): (&str, u16)) -> Markup {
         let at = u16::try_from(at).unwrap_or(u16::MAX);
         f64::from(LEFT) + slot * f64::from(at)
     };
-    // As many names as there is room for, the last among them.
+    // As many names as fit, including the last.
     let every = (bars.len() * usize::from(NAME)).div_ceil(usize::from(width - LEFT));
     let every = every.max(1);
     // The last name of narrow columns would overflow the right edge.
@@ -122,16 +122,16 @@ fn columns_of(bars: &[Bar], (class, width): (&str, u16)) -> Markup {
     }
 }
 
-/// A day without the year.
+/// Formats a day without the year.
 fn short(day: &str) -> String {
     let parsed = day.parse::<NaiveDate>();
     parsed.map_or(day.to_owned(), |day| day.format("%-d %b").to_string())
 }
 
-/// Maximum rows of a chart; the table has all.
+/// Maximum rows of a chart; the table has all rows.
 const ROWS: usize = 12;
 
-/// A chart of horizontal bars, the longest first.
+/// Renders a chart of horizontal bars, the longest first.
 pub fn rows(bars: &[Bar]) -> Markup {
     let mut sorted: Vec<&Bar> = bars.iter().collect();
     sorted.sort_by_key(|bar| std::cmp::Reverse(bar.credits));

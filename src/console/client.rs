@@ -22,19 +22,19 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 pub struct Client {
     console: Console,
-    /// The address and headers of the browser's request, for the API's limits and log, and the token.
+    /// Address and headers of the browser's request, for the API's limits and log, and the token.
     peer: Option<ConnectInfo<SocketAddr>>,
     headers: HeaderMap,
     /// All calls of a page count as one request.
     pub page: Page,
-    /// The account that an operator views; read operations read it.
+    /// The account that an operator views. Only read operations use it.
     pub viewed: Option<AccountId>,
 }
 
 /// A call that is being built.
 pub struct Call<'a> {
     client: &'a Client,
-    /// `None` if an id of the path cannot exist.
+    /// `None` if an id in the path is invalid.
     path: Option<String>,
     query: Vec<(String, String)>,
     request: Request<Body>,
@@ -65,7 +65,7 @@ impl Client {
         }
     }
 
-    /// Begins a call of `operation`; `ids` are the values of its path's parameters.
+    /// Begins a call of `operation`. `ids`: the values of its path's parameters.
     pub fn call(&self, operation: Operation, ids: &[&str]) -> Call<'_> {
         // All parameters of paths are ids.
         let good = |id: &&str| {

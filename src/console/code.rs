@@ -1,4 +1,4 @@
-//! A request as code: curl, Python, JavaScript.
+//! Shows a request as code: curl, Python, JavaScript.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::parts::code_block;
 
-/// A POST with a key.
+/// A POST with an API key.
 pub struct Call<'a> {
     pub base_url: &'a str,
     pub path: &'a str,
@@ -28,7 +28,7 @@ fn pretty(body: &Value) -> String {
     serde_json::to_string_pretty(body).unwrap_or_default()
 }
 
-/// Fills in a template. `wait` is how it asks the API to wait.
+/// Fills in a template. `wait`: how it asks the API to wait.
 fn filled(template: &str, call: &Call<'_>, wait: &str, body: &str) -> String {
     let template = template.trim_end();
     let template = template.replace("{url}", &format!("{}{}", call.base_url, call.path));

@@ -63,7 +63,7 @@ pub async fn page(session: Session) -> Result<Markup, Problem> {
     Ok(shell::page(&session, "Connect", &content))
 }
 
-/// Renders a way to connect, with pieces of code: what leads to each, its language and its text.
+/// Renders a way to connect, with pieces of code: each has an introduction, a language and a text.
 fn card(title: &str, about: &str, pieces: &[(&str, &str, String)]) -> Markup {
     html! {
         section.card {

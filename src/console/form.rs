@@ -1,6 +1,5 @@
-//! The fields of a submitted form, in the order of the page; and inputs and request bodies derived
-//! from the schema of a request, so that types, bounds and names are those that the API checks and
-//! documents.
+//! The fields of a submitted form, in page order; and inputs and request bodies derived from a
+//! request's schema, so that types, bounds and names are those that the API checks and documents.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use crate::domain::validate::{self, Schemas};
 
 /// Maximum bytes of a form: a template of two long texts, percent-encoded.
 const MAX_BYTES: usize = 512 << 10;
-/// Maximum time until a form has arrived.
+/// Maximum time for a form to arrive.
 const IN_TIME: Duration = Duration::from_secs(30);
 
 /// A form that a page of this server submitted.
@@ -39,32 +38,32 @@ impl Form {
         self.0.push((name.to_owned(), value.to_owned()));
     }
 
-    /// The value of a field; empty if it is missing.
+    /// Returns the value of a field; empty if it is missing.
     pub fn get(&self, name: &str) -> &str {
         let field = self.0.iter().find(|(n, _)| n == name);
         field.map_or("", |(_, value)| value)
     }
 
-    /// The value without surrounding white space.
+    /// Returns the value without surrounding white space.
     pub fn word(&self, name: &str) -> &str {
         self.get(name).trim()
     }
 
-    /// The values of all fields with a name: ticked boxes.
+    /// Returns the values of all fields with a name, such as ticked boxes.
     pub fn all(&self, name: &str) -> Vec<&str> {
         let fields = self.0.iter().filter(|(n, _)| n == name);
         fields.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The fields whose names begin with `prefix`, by the rest of their names.
+    /// Returns the fields whose names begin with `prefix`, by the rest of their names.
     pub fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let named =
             move |(n, value): &'a (String, String)| Some((n.strip_prefix(prefix)?, &**value));
         self.0.iter().filter_map(named)
     }
 
-    /// Fills in the prompt, model and parameters of a record. The members of a parameter that is an
-    /// object become fields `p.NAME.MEMBER`.
+    /// Fills in the prompt, model and parameters of a record. The members of an object parameter
+    /// become fields `p.NAME.MEMBER`.
     pub fn refill(&mut self, record: &Value) {
         let model = format!(
             "{}/{}",
@@ -85,7 +84,8 @@ impl Form {
         }
     }
 
-    /// Puts a text field into a body, unless it is empty. Line ends become LF: browsers send CRLF.
+    /// Adds a text field to a body, unless it is empty. Converts line ends to LF: browsers send
+    /// CRLF.
     pub fn put_text(&self, body: &mut Map<String, Value>, name: &str) {
         let text = self.get(name).replace("\r\n", "\n");
         if !text.is_empty() {
@@ -93,7 +93,7 @@ impl Form {
         }
     }
 
-    /// Puts a number into a body, unless it is empty. The API refuses what is not a number.
+    /// Adds a number to a body, unless it is empty. The API refuses texts that are not numbers.
     pub fn put_number(&self, body: &mut Map<String, Value>, name: &str, field: &str) {
         let text = self.word(field);
         if text.is_empty() {
@@ -193,7 +193,7 @@ impl RequestForm {
                 FormKind::Text => form.put_text(&mut body, name),
                 FormKind::Day | FormKind::Line | FormKind::Credits => {
                     let word = form.word(name);
-                    // The API refuses what is not a day.
+                    // The API refuses texts that are not days.
                     let day = parts::start_of(word, 1)
                         .filter(|_| form_kind(schema) == FormKind::Day)
                         .unwrap_or_else(|| word.to_owned());
@@ -210,7 +210,7 @@ impl RequestForm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FormKind {
     Text,
-    /// A short text, or a value of an enumeration.
+    /// A short text, or a value of an enum.
     Line,
     Number,
     Credits,
@@ -230,7 +230,7 @@ fn form_kind(schema: &Value) -> FormKind {
     } else if schema["format"] == "date-time" {
         FormKind::Day
     } else if !is("string") {
-        // Credits are a string with a pattern or a number; an enumeration is a `$ref`.
+        // Credits are a string with a pattern or a number; an enum is a `$ref`.
         let kinds = schema["oneOf"].as_array().into_iter().flatten();
         let has_pattern = kinds.clone().any(|kind| kind["pattern"].is_string());
         if has_pattern {

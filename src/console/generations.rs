@@ -29,7 +29,7 @@ const STATUSES: [(&str, &str); 4] = [
     ("failed", "Failed"),
 ];
 
-/// Begins a call of the history with the filters of the page's address.
+/// Begins a call of the history with the filters of the page's URL.
 fn history(session: &Session) -> Call<'_> {
     let form = &session.query;
     let names = [
@@ -48,7 +48,7 @@ fn history(session: &Session) -> Call<'_> {
         .fold(call, |call, name| call.query(name, form.word(name)));
     let time = |field, later| {
         let day = form.word(field);
-        // The API refuses what is not a day.
+        // The API refuses texts that are not days.
         parts::start_of(day, later).unwrap_or_else(|| day.to_owned())
     };
     call.query("created_after", &time("from", 0))
@@ -137,12 +137,12 @@ fn filters(form: &Form, models: &Value, keys: &Value, problem: Option<&Problem>)
     }
 }
 
-/// Options whose labels are their values.
+/// Returns options whose labels are their values.
 fn same<'a>(names: &[&'a str]) -> Vec<(&'a str, &'a str)> {
     names.iter().map(|name| (*name, *name)).collect()
 }
 
-/// The columns of the history. Each prompt links to its receipt.
+/// Returns the columns of the history. Each prompt links to its receipt.
 pub fn columns() -> Vec<Column<'static>> {
     let prompt = |row: &Value| {
         html! { a href={ "/generations/" (text(&row["uuid"])) } { (text(&row["prompt"])) } }
@@ -169,7 +169,7 @@ pub fn columns() -> Vec<Column<'static>> {
     ]
 }
 
-/// The counts by which a generation is billed.
+/// Renders the counts by which a generation is charged.
 fn used(usage: &Value) -> Markup {
     let units = [
         ("input_tokens", "in"),
@@ -222,7 +222,7 @@ pub async fn gallery(session: Session) -> Result<Markup, Problem> {
     Ok(shell::page(&session, "Gallery", &content))
 }
 
-/// Renders a link to a receipt. Images load when they scroll into view; of videos only the first
+/// Renders a link to a receipt. Images load when they scroll into view; of a video only the first
 /// frame loads.
 fn tile(kind: &str, row: &Value) -> Markup {
     let (url, prompt) = (text(&row["result"]), text(&row["prompt"]));

@@ -16,11 +16,11 @@ use url::Url;
 use super::{Console, problem::Problem};
 use crate::api::{OwnBody, Page, accepts_html};
 
-/// First parts of paths of the API: errors there are JSON, whatever the client accepts.
+/// First segments of the API's paths: errors there are JSON, whatever the client accepts.
 const API: [&str; 3] = ["v1", "openai", "anthropic"];
 
-/// The content security policy: pages load from and call this server only. `media` lists, separated
-/// by spaces, the origins of generated files: the public URL, and a bucket's.
+/// Returns the content security policy: pages load from and call only this server. `media`:
+/// space-separated origins of generated files, which are the public URL and a bucket's.
 pub fn policy(media: &str) -> HeaderValue {
     let text = format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; \
@@ -31,7 +31,7 @@ pub fn policy(media: &str) -> HeaderValue {
     HeaderValue::from_str(&text).unwrap_or(strict)
 }
 
-/// Whether a page of this server made a request. Browsers send `Sec-Fetch-Site` over https and on
+/// Whether a page of this server sent a request. Browsers send `Sec-Fetch-Site` over https and on
 /// localhost, and `Origin` everywhere.
 fn is_same_origin(headers: &HeaderMap, public_url: &str) -> bool {
     let text = |name| {
@@ -74,7 +74,7 @@ pub async fn guard(State(console): State<Console>, request: Request, next: Next)
     let headers = response.headers_mut();
     let is_html = |value: &HeaderValue| value.as_bytes().starts_with(b"text/html");
     let is_page = headers.get(header::CONTENT_TYPE).is_some_and(is_html);
-    // The API's own pages have a policy of their own.
+    // The API's own pages have their own policy.
     if !is_page || headers.contains_key(header::CONTENT_SECURITY_POLICY) {
         return response;
     }
@@ -117,7 +117,7 @@ pub async fn other(State(console): State<Console>, request: Request) -> Response
     response
 }
 
-/// The API's answer at `/`.
+/// Returns the API's response for `/`.
 pub async fn front(console: &Console, request: Request) -> Response {
     let Ok(response) = console.0.api.clone().oneshot(request).await;
     response

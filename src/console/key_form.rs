@@ -21,7 +21,7 @@ const FIELDS: [&str; 6] = [
     "spend_period",
 ];
 
-/// Renders the inputs, below what the API refused.
+/// Renders the inputs, below the errors that no input shows.
 pub fn inputs(form: &Form, problem: Option<&Problem>) -> Markup {
     let request = RequestForm::new::<KeyRequest>();
     html! {
@@ -91,7 +91,7 @@ fn abilities(form: &Form, problem: Option<&Problem>) -> Markup {
 /// Builds the request of a key's form.
 pub fn body(form: &Form) -> Map<String, Value> {
     let mut body = RequestForm::new::<KeyRequest>().body(form);
-    // A day that was not changed keeps its time.
+    // An unchanged day keeps its time.
     let (day, exactly) = (form.get("expires_at"), form.get("expires_exactly"));
     if !exactly.is_empty() && form.get("before") == day {
         body.insert("expires_at".to_owned(), json!(exactly));
@@ -103,7 +103,7 @@ pub fn body(form: &Form) -> Map<String, Value> {
     body
 }
 
-/// The forms by which an operator changes and revokes an active key.
+/// Renders the forms with which an operator changes and revokes an active key.
 pub fn operator_forms(account: AccountId, key: &Value) -> Markup {
     let action = format!("/operator/accounts/{account}/keys/{}", key["id"]);
     html! {
@@ -128,7 +128,7 @@ fn filled(key: &Value) -> Form {
     );
     let end = DateTime::parse_from_rfc3339(text(&key["expires_at"]));
     if let Ok(end) = end {
-        // The form names the last whole day.
+        // The form shows the last whole day.
         let last = end.to_utc() - TimeDelta::microseconds(1);
         form.push("expires_at", &last.format("%Y-%m-%d").to_string());
         form.push("before", &last.format("%Y-%m-%d").to_string());

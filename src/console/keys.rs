@@ -121,7 +121,7 @@ pub async fn create(session: Session, form: Form) -> Result<Response, Problem> {
     }
 }
 
-/// The secret of the key that the browser's form has just created, unless it was shown.
+/// Returns the secret of the key that the browser's form just created, unless it was already shown.
 fn unshown(session: &Session, key: &Value) -> Option<SecretString> {
     let token = api_key_of_form(&once::unshown(session)?, once::account(session));
     (key["key_hint"] == token.hint && state(key, session.now) == "active").then_some(token.secret)

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{parts, problem::Problem};
 
-/// Renders a document. `reload` is the URL that browsers without JavaScript load after 5 s.
+/// Renders a document. `reload`: the URL that browsers without JavaScript load after 5 s.
 pub fn document(title: &str, body: &Markup, reload: Option<&str>) -> Markup {
     html! {
         (DOCTYPE)
@@ -27,7 +27,7 @@ pub fn document(title: &str, body: &Markup, reload: Option<&str>) -> Markup {
                 link rel="stylesheet" href=(STYLE.path());
                 script type="module" src=(SCRIPT.path()) {}
                 @if let Some(address) = reload {
-                    // With JavaScript only the part that changes is fetched.
+                    // With JavaScript only the changing part is fetched.
                     noscript { meta http-equiv="refresh" content={ "5;url=" (address) }; }
                 }
             }
@@ -36,7 +36,7 @@ pub fn document(title: &str, body: &Markup, reload: Option<&str>) -> Markup {
     }
 }
 
-/// A page without a session.
+/// Renders a page without a session.
 pub fn bare(title: &str, content: &Markup) -> Markup {
     let body = html! {
         body.bare {
@@ -104,7 +104,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Cached for a year: the name changes with the content.
+/// Cached for a year, because the name changes with the content.
 const FOR_EVER: (HeaderName, &str) = (header::CACHE_CONTROL, "public, max-age=31536000, immutable");
 
 struct Asset {

@@ -1,4 +1,4 @@
-//! The ledger: every movement of the account's credits.
+//! The ledger: all entries of the account.
 
 use axum::response::Response;
 use maud::{Markup, html};
@@ -13,7 +13,7 @@ use super::{
     table::{self, Column, file},
 };
 
-/// The kinds of movements, and what they do to the account.
+/// The kinds of entries, and their effect on the account.
 const KINDS: [(&str, &str, &str); 6] = [
     ("grant", "Grant", "adds to the balance"),
     ("hold", "Hold", "sets aside what running work may cost"),
@@ -56,7 +56,7 @@ pub async fn page(session: Session) -> Result<Markup, Problem> {
     Ok(shell::page(&session, "Ledger", &content))
 }
 
-/// The columns of entries. With `linked`, they include the generation and the held credits.
+/// Returns the columns of entries. `linked`: includes the generation and the credits on hold.
 pub fn columns(linked: bool) -> Vec<Column<'static>> {
     let kind = |row: &Value| {
         let kind = KINDS.iter().find(|(kind, _, _)| row["kind"] == *kind);

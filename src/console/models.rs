@@ -17,10 +17,10 @@ use super::{
 };
 use crate::domain::{credits::Credits, pricing::ANY_SIZE};
 
-/// Maximum models of a comparison, and of a run of the playground.
+/// Maximum models of a comparison, on the page of models and in the playground.
 pub const MAX_COMPARED: usize = 3;
 
-/// What requests may have besides a prompt.
+/// Optional parts of requests besides a prompt.
 const FEATURES: [(&str, &str); 4] = [
     ("images", "Images"),
     ("documents", "Documents"),
@@ -31,12 +31,12 @@ const FEATURES: [(&str, &str); 4] = [
 const STATS_TIMEOUT: Duration = Duration::from_secs(1);
 const FILTERS: [&str; 4] = ["q", "type", "provider", "feature"];
 
-/// `provider/model`.
+/// Returns `provider/model`.
 pub fn name(model: &Value) -> String {
     format!("{}/{}", text(&model["provider"]), text(&model["id"]))
 }
 
-/// The models of the server with their figures as `stats`, and whether there are figures.
+/// Returns the server's models with their statistics as `stats`, and the statistics, if available.
 async fn models(session: &Session) -> Result<(Vec<Value>, Option<Value>), Problem> {
     let (models, stats) = tokio::join!(
         session.get(op::MODELS, &[]),
@@ -44,7 +44,7 @@ async fn models(session: &Session) -> Result<(Vec<Value>, Option<Value>), Proble
     );
     let mut models = list(&models?["data"]).to_vec();
     models.sort_by_key(|model| model["retired"] == true);
-    // The rest of the page does not depend on the figures.
+    // The rest of the page works without statistics.
     let stats = stats.ok().and_then(Result::ok);
     let figures = stats.as_ref().map_or(&[][..], |stats| list(&stats["data"]));
     for model in &mut models {
@@ -183,7 +183,7 @@ fn columns<'a>(compared: &'a [&'a str]) -> Vec<Column<'a>> {
     ]
 }
 
-/// The address at which the playground runs a prompt on models of one type.
+/// Returns the URL that runs a prompt on models of one type in the playground.
 fn playground(models: &[Value]) -> String {
     let names: Vec<String> = models.iter().map(name).collect();
     let pairs: Vec<_> = names.iter().map(|name| ("model", name.as_str())).collect();
@@ -272,7 +272,7 @@ fn features(model: &Value) -> Markup {
     html! { @if words.is_empty() { span.muted { "Prompt only" } } @else { (words.join(", ")) } }
 }
 
-/// The limits that matter most.
+/// Renders the most important limits.
 fn limits(model: &Value) -> Markup {
     let limits = &model["limits"];
     let ends = |name: &str| {
@@ -306,7 +306,7 @@ fn success(model: &Value) -> Markup {
     }
 }
 
-/// Models side by side: every price and limit. What is the same for all is set back.
+/// Renders models side by side with every price and limit. Equal values are dimmed.
 fn comparison(models: &[Value], names: &[&str]) -> Markup {
     let find = |wanted: &&str| models.iter().find(|model| name(model) == **wanted);
     let found: Vec<Value> = names
@@ -348,7 +348,7 @@ fn comparison(models: &[Value], names: &[&str]) -> Markup {
     }
 }
 
-/// What is known of any of the models: the name of each fact, and a cell for each model.
+/// Returns the facts of any of the models: the name of each, and a cell for each model.
 fn facts(models: &[Value]) -> Vec<(String, Vec<Markup>)> {
     let fact = |name: &str, cell: &dyn Fn(&Value) -> Markup| {
         (name.to_owned(), models.iter().map(cell).collect::<Vec<_>>())
@@ -407,7 +407,7 @@ fn collect(part: &Value, path: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// A value of the API that is not an object.
+/// Renders a value of the API that is not an object.
 pub fn value(value: &Value) -> Markup {
     match value {
         Value::Bool(is) => html! { @if *is { "yes" } @else { "no" } },
@@ -415,7 +415,7 @@ pub fn value(value: &Value) -> Markup {
             @for (at, item) in items.iter().enumerate() { @if at > 0 { ", " } (self::value(item)) }
         },
         Value::String(word) if word.parse::<Credits>().is_err() => html! { (word) },
-        // Prices with a range lack them in other models.
+        // Prices with a range have no value in other models.
         Value::Object(_) => amount(&Value::Null),
         _ => amount(value),
     }

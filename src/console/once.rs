@@ -1,9 +1,9 @@
-//! Forms that create something: each is processed once, and a secret that it creates is shown once.
+//! Forms that create something. Each is processed once, and a secret that it creates is shown once.
 //!
-//! Such a form has a random token. The API derives from it the secret of what it creates, and the
-//! digest under which the same form is found again, by any server. The token then goes to the page
-//! of the new object in a cookie of that page, and the page derives the secret again. So the secret
-//! is neither in the database nor in the address, and servers share no state for it.
+//! Such a form has a random token. From it the API derives the secret of the created object, and
+//! the digest by which any server recognizes the form. The token is then passed to the object's
+//! page in a cookie for that page, and the page derives the secret again. So the secret is neither
+//! in the database nor in a URL, and servers share no state for it.
 
 use axum::response::{IntoResponse as _, Redirect, Response};
 use chrono::{DateTime, TimeDelta};
@@ -22,20 +22,20 @@ use crate::domain::{form_token::FormToken, ids::AccountId};
 
 /// The field of the token.
 const FIELD: &str = "form";
-/// The cookie that has the token, on the page of what the form created.
+/// The cookie with the token, for the page of the created object.
 const SECRET: &str = "gensvc-secret";
-/// The cookie that says that the page has shown the secret.
+/// The cookie that marks the secret as shown.
 const SHOWN: &str = "gensvc-shown";
 /// How long a secret can be shown.
 const SHOW_WITHIN: TimeDelta = TimeDelta::minutes(10);
-/// How long the browser remembers that it was shown; longer than [`SHOW_WITHIN`].
+/// How long the browser keeps that mark; longer than [`SHOW_WITHIN`].
 const REMEMBERED: TimeDelta = TimeDelta::minutes(20);
-/// Marks the address of a page to which a form led that had been processed before.
+/// Marks the URL of a page after a form that was already processed.
 const BEFORE: &str = "?sent=before";
 
-/// Renders the hidden field that makes a form count once.
+/// Renders the hidden field that makes a form's submission idempotent.
 pub fn field() -> Markup {
-    // Without random bits the form has none, and is processed each time it is sent.
+    // Without random bits there is no token, and each submission is processed.
     let token = FormToken::new().map(|token| token.encode()).ok();
     html! {
         @if let Some(token) = token { input type="hidden" name=(FIELD) value=(token) autocomplete="off"; }
@@ -65,13 +65,13 @@ pub async fn create(call: Call<'_>, form: &Form) -> Result<Created, Problem> {
 }
 
 impl Created {
-    /// Leads to the page of the object, below that of its `list`.
+    /// Redirects to the object's page, below that of its `list`.
     pub fn redirect(&self, list: &str) -> Response {
         let query = if self.is_repeated { BEFORE } else { "" };
         Redirect::to(&format!("{list}/{}{query}", self.object["id"])).into_response()
     }
 
-    /// Leads to the page of the object, which shows its secret unless it has.
+    /// Redirects to the object's page, which shows its secret unless it was already shown.
     pub fn redirect_to_secret(&self, session: &Session, list: &str) -> Response {
         let made = DateTime::parse_from_rfc3339(text(&self.object["created_at"]));
         let is_new = made.is_ok_and(|made| session.now - made.to_utc() < SHOW_WITHIN);
@@ -84,7 +84,7 @@ impl Created {
     }
 }
 
-/// The token whose secret the page is to show: once, to the browser that sent the form.
+/// Returns the token whose secret the page must show: once, to the browser that sent the form.
 pub fn unshown(session: &Session) -> Option<FormToken> {
     if cookie_value(&session.headers, SHOWN).is_some() {
         return None;
@@ -92,7 +92,7 @@ pub fn unshown(session: &Session) -> Option<FormToken> {
     FormToken::parse(cookie_value(&session.headers, SECRET)?)
 }
 
-/// Marks a page that shows a secret: the browser does not get the secret again.
+/// Marks the secret of a page as shown, so that the browser does not get it again.
 pub fn shown(page: Markup, session: &Session, path: &str) -> Response {
     let mut response = page.into_response();
     set_cookie(&mut response, session, path, SECRET, "", TimeDelta::zero());
@@ -114,12 +114,12 @@ fn set_cookie(
     response.headers_mut().append(header::SET_COOKIE, cookie);
 }
 
-/// The account of a session, from which a secret is derived too.
+/// Returns the account of a session, from which a secret is also derived.
 pub fn account(session: &Session) -> AccountId {
     AccountId(session.me["account"]["id"].as_i64().unwrap_or_default())
 }
 
-/// Says that the form which led here was processed before.
+/// Renders a notice that the form was already processed.
 pub fn notice(session: &Session) -> Markup {
     html! {
         @if session.path.ends_with(BEFORE) {

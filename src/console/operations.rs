@@ -6,7 +6,7 @@ use http::Method;
 #[derive(Debug, Clone, Copy)]
 pub struct Operation {
     pub method: &'static Method,
-    /// As in openapi.json.
+    /// The path in openapi.json.
     pub path: &'static str,
 }
 
@@ -14,7 +14,7 @@ macro_rules! operations {
     ($($name:ident = $method:ident $path:literal;)+) => {
         $(pub const $name: Operation = Operation { method: &Method::$method, path: $path };)+
 
-        /// All of them.
+        /// All operations.
         pub const ALL: &[Operation] = &[$($name),+];
     };
 }

@@ -20,7 +20,7 @@ use super::{
     table::{self, Column, file},
 };
 
-/// The session of an operator. Other users are refused as if the page did not exist.
+/// An operator's session. Other users get the error of a page that does not exist.
 pub struct Operator(pub Session);
 
 impl FromRequestParts<Console> for Operator {
@@ -36,7 +36,7 @@ impl FromRequestParts<Console> for Operator {
     }
 }
 
-/// A percentage with one decimal.
+/// Formats a percentage with one decimal.
 fn percentage(part: &Value, whole: &Value) -> Markup {
     match (part.as_u64(), whole.as_u64()) {
         (Some(part), Some(whole)) if whole > 0 => {
@@ -131,7 +131,7 @@ fn self_audit(audit: &Value) -> Markup {
     }
 }
 
-/// The name of a check of the self-audit.
+/// Returns the name of a check of the self-audit.
 fn check_name(name: &str) -> &str {
     match name {
         "balance" => "Wrong balances",
@@ -152,7 +152,7 @@ fn calls(provider: &Value) -> Markup {
 
 fn provider_card(provider: &Value) -> Markup {
     let (models, errors) = (list(&provider["models"]), list(&provider["errors"]));
-    // Also those before a fallback that served.
+    // Includes calls of generations that then fell back.
     let refusals = errors
         .iter()
         .filter(|error| error["account_refused"] == true);

@@ -68,7 +68,7 @@ async fn render(session: &Session) -> Result<Markup, Problem> {
     Ok(shell::page(session, "Overview", &content))
 }
 
-/// Every day of the report as a bar.
+/// Returns a bar for every day of the report.
 fn days(rows: &[Value], dates: &(String, String)) -> Vec<Bar> {
     let days = usage::daily(rows, dates).unwrap_or_default();
     let bar = |row: &Value| {

@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::problem::Problem;
 use crate::domain::validate::group;
 
-/// The text of a value; empty if it is null.
+/// Returns a value's text; empty if it is null.
 pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// A value as the text of a form's field.
+/// Converts a value to the text of a form's field.
 pub fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -24,13 +24,13 @@ pub fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The models of GET /v1/models that are not retired.
+/// Returns the models of GET /v1/models that are not retired.
 pub fn served(models: &Value) -> Vec<&Value> {
     let models = list(&models["data"]).iter();
     models.filter(|model| model["retired"] != true).collect()
 }
 
-/// A message of the API as a sentence.
+/// Converts an API message to a sentence.
 pub fn sentence(message: &str) -> String {
     let mut chars = message.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string());
@@ -42,7 +42,8 @@ pub fn sentence(message: &str) -> String {
     format!("{}{}{end}", first.unwrap_or_default(), chars.as_str())
 }
 
-/// A decimal number with thousands separators. JavaScript formats it for the reader's language.
+/// Formats a decimal number with thousands separators. JavaScript adapts it to the reader's
+/// language.
 pub fn grouped(number: &str) -> String {
     let (sign, digits) = number
         .strip_prefix('-')
@@ -56,7 +57,7 @@ pub fn grouped(number: &str) -> String {
     out
 }
 
-/// A number, or a decimal string such as credits.
+/// Renders a number, or a decimal string such as credits.
 pub fn amount(value: &Value) -> Markup {
     match value {
         Value::Null => html! { span.muted { "–" } },
@@ -65,7 +66,7 @@ pub fn amount(value: &Value) -> Markup {
     }
 }
 
-/// A number with two decimals in full size and the rest small.
+/// Renders a number with two decimals in full size and the rest small.
 pub fn decimal(number: &str) -> Markup {
     let shown = grouped(number);
     let end = shown.find('.').map_or(shown.len(), |point| point + 3);
@@ -80,12 +81,12 @@ pub fn seconds(value: &Value) -> Markup {
     }
 }
 
-/// An amount with its unit.
+/// Renders an amount with its unit.
 pub fn credits(value: &Value) -> Markup {
     html! { (amount(value)) @if value == "1" { " credit" } @else { " credits" } }
 }
 
-/// A time, which JavaScript converts to the reader's time zone.
+/// Renders a time, which JavaScript converts to the reader's time zone.
 pub fn time(value: &Value) -> Markup {
     let at = value.as_str();
     let at = at.and_then(|at| DateTime::parse_from_rfc3339(at).ok());
@@ -102,7 +103,7 @@ pub fn time(value: &Value) -> Markup {
     }
 }
 
-/// A day in UTC.
+/// Renders a day in UTC.
 pub fn day(day: &str) -> Markup {
     let shown = day
         .parse()
@@ -149,7 +150,7 @@ pub fn kind(name: &str) -> Markup {
     html! { span.kind { (icon(name)) (type_name(name)) } }
 }
 
-/// The placeholder of an empty list.
+/// Renders the placeholder of an empty list.
 pub fn empty(title: &str, about: &str, action: &Markup) -> Markup {
     html! {
         div.empty {
@@ -160,7 +161,7 @@ pub fn empty(title: &str, about: &str, action: &Markup) -> Markup {
     }
 }
 
-/// A field of a form: label, input, and its error or a hint. `param` is its name in the API.
+/// Renders a form field: label, input, and its error or a hint. `param`: its name in the API.
 pub fn field(
     problem: Option<&Problem>,
     label: &str,
@@ -179,7 +180,7 @@ pub fn field(
     }
 }
 
-/// The part of a refusal that no field of the form shows.
+/// Renders the errors that no field of the form shows.
 pub fn refusal(problem: Option<&Problem>, shown: &[&str]) -> Markup {
     let Some(problem) = problem else {
         return html! {};
@@ -201,7 +202,7 @@ pub fn option(value: &str, chosen: &str, name: &str) -> Markup {
     html! { option value=(value) selected[value == chosen] { (name) } }
 }
 
-/// A filter of a list: one of the options, or all.
+/// Renders a filter of a list: one of the options, or all.
 pub fn select(label: &str, name: &str, chosen: &str, options: &[(&str, &str)]) -> Markup {
     html! {
         label.field {
@@ -214,7 +215,7 @@ pub fn select(label: &str, name: &str, chosen: &str, options: &[(&str, &str)]) -
     }
 }
 
-/// Text with a button that copies it, if there is JavaScript.
+/// Renders a text with a button that copies it, if there is JavaScript.
 pub fn copyable(text: &str) -> Markup {
     html! {
         span.copyable {
@@ -224,7 +225,7 @@ pub fn copyable(text: &str) -> Markup {
     }
 }
 
-/// A block of code with a button that copies it.
+/// Renders a block of code with a button that copies it.
 pub fn code_block(language: &str, text: &str) -> Markup {
     html! {
         div.code {
@@ -237,7 +238,7 @@ pub fn code_block(language: &str, text: &str) -> Markup {
     }
 }
 
-/// A button that asks for confirmation, also without JavaScript.
+/// Renders a button that asks for confirmation, even without JavaScript.
 pub fn confirmed(label: &str, question: &str, action: &str) -> Markup {
     html! {
         details.confirm {
@@ -250,17 +251,17 @@ pub fn confirmed(label: &str, question: &str, action: &str) -> Markup {
     }
 }
 
-/// A row of facts: name and value.
+/// Renders a row with a name and a value.
 pub fn fact(name: &str, value: &Markup) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
 }
 
-/// The link to a table's file, if it has rows.
+/// Renders the link to a table's file, if it has rows.
 pub fn download(path: &str, rows: &[Value]) -> Markup {
     html! { @if !rows.is_empty() { a.button href=(path) { "Download CSV" } } }
 }
 
-/// Links to the next page of the list at an address, and back to the first.
+/// Renders links to the next page of the list at a URL, and back to the first.
 pub fn pager(address: &str, next: &Value) -> Markup {
     let (path, query) = address.split_once('?').unwrap_or((address, ""));
     let pairs = url::form_urlencoded::parse(query.as_bytes());
@@ -286,14 +287,14 @@ pub fn pager(address: &str, next: &Value) -> Markup {
     }
 }
 
-/// The start of a day in UTC, moved by `later` days, in RFC 3339.
+/// Returns the start of a day in UTC, moved by `later` days, in RFC 3339.
 pub fn start_of(day: &str, later: u64) -> Option<String> {
     let day: NaiveDate = day.parse().ok()?;
     let day = day.checked_add_days(Days::new(later))?;
     Some(format!("{day}T00:00:00Z"))
 }
 
-/// A path with those query parameters that are not empty.
+/// Returns a path with the query parameters that are not empty.
 pub fn link(path: &str, pairs: &[(&str, &str)]) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     query.extend_pairs(pairs.iter().filter(|(_, value)| !value.is_empty()));
@@ -310,10 +311,10 @@ pub fn logo() -> Markup {
     )
 }
 
-/// Icons, one a line: the name, and the path that draws it.
+/// Icons, one per line: the name, and its SVG path.
 const ICONS: &str = include_str!("icons.txt");
 
-/// The icon with a name, shown next to its label.
+/// Renders an icon, which is shown next to its label.
 pub fn icon(name: &str) -> Markup {
     let mut icons = ICONS.lines().filter_map(|line| line.split_once(' '));
     let path = icons.find(|(known, _)| *known == name);

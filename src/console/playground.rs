@@ -34,7 +34,7 @@ pub async fn first() -> Redirect {
 pub async fn page(session: Session, Path(kind): Path<String>) -> Result<Markup, Problem> {
     let mut form = session.query.clone();
     operation(&kind)?;
-    // A link from the models names one and nothing else.
+    // A link from the models page has only a model.
     if ["prompt", "generation", "input"]
         .iter()
         .all(|name| form.word(name).is_empty())
@@ -82,7 +82,7 @@ pub async fn run(
     } else {
         call.json().await
     };
-    // A failed generation has a page too.
+    // A failed generation also has a page.
     match answer.or_else(|problem| problem.generation().cloned().ok_or(problem)) {
         Ok(record) => Ok(Redirect::to(&result_address(&bench, &record)).into_response()),
         Err(problem) => Ok(again(&session, &bench, Some(&problem)).await),
@@ -108,10 +108,10 @@ pub async fn add_picture(
     Ok(again(&session, &bench, uploaded.as_ref().err()).await)
 }
 
-/// Longest text of a form that is kept in the address.
+/// Maximum characters of a form's text that are kept in the URL.
 const KEPT_CHARS: usize = 1_000;
 
-/// The address of a generation's result. It keeps texts of the form that the record does not have.
+/// Returns the URL of a generation's result. It keeps the form's texts that the record lacks.
 fn result_address(bench: &Bench, record: &Value) -> String {
     let mut query = vec![("generation", text(&record["uuid"]))];
     query.extend(kept(&bench.form));
@@ -124,7 +124,7 @@ fn kept(form: &Form) -> impl Iterator<Item = (&str, &str)> {
     fields.filter(|(_, value)| value.chars().count() <= KEPT_CHARS)
 }
 
-/// The page of a form that generated nothing. It keeps what it showed before.
+/// Renders the page after a form that generated nothing, with the previous results.
 async fn again(session: &Session, bench: &Bench, problem: Option<&Problem>) -> Response {
     let status = problem.map_or(StatusCode::OK, |problem| problem.status);
     let record = match bench.form.word("generation") {

@@ -1,4 +1,4 @@
-//! A refusal of the API, or of the console itself.
+//! An error of the API, or of the console itself.
 
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
@@ -41,7 +41,7 @@ impl Problem {
         Self::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
     }
 
-    /// Answers with a page that shows the refusal.
+    /// Responds with a page that shows the error.
     pub fn on(&self, page: Markup) -> Response {
         (self.status, page).into_response()
     }
@@ -55,19 +55,19 @@ impl Problem {
         message.unwrap_or("something went wrong on our side")
     }
 
-    /// The failed generation that a refusal carries.
+    /// Returns the failed generation in the error.
     pub fn generation(&self) -> Option<&Value> {
         self.body.get("generation")
     }
 
-    /// The error of one field.
+    /// Returns the error of one field.
     pub fn field(&self, name: &str) -> Option<&str> {
         let errors = self.body["error"]["errors"].as_array()?;
         let error = errors.iter().find(|error| error["param"] == name)?;
         error["message"].as_str()
     }
 
-    /// The errors of fields that a form does not show.
+    /// Returns the errors of fields that a form does not show.
     pub fn others<'a>(&'a self, shown: &'a [&str]) -> impl Iterator<Item = String> + 'a {
         let errors = self.body["error"]["errors"].as_array();
         let errors = errors.into_iter().flatten();

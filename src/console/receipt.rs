@@ -18,7 +18,7 @@ pub fn is_unfinished(record: &Value) -> bool {
     matches!(text(&record["status"]), "pending" | "processing")
 }
 
-/// The result, the progress, or the error of a generation.
+/// Renders the result, the progress, or the error of a generation.
 pub fn result(record: &Value) -> Markup {
     if is_unfinished(record) {
         let progress = record["progress"].as_u64();
@@ -149,7 +149,7 @@ fn actions(session: &Session, record: &Value) -> Markup {
                 "Ends the work. What was on hold is released, unless a part of a text has been delivered.",
                 &format!("/generations/{uuid}/cancel")))
         } @else {
-            // The playground has no conversations, tools and schemas, as the other surfaces have.
+            // Unlike other surfaces, the playground has no conversations, tools and schemas.
             (super::playground::pictures::uses(record))
             @if record["surface"] == "generate" {
                 a.button href={ "/playground/" (text(&record["type"])) "?generation=" (uuid) } { "Use this prompt" }
@@ -257,7 +257,7 @@ fn charge(bill: &Value, record: &Value) -> Markup {
     let amounts = &record["credits"];
     let charged = &amounts["charged"];
     let parsed = |amount: &Value| text(amount).parse::<Credits>().ok();
-    // The hold is the maximum of all candidates, and the charge that of the one that served.
+    // The hold is the maximum of all candidates, and the charge that of the one used.
     let is_limited =
         !list(&record["attempts"]).is_empty() && parsed(&bill["total"]) > parsed(charged);
     html! {
@@ -335,7 +335,7 @@ fn request(session: &Session, record: &Value) -> Markup {
     }
 }
 
-/// Where an input came from, and its pixels.
+/// Renders the origin of an input, and its pixels.
 fn input_of(input: &Value) -> Markup {
     html! {
         (input["width"].to_string()) "×" (input["height"].to_string()) ", "
@@ -349,7 +349,7 @@ fn input_of(input: &Value) -> Markup {
     }
 }
 
-/// The seconds between two times.
+/// Renders the seconds between two times.
 fn seconds(from: &Value, to: &Value) -> Markup {
     let parsed = |at: &Value| DateTime::parse_from_rfc3339(at.as_str()?).ok();
     let seconds = parsed(from).zip(parsed(to));
@@ -357,7 +357,7 @@ fn seconds(from: &Value, to: &Value) -> Markup {
     parts::seconds(&json!(seconds))
 }
 
-/// The models that it was handed to, if it moved on or had candidates that were ruled out.
+/// Renders the attempts of a generation that fell back or had ruled-out candidates.
 fn attempts(record: &Value) -> Markup {
     let attempts = list(&record["attempts"]);
     let dropped = list(&record["metadata"]["dropped"]);
@@ -460,7 +460,7 @@ fn about(record: &Value, key: &Value) -> Markup {
     }
 }
 
-/// The values of a part of the record, each with its path.
+/// Renders the values of a part of the record, each with its path.
 fn values(name: &str, value: &Value) -> Markup {
     let inside = |inner: &str| format!("{name} {}", inner.replace('_', " "));
     match value {
@@ -475,7 +475,7 @@ fn values(name: &str, value: &Value) -> Markup {
 
 pub async fn cancel(session: Session, Path(uuid): Path<String>) -> Result<Redirect, Problem> {
     match session.get(op::CANCEL, &[&uuid]).await {
-        // It has ended: the receipt shows how.
+        // It has ended; the receipt shows how.
         Err(problem) if problem.code() != "already_finished" => Err(problem),
         _ => Ok(Redirect::to(&format!("/generations/{uuid}"))),
     }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::domain::ids::GenerationId;
 
-/// Maximum characters of an id; the search field takes as many.
+/// Maximum characters of an id, and of the search field.
 const MAX_ID: usize = 200;
 
 pub async fn page(session: Session) -> Result<Response, Problem> {
@@ -59,7 +59,7 @@ fn redirect(address: &str) -> Response {
     Redirect::to(address).into_response()
 }
 
-/// The address of what has exactly this hint, request id or provider's id.
+/// Returns the URL of the only match of a hint, request id or provider's id.
 async fn by_id(
     session: &Session,
     wanted: &str,
@@ -89,7 +89,7 @@ async fn by_id(
     Ok(None)
 }
 
-/// The first two rows of a list with a filter: one is opened, more are listed.
+/// Returns the first two rows of a filtered list: one match is opened, several are listed.
 async fn first_two(
     session: &Session,
     operation: Operation,
@@ -101,7 +101,7 @@ async fn first_two(
     Ok(list(&found["data"]).to_vec())
 }
 
-/// The keys, among the newest hundred, whose hint or name contains the text.
+/// Returns the keys, among the newest hundred, whose hint or name contains the text.
 async fn keys(session: &Session, wanted: &str) -> Result<Vec<Value>, Problem> {
     if wanted.is_empty() {
         return Ok(Vec::new());

@@ -36,7 +36,7 @@ const MAX_LOGIN_BYTES: usize = 16 << 10;
 
 /// The cookie with the id of the account that an operator views.
 pub const VIEW: &str = "gensvc-view";
-/// Pages that show the viewed account. `/keys/new` and changes are refused.
+/// Pages that can show the viewed account. `/keys/new` and changes are refused.
 const VIEWABLE: [&str; 8] = [
     "",
     "generations",
@@ -48,14 +48,14 @@ const VIEWABLE: [&str; 8] = [
     "search",
 ];
 
-/// A logged-in user. Extracting it checks that a page of this server sent the change.
+/// A logged-in user. Extracting it checks that changes come from a page of this server.
 pub struct Session {
     pub console: Console,
     client: Client,
     pub now: DateTime<Utc>,
-    /// The address of the page.
+    /// The path of the page.
     pub path: String,
-    /// The query in it.
+    /// The page's query.
     pub query: Form,
     /// The headers of the browser's request.
     pub headers: HeaderMap,
@@ -71,7 +71,7 @@ impl Session {
         self.client.call(operation, ids)
     }
 
-    /// An operation without a body or a query.
+    /// Calls an operation without a body or a query.
     pub async fn get(&self, operation: Operation, ids: &[&str]) -> Result<Value, Problem> {
         self.call(operation, ids).json().await
     }
@@ -86,7 +86,7 @@ impl Session {
         self.call(operation, ids).body(body).json().await
     }
 
-    /// Reads the page of a list that the address of the browser's page names.
+    /// Reads the page of a list that the browser's URL selects.
     pub async fn list(&self, operation: Operation) -> Result<Value, Problem> {
         self.page_of(self.call(operation, &[])).json().await
     }
@@ -96,19 +96,19 @@ impl Session {
         call.query("cursor", self.query.get("cursor"))
     }
 
-    /// The query of the page as it was sent.
+    /// Returns the unparsed query of the page.
     pub fn query_text(&self) -> &str {
         self.path.split_once('?').map_or("", |(_, query)| query)
     }
 
-    /// Begins a call of a list, with a hundred rows on each page.
+    /// Begins a call of a list with a hundred rows per page.
     pub fn long_pages(&self, operation: Operation) -> Call<'_> {
         self.call(operation, &[]).query("per_page", "100")
     }
 
-    /// Takes a permit for a download or an upload, which `what` names in the refusal.
+    /// Takes a permit for a download or an upload. `what`: its name in the error.
     pub fn permit(&self, limiter: &Limiter<i64>, what: &str) -> Result<Permit<i64>, Problem> {
-        // An operator who views an account takes none of its permits.
+        // An operator who views an account uses none of its permits.
         let user = self.me["user"]["id"].as_i64().unwrap_or_default();
         limiter.try_acquire(user).ok_or_else(|| {
             let message = format!("other {what} are running; try again when they have ended");
@@ -116,7 +116,7 @@ impl Session {
         })
     }
 
-    /// The address of the server for clients.
+    /// Returns the URL of the server for clients.
     pub fn public_url(&self) -> &str {
         &self.console.0.public_url
     }
@@ -141,8 +141,8 @@ pub fn cookie_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Builds the header that sets a cookie, `name=value`, of ASCII. `lifetime` is its `; Max-Age=` or
-/// `; Expires=`; if empty, the cookie ends with the browser.
+/// Builds the header that sets a cookie, `name=value` in ASCII. `lifetime`: its `; Max-Age=` or `;
+/// Expires=`; if empty, the cookie lasts until the browser closes.
 pub fn cookie(console: &Console, pair: &str, path: &str, lifetime: &str) -> HeaderValue {
     let secure = if console.0.is_https { "; Secure" } else { "" };
     let text = format!("{pair}; Path={path}; HttpOnly; SameSite=Strict{lifetime}{secure}");
@@ -151,7 +151,7 @@ pub fn cookie(console: &Console, pair: &str, path: &str, lifetime: &str) -> Head
     value
 }
 
-/// The header that sets the session's cookie until `expires`, or removes it.
+/// Builds the header that sets the session's cookie until `expires`, or removes it.
 fn token_cookie(console: &Console, token: &str, expires: &str) -> HeaderValue {
     let lifetime = match DateTime::parse_from_rfc3339(expires) {
         Ok(at) => at
@@ -206,8 +206,8 @@ impl FromRequestParts<Console> for Session {
     }
 }
 
-/// Applies the cookie of a viewed account to a page that can show it. Ignores it if the user is
-/// not an operator.
+/// Applies the cookie of a viewed account to a page that can show it. Ignores it if the user is not
+/// an operator.
 async fn view(client: &mut Client, parts: &Parts) -> Result<(), Problem> {
     let path = parts.uri.path().strip_prefix('/').unwrap_or_default();
     let place = path.split(['/', '.']).next().unwrap_or_default();
@@ -236,7 +236,8 @@ pub fn view_cookie(console: &Console, account: &str) -> HeaderValue {
     cookie(console, &format!("{VIEW}={account}"), "/", lifetime)
 }
 
-/// Redirects to the login, which leads back to `path`. A change is not repeated: its form is gone.
+/// Redirects to the login, which returns to `path`. A change is not repeated, because its form is
+/// lost.
 fn to_login(method: &Method, path: &str) -> Response {
     let pair = match *method {
         Method::GET | Method::HEAD if path == "/" => ("next", ""),
@@ -246,7 +247,7 @@ fn to_login(method: &Method, path: &str) -> Response {
     Redirect::to(&parts::link("/login", &[pair])).into_response()
 }
 
-/// The page of this server after the login; the overview for anything else.
+/// Returns the page of this server to open after the login; the overview for other URLs.
 fn next(form: &Form) -> &str {
     let next = form.get("next");
     let is_own = next.starts_with('/') && !next.starts_with("//") && !next.contains('\\');
@@ -265,7 +266,7 @@ pub async fn form(uri: http::Uri) -> Markup {
 }
 
 fn login_page(email: &str, next: &str, notice: Option<&str>) -> Markup {
-    // A wrong password is typed again.
+    // After a wrong password, only the password is entered again.
     let has_email = !email.is_empty();
     layout::bare(
         "Log in",
@@ -321,8 +322,8 @@ pub async fn log_in(
     }
 }
 
-/// Ends the session. Removes the cookie whatever the API answers: also for a suspended account,
-/// above the rate limit, and while the database is unavailable.
+/// Ends the session. Removes the cookie even if the API fails: for a suspended account, above the
+/// rate limit, or while the database is unavailable.
 pub async fn log_out(State(console): State<Console>, parts: Parts) -> Result<Response, Problem> {
     guard::check_origin(&parts.method, &parts.headers, &console)?;
     if let Some(token) = cookie_value(&parts.headers, cookie_name(&console)) {

@@ -1,4 +1,4 @@
-//! The frame of a page of a logged-in user: navigation, search, balance.
+//! The layout of a logged-in user's page: navigation, search, balance.
 
 use maud::{Markup, html};
 
@@ -8,7 +8,7 @@ use super::{
     session::Session,
 };
 
-/// A page: its group, its address, its name and its icon.
+/// A page: its group, its path, its name and its icon.
 type Place = (&'static str, &'static str, &'static str, &'static str);
 
 /// The pages of the console, by group.
@@ -34,12 +34,12 @@ const PLACES: [Place; 16] = [
 /// The group of pages for operators.
 const OPERATOR: &str = "Operator";
 
-/// A page of a logged-in user.
+/// Renders a page of a logged-in user.
 pub fn page(session: &Session, title: &str, content: &Markup) -> Markup {
     reloading(session, title, content, None)
 }
 
-/// A page that browsers without JavaScript replace with `reload` after 5 s.
+/// Renders a page that browsers without JavaScript replace by `reload` after 5 s.
 pub fn reloading(session: &Session, title: &str, content: &Markup, reload: Option<&str>) -> Markup {
     let body = html! {
         body.app {
@@ -82,7 +82,7 @@ fn viewing(session: &Session) -> Markup {
     }
 }
 
-/// Ctrl+K and / focus it.
+/// Renders the search field. Ctrl+K and / focus it.
 fn search() -> Markup {
     html! {
         form.search role="search" method="get" action="/search" {
@@ -144,7 +144,7 @@ fn person(session: &Session) -> Markup {
     }
 }
 
-/// The head of a page: its title, one line about it, and buttons.
+/// Renders the head of a page: its title, one line about it, and buttons.
 pub fn head(title: &str, about: &str, actions: &Markup) -> Markup {
     html! {
         div.page-head {

@@ -22,11 +22,11 @@ type Cell<'a> = Box<dyn Fn(&Value, &Value) -> Markup + Send + Sync + 'a>;
 
 /// A column of a table.
 pub struct Column<'a> {
-    /// Its heading in the file; empty if only the page has it.
+    /// Heading in the file; empty if only the page has the column.
     name: &'static str,
-    /// JSON pointer to its value; empty for the member called `name`.
+    /// JSON pointer to the value; empty for the member called `name`.
     pointer: &'static str,
-    /// Its heading on the page; empty if only the file has it.
+    /// Heading on the page; empty if only the file has the column.
     heading: &'static str,
     class: &'static str,
     /// Shown after the value on narrow screens, which have no headings.
@@ -35,7 +35,7 @@ pub struct Column<'a> {
     cell: Cell<'a>,
 }
 
-/// A column that only the file has.
+/// Creates a column for the file only.
 pub fn file(name: &'static str) -> Column<'static> {
     value(name, "", |_| html! {})
 }
@@ -52,12 +52,12 @@ pub fn kind(name: &'static str, heading: &'static str) -> Column<'static> {
     value(name, heading, |kind| parts::kind(text(kind)))
 }
 
-/// A column of texts, or of lists of texts.
+/// Creates a column of texts, or of lists of texts.
 pub fn words(name: &'static str, heading: &'static str) -> Column<'static> {
     value(name, heading, |value| html! { (joined(value, ", ")) })
 }
 
-/// A column of names that are shown as code.
+/// Creates a column of names that are shown as code.
 pub fn code(name: &'static str, heading: &'static str) -> Column<'static> {
     value(name, heading, |value| html! { code { (text(value)) } })
 }
@@ -66,7 +66,7 @@ pub fn seconds(name: &'static str, heading: &'static str) -> Column<'static> {
     value(name, heading, parts::seconds).class("right")
 }
 
-/// A column of states.
+/// Creates a column of states.
 pub fn badge(name: &'static str, heading: &'static str) -> Column<'static> {
     value(name, heading, |state| parts::badge(text(state)))
 }
@@ -82,7 +82,7 @@ fn value(name: &'static str, heading: &'static str, cell: fn(&Value) -> Markup) 
     }
 }
 
-/// A column whose cells are made from the whole row.
+/// Creates a column whose cells are rendered from the whole row.
 pub fn row<'a>(
     name: &'static str,
     heading: &'static str,
@@ -129,17 +129,17 @@ impl Column<'_> {
     }
 }
 
-/// A list as [`cards`], or what is shown `without` rows.
+/// Renders a list as [`cards`], or `without` if it has no rows.
 pub fn list_or(without: &Markup, columns: &[Column<'_>], rows: &[Value]) -> Markup {
     html! { @if rows.is_empty() { (without) } @else { (cards(columns, rows)) } }
 }
 
-/// A table whose rows become cards on narrow screens.
+/// Renders a table whose rows become cards on narrow screens.
 pub fn cards(columns: &[Column<'_>], rows: &[Value]) -> Markup {
     html! { div.table tabindex="0" { table.cards { (contents(columns, rows)) } } }
 }
 
-/// A table that scrolls sideways on narrow screens.
+/// Renders a table that scrolls sideways on narrow screens.
 pub fn plain(columns: &[Column<'_>], rows: &[Value]) -> Markup {
     html! { div.table tabindex="0" { table { (contents(columns, rows)) } } }
 }
@@ -159,9 +159,9 @@ fn contents(columns: &[Column<'_>], rows: &[Value]) -> Markup {
     }
 }
 
-/// Downloads a list of the API, page by page, as fast as the browser reads. `call` begins the call of
-/// a page. If the API refuses a later page, the transfer is aborted, so that the browser reports the
-/// download as failed.
+/// Downloads a list of the API, page by page, as fast as the browser reads. `call`: begins the call
+/// of a page. If the API refuses a later page, the transfer is aborted, so that the browser reports
+/// a failed download.
 pub async fn download_list(
     name: &'static str,
     columns: Vec<Column<'static>>,
@@ -198,13 +198,13 @@ async fn read_page(
     Ok((rows, page["next_cursor"].as_str().map(str::to_owned)))
 }
 
-/// A download of rows that are already in memory.
+/// Responds with a file of rows that are already in memory.
 pub fn download(name: &str, columns: &[Column<'_>], rows: &[Value]) -> Response {
     let text = format!("{}{}", headings(columns), lines(columns, rows));
     (file_headers(name), text).into_response()
 }
 
-/// The columns that a file has.
+/// Returns the columns of the file.
 fn named<'a>(columns: &'a [Column<'a>]) -> impl Iterator<Item = &'a Column<'a>> {
     columns.iter().filter(|column| !column.name.is_empty())
 }

@@ -68,7 +68,7 @@ pub async fn page(session: Session, Path(id): Path<String>) -> Result<Markup, Pr
     Ok(editor(&session, &form, Some(&template), None, None))
 }
 
-/// The address at which the editor says that this version was saved.
+/// Returns the URL at which the editor shows that this version was saved.
 fn saved_at(template: &Value) -> String {
     format!(
         "/templates/{}?saved={}",
@@ -84,7 +84,7 @@ fn body(form: &Form) -> Map<String, Value> {
     body
 }
 
-/// Renders the template with the values of the form, if it has a prompt.
+/// Renders the template with the form's values, if it has a prompt.
 async fn preview(session: &Session, form: &Form) -> Option<Result<Value, Problem>> {
     if form.word("prompt").is_empty() {
         return None;
@@ -95,7 +95,7 @@ async fn preview(session: &Session, form: &Form) -> Option<Result<Value, Problem
     let mut variables: Map<String, Value> = values
         .map(|(name, value)| (name.to_owned(), Value::from(value)))
         .collect();
-    // `{{ prompt }}` is the request's own.
+    // `{{ prompt }}` is the request's own prompt.
     let own = variables.remove("prompt");
     asked.insert("template_variables".to_owned(), Value::Object(variables));
     asked.insert(
@@ -243,20 +243,20 @@ fn rendering(
     }
 }
 
-/// The names of the variables that a refusal says are missing.
+/// Returns the missing variables in an error.
 fn missing(problem: &Problem) -> impl Iterator<Item = &str> {
     let errors = rows_of(&problem.body["error"]["errors"]).iter();
     errors.filter_map(|error| text(&error["param"]).strip_prefix("template_variables."))
 }
 
-/// Whether a template is refused only because values are missing.
+/// Whether the only errors of a template are missing values.
 pub fn lacks_only_values(problem: &Problem) -> bool {
     let errors = rows_of(&problem.body["error"]["errors"]);
     let is_missing = |error: &Value| error["code"] == "missing_variable";
     !errors.is_empty() && errors.iter().all(is_missing)
 }
 
-/// Shows the template before it has its values.
+/// Renders the template without values.
 fn unfilled(form: &Form) -> Markup {
     let texts = [("System prompt", "system_prompt"), ("Prompt", "prompt")];
     html! {
@@ -268,7 +268,7 @@ fn unfilled(form: &Form) -> Markup {
     }
 }
 
-/// Shows the source of a template with its `{{ variables }}` marked.
+/// Renders the source of a template with its `{{ variables }}` marked.
 fn highlighted(source: &str) -> Markup {
     let mut pieces = source.split("{{");
     html! {
@@ -282,7 +282,7 @@ fn highlighted(source: &str) -> Markup {
     }
 }
 
-/// Inputs for the values of a template's variables.
+/// Renders inputs for the values of a template's variables.
 pub fn values<'a>(form: &Form, names: impl IntoIterator<Item = &'a str>) -> Markup {
     html! {
         @for name in names {

@@ -1,5 +1,5 @@
-//! Counts and costs of generations by day, type, provider, model or key. Each figure links to the
-//! generations that it sums.
+//! Counts and costs of generations by day, type, provider, model or key. Each figure links to its
+//! generations.
 
 use axum::response::Response;
 use chrono::{Days, NaiveDate};
@@ -26,7 +26,7 @@ const GROUPS: [(&str, &str); 5] = [
     ("api_key", "API key"),
 ];
 
-/// The counts of a row, each with the type of generations that it is for.
+/// The counts of a row, each with its type of generations.
 const COUNTS: [(&str, &str, &str); 5] = [
     ("input_tokens", "Tokens in", "text"),
     ("output_tokens", "Tokens out", "text"),
@@ -35,16 +35,16 @@ const COUNTS: [(&str, &str, &str); 5] = [
     ("characters", "Characters", "audio"),
 ];
 
-/// Days that are shown by default, up to today, in UTC.
+/// Default number of days, up to today in UTC.
 const DAYS: u64 = 30;
 
-/// The first and the last of [`DAYS`] days up to `last`.
+/// Returns the first and the last of [`DAYS`] days up to `last`.
 pub fn last_days(last: NaiveDate) -> (String, String) {
     let first = last.checked_sub_days(Days::new(DAYS - 1)).unwrap_or(last);
     (first.to_string(), last.to_string())
 }
 
-/// The days of a form, as they were typed.
+/// Returns the days of a form, as entered.
 pub fn chosen(form: &Form, today: NaiveDate) -> (String, String) {
     let (from, to) = (form.word("from"), form.word("to"));
     let last = to.parse().unwrap_or(today);
@@ -56,7 +56,7 @@ pub fn chosen(form: &Form, today: NaiveDate) -> (String, String) {
     (typed(from, first), typed(to, last))
 }
 
-/// The API's report of whole days. The API refuses what is not a day.
+/// Begins the call of the API's report of whole days. The API refuses texts that are not days.
 pub fn asked<'a>(session: &'a Session, by: &str, days: &(String, String)) -> Call<'a> {
     let time = |day: &str, later| parts::start_of(day, later).unwrap_or_else(|| day.to_owned());
     let call = session.call(op::USAGE, &[]).query("group_by", by);
@@ -64,11 +64,11 @@ pub fn asked<'a>(session: &'a Session, by: &str, days: &(String, String)) -> Cal
         .query("to", &time(&days.1, 1))
 }
 
-/// The longest range of which every day is drawn.
+/// Maximum days of a range that are drawn separately.
 const MAX_DRAWN_DAYS: usize = 400;
 
-/// A row for each day of a range, also for those without any use. `None`: the range is not one of
-/// days, or is too long.
+/// Returns a row for each day of a range, including days without any use. Returns `None` if the
+/// range is invalid or too long.
 pub fn daily(rows: &[Value], (first, last): &(String, String)) -> Option<Vec<Value>> {
     let (first, last): (NaiveDate, NaiveDate) = (first.parse().ok()?, last.parse().ok()?);
     let days = first.iter_days().take_while(|day| *day <= last);
@@ -87,14 +87,14 @@ pub fn daily(rows: &[Value], (first, last): &(String, String)) -> Option<Vec<Val
 /// A report and its parameters.
 struct Report {
     by: &'static str,
-    /// The name of what it is by.
+    /// The name of its groups.
     title: &'static str,
-    /// The first and the last day, as they were typed, or [`last_days`].
+    /// The first and the last day, as entered, or [`last_days`].
     days: (String, String),
     /// Null if the days were refused.
     found: Value,
     problem: Option<Problem>,
-    /// The account's keys, if it is by key.
+    /// The account's keys, if the report is by key.
     keys: Value,
 }
 
@@ -127,7 +127,7 @@ impl Report {
         })
     }
 
-    /// The name of a row's group.
+    /// Returns the name of a row's group.
     fn name(&self, row: &Value) -> String {
         match (self.by, &row[self.by]) {
             ("type", kind) => parts::type_name(text(kind)).to_owned(),
@@ -140,7 +140,7 @@ impl Report {
         }
     }
 
-    /// The address of the generations that a figure sums. `row`: `None` for the totals.
+    /// Returns the URL of a figure's generations. `row`: `None` for the totals.
     fn link(&self, row: Option<&Value>, status: &str, kind: &str) -> String {
         let group = match row.map(|row| &row[self.by]) {
             None => String::new(),
@@ -212,7 +212,7 @@ pub async fn page(session: Session) -> Result<Markup, Problem> {
     Ok(shell::page(&session, "Usage", &content))
 }
 
-/// The bar of a row's cost.
+/// Returns the bar of a row's cost.
 fn bar(report: &Report, row: &Value) -> Bar {
     Bar::new(
         report.name(row),

@@ -150,13 +150,15 @@ pub async fn page(session: Session, Path(id): Path<String>) -> Result<Response, 
     })
 }
 
-/// The secret of the webhook that the browser's form has just created, unless it was shown.
+/// Returns the secret of the webhook that the browser's form just created, unless it was already
+/// shown.
 fn unshown(session: &Session) -> Option<String> {
     let token = once::unshown(session)?;
     Some(secret_text(&token.webhook_secret(once::account(session))))
 }
 
-/// `viewed`: the account that an operator views; the operator's route resends its deliveries.
+/// Returns the columns of deliveries. `viewed`: the account that an operator views, whose
+/// deliveries are resent by the operator's route.
 fn delivery_columns(webhook: String, viewed: Option<AccountId>) -> Vec<Column<'static>> {
     let event = |row: &Value| html! { a href={ "/generations/" (text(&row["generation"])) } { (text(&row["event"])) } };
     let answer = |row: &Value| {

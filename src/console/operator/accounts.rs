@@ -125,7 +125,7 @@ pub async fn create(Operator(session): Operator, form: Form) -> Result<Response,
     }
 }
 
-/// A movement of credits: 201 if it was made now, 200 if it was made before.
+/// A movement of credits: 201 if this request made it, 200 if an earlier one did.
 type Moved = (StatusCode, Value);
 
 pub async fn page(
@@ -136,13 +136,13 @@ pub async fn page(
     answer(&session, &id, Form::default(), Ok(None), found).await
 }
 
-/// The generation that the address of the page names.
+/// Returns the generation in the page's URL.
 fn generation(session: &Session) -> Option<GenerationId> {
     GenerationId::parse(session.query.word("generation"))
 }
 
 /// Renders the account's page after a form; after a refusal with the entered values. `found`: the
-/// generation that a search has led to.
+/// generation that a search has found.
 async fn answer(
     session: &Session,
     id: &str,
@@ -388,7 +388,7 @@ pub async fn delete(
     Ok(Redirect::to(&format!("/operator/accounts/{id}")))
 }
 
-/// Begins the view of an account as customer, and redirects to its overview, or to the receipt of a
+/// Begins the view of an account as customer, and redirects to its overview or to the receipt of a
 /// generation.
 pub async fn view(
     Operator(session): Operator,

@@ -1,4 +1,4 @@
-//! Charges, their cost at the vendors' list prices, and the models that retire soon.
+//! Charges, their cost at the vendors' list prices, and models that retire soon.
 
 use axum::response::Response;
 use chrono::{Days, NaiveDate};
@@ -59,7 +59,7 @@ fn report<'a>(session: &'a Session, by: &str, from: &str, to: &str) -> Call<'a> 
     call.query("from", from).query("to", to)
 }
 
-/// The columns of spending by `account` or by `model`.
+/// Returns the columns of spending by `account` or by `model`.
 fn columns(by: &str) -> Vec<Column<'static>> {
     let account = |row: &Value| html! { a href={ "/operator/accounts/" (row["account"].to_string()) } { (text(&row["name"])) } };
     let model =
@@ -88,7 +88,7 @@ fn columns(by: &str) -> Vec<Column<'static>> {
     ]
 }
 
-/// The counts of a row that its amounts do not show.
+/// Returns the counts of a row that its amounts do not show.
 fn notes(row: &Value) -> Vec<String> {
     let counts = [
         ("unknown_cost", "of unknown cost"),
@@ -102,7 +102,7 @@ fn notes(row: &Value) -> Vec<String> {
     counts.into_iter().filter_map(note).collect()
 }
 
-/// The sum of a report.
+/// Renders the totals of a report.
 fn margin(total: &Value) -> Markup {
     let is_positive = |name: &str| total[name].as_u64() > Some(0);
     html! {

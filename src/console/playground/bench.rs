@@ -1,4 +1,4 @@
-//! The data of a playground form, and the request that it makes.
+//! The data of a playground form, and its request.
 
 use serde_json::{Map, Value, json};
 
@@ -30,7 +30,7 @@ pub struct Bench {
     pub kind: String,
     pub operation: Operation,
     pub models: Value,
-    /// The chosen one.
+    /// The chosen model.
     pub model: Value,
     pub parameters: Vec<Parameter>,
     /// The account's templates; for texts only.
@@ -39,12 +39,12 @@ pub struct Bench {
     pub form: Form,
 }
 
-/// What the page shows next to the form.
+/// The page's content besides the form.
 pub struct Outcome<'a> {
     pub estimate: Option<Result<Value, Problem>>,
     /// Why the form generated nothing.
     pub problem: Option<&'a Problem>,
-    /// The generation of the form, or the one before.
+    /// The generation of the form, or the previous one.
     pub record: Option<Value>,
     /// Other generations of the console that have not ended.
     pub running: Vec<Value>,
@@ -81,7 +81,7 @@ impl Bench {
         })
     }
 
-    /// The request that the form makes.
+    /// Builds the form's request.
     pub fn body(&self) -> Value {
         let (form, kind) = (&self.form, &*self.kind);
         let mut body = body(kind, &self.model, &self.parameters, form);
@@ -108,8 +108,8 @@ impl Bench {
         Value::Object(body)
     }
 
-    /// Finds the unfinished generations of this type that the console started, newest first. An
-    /// error leaves them out: the rest of the page does not depend on them.
+    /// Finds the unfinished generations of this type that the console started, newest first.
+    /// Returns none on an error, because the rest of the page works without them.
     pub async fn running(&self, session: &Session) -> Vec<Value> {
         let with_status = |status| {
             let call = session.call(op::HISTORY, &[]).query("type", &self.kind);
@@ -131,7 +131,7 @@ impl Bench {
     }
 }
 
-/// The prompts and parameters of a form, for one model.
+/// Builds the request of a form for one model.
 pub fn body(
     kind: &str,
     model: &Value,
@@ -162,8 +162,8 @@ pub async fn estimate(session: &Session, kind: &str, mut body: Value) -> Result<
     session.send(op::ESTIMATE, &[], body).await
 }
 
-/// The model of a form, else the account's default, else the server's. A retired one is replaced by
-/// its replacement.
+/// Returns the model of a form, else the account's default, else the server's. A retired one is
+/// replaced.
 pub fn chosen(
     kind: &str,
     asked: &str,

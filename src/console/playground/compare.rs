@@ -1,4 +1,4 @@
-//! One prompt on up to three models, side by side. Each run is a generation of its own.
+//! Runs one prompt on up to three models, side by side. Each run is a separate generation.
 
 use axum::{
     extract::Path,
@@ -35,15 +35,15 @@ use crate::domain::{credits::Credits, route::PROVIDER};
 struct Comparison {
     kind: String,
     operation: Operation,
-    /// All of the type.
+    /// All models of the type.
     models: Value,
-    /// One to three. One that the server does not have is here too: the API says so.
+    /// One to three models, including unknown ones, for which the API returns the error.
     chosen: Vec<Value>,
     parameters: Vec<Parameter>,
     form: Form,
 }
 
-/// What became of one request.
+/// The result of one request.
 type Run = Result<Value, Problem>;
 
 impl Comparison {
@@ -81,7 +81,7 @@ impl Comparison {
         })
     }
 
-    /// The request for one of the models.
+    /// Builds the request for one of the models.
     fn body(&self, model: &Value) -> Value {
         Value::Object(bench::body(&self.kind, model, &self.parameters, &self.form))
     }
@@ -96,8 +96,8 @@ impl Comparison {
         }
     }
 
-    /// Sends the requests. Each has an idempotency key of the ticket and its content, so that under one
-    /// ticket the same request counts once, whichever column it is in.
+    /// Sends the requests. Each has an idempotency key derived from the ticket and its content, so
+    /// that equal requests with one ticket are charged once, whichever column they are in.
     async fn run(&self, session: &Session) -> Vec<Run> {
         let ticket = self.form.word("ticket");
         let bodies: Vec<Value> = self.chosen.iter().map(|model| self.body(model)).collect();
@@ -117,7 +117,8 @@ impl Comparison {
         join_all(bodies.iter().enumerate().map(run)).await
     }
 
-    /// The address of the results. It keeps what the records do not have, or only for one model.
+    /// Returns the URL of the results. It keeps what the records do not have, or have for only one
+    /// model.
     fn address(&self, runs: &[Run]) -> String {
         let parameters = self
             .form
@@ -133,7 +134,7 @@ impl Comparison {
     }
 }
 
-/// A digest of a request, in any order of its members.
+/// Digests a request, in any order of its members.
 fn digest(body: &Value) -> blake3::Hash {
     let mut sorted = body.clone();
     sorted.sort_all_objects();
@@ -144,7 +145,7 @@ fn path(kind: &str) -> String {
     format!("/playground/{kind}/compare")
 }
 
-/// Reads the generations that a form names, without deleted ones. Returns 404 if none is left.
+/// Reads the generations in a form's URL, without deleted ones. Returns 404 if none is left.
 async fn records(session: &Session, form: &Form) -> Result<Vec<Value>, Problem> {
     let all = form.all("generation").into_iter().take(MAX_COMPARED);
     let all = join_all(all.map(async |uuid| session.get(op::GENERATION, &[uuid]).await)).await;
@@ -162,7 +163,7 @@ async fn records(session: &Session, form: &Form) -> Result<Vec<Value>, Problem> 
     }
 }
 
-/// The route or model that a generation was created with, as in the catalogue.
+/// Returns the route or model that a generation was requested with, as in the catalogue.
 fn asked(record: &Value) -> String {
     match record["metadata"]["route"].as_str() {
         Some(route) => format!("{PROVIDER}/{route}"),
@@ -174,7 +175,7 @@ fn served_by(record: &Value) -> String {
     format!("{}/{}", text(&record["provider"]), text(&record["model"]))
 }
 
-/// Whether the same request may succeed later, or may have started already.
+/// Whether an identical request may succeed later, or may have started already.
 fn may_repeat(problem: &Problem) -> bool {
     let status = problem.status;
     status.is_server_error()
@@ -184,8 +185,8 @@ fn may_repeat(problem: &Problem) -> bool {
         )
 }
 
-/// The ticket of the page after a run. It stays if a request may be repeated, so that a repetition
-/// does not charge the others again.
+/// Returns the ticket for the page after a run. It is kept if a request may be repeated, so that a
+/// repetition does not charge the other requests again.
 fn next_ticket(comparison: &Comparison, runs: &[Run]) -> String {
     let mut problems = runs.iter().filter_map(|run| run.as_ref().err());
     match comparison.form.word("ticket") {
@@ -224,7 +225,7 @@ pub async fn run(
             .await
             .unwrap_or_default();
         let runs: Vec<Run> = records.into_iter().map(Ok).collect();
-        // A price charges nothing, so the ticket stays.
+        // Showing a price charges nothing, so the ticket is kept.
         let ticket = match comparison.form.word("ticket") {
             "" => new_ticket(),
             old => old.to_owned(),
@@ -262,7 +263,7 @@ async fn render(session: &Session, comparison: &Comparison, runs: &[Run], ticket
         }
         (results(comparison, runs, &address))
     };
-    // A reload would drop what a refusal says.
+    // A reload would lose the message of a refusal.
     let is_running = |run: &Run| run.as_ref().is_ok_and(receipt::is_unfinished);
     let reloads = runs.iter().all(Result::is_ok) && runs.iter().any(is_running);
     let reload = reloads.then_some(address.as_str());
@@ -282,7 +283,7 @@ fn request(comparison: &Comparison, runs: &[Run], ticket: &str) -> Markup {
                     (field(None, &format!("Model {}", at + 1), "model", "", &html! {
                         select name="model" data-reload="parameters" {
                             @if at > 0 { (parts::option("", &model, "None")) }
-                            // A retired one, which the API refuses.
+                            // A retired model, which the API refuses.
                             @if !model.is_empty() && !served.iter().any(|known| name(known) == model) {
                                 (parts::option(&model, &model, &model))
                             }
@@ -302,7 +303,7 @@ fn request(comparison: &Comparison, runs: &[Run], ticket: &str) -> Markup {
     }
 }
 
-/// The sum of the estimates if it is above the available credits.
+/// Returns the sum of the estimates if it exceeds the available credits.
 fn exceeding_sum(session: &Session, estimates: &[Run]) -> Option<Credits> {
     let available: Credits = text(&session.balance["available"]).parse().ok()?;
     let costs = estimates.iter().flatten();
@@ -347,7 +348,7 @@ fn price(session: &Session, comparison: &Comparison, estimates: Option<&[Run]>) 
     }
 }
 
-/// Why a request was refused.
+/// Returns the reasons of a refusal.
 fn reasons(problem: &Problem) -> String {
     let fields: Vec<_> = problem
         .others(&[])

@@ -1,4 +1,4 @@
-//! Parameters of a model: from the catalogue to inputs, and from inputs to a body.
+//! Parameters of a model: the inputs for them, and the body from these inputs.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ pub struct Parameter {
 }
 
 enum Kind {
-    /// One of these, with the default; an empty default stands for none of them.
+    /// One of these values, with the default; an empty default selects none of them.
     Choice(Vec<String>, String),
     Number {
         low: f64,
@@ -29,7 +29,7 @@ enum Kind {
     Text(String),
 }
 
-/// The parameters within `outpaint`, with their labels.
+/// The parameters in `outpaint`, with their labels.
 const SIDES: [(&str, &str); 4] = [
     ("outpaint.left", "Left"),
     ("outpaint.right", "Right"),
@@ -37,7 +37,7 @@ const SIDES: [(&str, &str); 4] = [
     ("outpaint.down", "Down"),
 ];
 
-/// The name of a parameter's field in a form.
+/// Returns the name of a parameter's form field.
 fn field(name: &str) -> String {
     format!("p.{name}")
 }
@@ -46,13 +46,13 @@ fn strings(value: &Value) -> Vec<String> {
     list(value).iter().map(plain).collect()
 }
 
-/// Whether a model takes `negative_prompt`.
+/// Whether a model supports `negative_prompt`.
 pub fn takes_negative_prompt(model: &Value) -> bool {
     let support = text(&model["limits"]["negative_prompt"]);
     !support.is_empty() && support != "unsupported"
 }
 
-/// The parameters of a model of the catalogue.
+/// Returns the parameters of a model of the catalogue.
 pub fn of(model: &Value) -> Vec<Parameter> {
     let limits = &model["limits"];
     let choice = |values: Vec<String>, default: &str| {
@@ -136,8 +136,8 @@ pub fn of(model: &Value) -> Vec<Parameter> {
     found
 }
 
-/// The parameters that all of these models have. They are sent only if a value was chosen. A model
-/// without limits is one that the server does not have.
+/// Returns the parameters that all of these models have. They are sent only if a value was chosen.
+/// Models without limits are unknown to the server.
 pub fn shared(models: &[Value]) -> Vec<Parameter> {
     let known = models.iter().filter(|model| model["limits"].is_object());
     let mut all = known.map(of);
@@ -154,7 +154,7 @@ pub fn shared(models: &[Value]) -> Vec<Parameter> {
 }
 
 impl Parameter {
-    /// The value in a form, if this model accepts it.
+    /// Returns the value in a form, if this model accepts it.
     fn value<'a>(&self, form: &'a Form) -> &'a str {
         let value = form.word(&field(self.name));
         match &self.kind {
@@ -163,7 +163,7 @@ impl Parameter {
         }
     }
 
-    /// Puts it into a request's parameters, unless it is empty.
+    /// Adds the value to a request's parameters, unless it is empty.
     pub fn put(&self, parameters: &mut Map<String, Value>, form: &Form) {
         let value = self.value(form);
         if value.is_empty() {
@@ -209,7 +209,7 @@ impl Parameter {
         parts::field(problem, self.label, &self.param(), &hint, &input)
     }
 
-    /// Its name in an error.
+    /// Returns its name in errors.
     pub fn param(&self) -> String {
         format!("parameters.{}", self.name)
     }

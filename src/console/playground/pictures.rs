@@ -1,7 +1,6 @@
-//! Pictures to work from: added to the form as uploads, or as results of earlier generations.
+//! Input pictures: added to the form as uploads, or as results of earlier generations.
 //!
-//! A field `input` of the form is a role and what the picture is: `source upl_...` or
-//! `source UUID/0`.
+//! A form field `input` has a role and the picture: `source upl_...` or `source UUID/0`.
 
 use std::time::Duration;
 
@@ -20,17 +19,17 @@ use crate::{
     domain::request::InputRole,
 };
 
-/// The largest form with a picture.
+/// Maximum bytes of a form with a picture.
 const MAX_BYTES: u64 = 21 << 20;
 
-/// The roles that a model takes.
+/// Returns the roles that a model accepts.
 fn roles(model: &Value) -> impl Iterator<Item = &'static str> {
     let taken = model["limits"]["inputs"]["roles"].clone();
     let roles = InputRole::ALL.iter().map(|role| role.as_str());
     roles.filter(move |role| taken[role].is_u64())
 }
 
-/// `inputs` of the request that a form stands for.
+/// Builds `inputs` of the form's request.
 pub fn inputs(form: &Form) -> Vec<Value> {
     let fields = form.all("input").into_iter();
     let inputs = fields.filter_map(|field| {
@@ -46,7 +45,7 @@ pub fn inputs(form: &Form) -> Vec<Value> {
     inputs.collect()
 }
 
-/// The fields of the inputs that a record names.
+/// Adds the fields of the inputs in a record.
 pub fn refill(form: &mut Form, record: &Value) {
     for input in list(&record["inputs"]) {
         let role = text(&input["role"]);
@@ -56,13 +55,13 @@ pub fn refill(form: &mut Form, record: &Value) {
                 let (uuid, output) = (text(&input["generation"]), &input["output"]);
                 form.push("input", &format!("{role} {uuid}/{output}"));
             }
-            // It came within the request and is gone.
+            // It was sent within the request and is not stored.
             _ => {}
         }
     }
 }
 
-/// The pictures of a form, and how to add one; nothing if the model takes none.
+/// Renders the pictures of a form, and inputs to add one; nothing if the model accepts none.
 pub fn fields(kind: &str, model: &Value, form: &Form) -> Markup {
     // A video's source is a generated video, never a picture.
     let roles = roles(model).filter(|role| kind != "video" || *role != "source");
@@ -95,7 +94,7 @@ pub fn fields(kind: &str, model: &Value, form: &Form) -> Markup {
     }
 }
 
-/// Links that use an image or a video of a record as an input.
+/// Renders links that use an image or a video of a record as an input.
 pub fn uses(record: &Value) -> Markup {
     let kind = text(&record["type"]);
     if !matches!(kind, "image" | "video") || record["status"] != "completed" {
@@ -120,7 +119,7 @@ pub fn uses(record: &Value) -> Markup {
     }
 }
 
-/// Maximum time until a form with a picture has arrived: [`MAX_BYTES`] at 64 KiB a second.
+/// Maximum time for a form with a picture to arrive: [`MAX_BYTES`] at 64 KiB per second.
 const IN_TIME: Duration = Duration::from_secs(30 + 21 * 16);
 
 /// A form with a picture.
@@ -131,7 +130,7 @@ pub struct PictureForm {
 }
 
 impl PictureForm {
-    /// Reads a form in time.
+    /// Reads a form within [`IN_TIME`].
     pub async fn read(request: Request) -> Result<Self, Problem> {
         let reading = tokio::time::timeout(IN_TIME, Self::read_fields(request));
         reading

@@ -20,7 +20,7 @@ use crate::console::{
     templates::{lacks_only_values, values},
 };
 
-/// Prompts to begin with.
+/// Example prompts.
 const EXAMPLES: [(&str, &str); 4] = [
     ("text", "Explain in two sentences why the sky is blue."),
     ("image", "A lighthouse at dusk, seen from the sea"),
@@ -31,7 +31,7 @@ const EXAMPLES: [(&str, &str); 4] = [
     ),
 ];
 
-/// The prompt of a form before it is filled in.
+/// Returns the initial prompt of a form.
 pub fn example(kind: &str) -> &'static str {
     let found = EXAMPLES.iter().find(|(name, _)| *name == kind);
     found.map_or("", |(_, prompt)| prompt)
@@ -60,7 +60,7 @@ pub fn render(session: &Session, bench: &Bench, outcome: &Outcome<'_>) -> Markup
             }
         }
     };
-    // A reload would drop what a refusal says, and the form with it.
+    // A reload would lose the message of a refusal, and the form.
     let record = outcome
         .record
         .as_ref()
@@ -78,7 +78,7 @@ pub fn render(session: &Session, bench: &Bench, outcome: &Outcome<'_>) -> Markup
 pub const ABOUT: &str =
     "Every run is a real request, paid from your credits. Failures cost nothing.";
 
-/// The types, each a link to its page; `page` is the end of their paths.
+/// Renders the types as links to their pages. `page`: the end of their paths.
 pub fn tabs(kind: &str, page: &str) -> Markup {
     html! {
         nav.tabs aria-label="Type" {
@@ -121,7 +121,7 @@ fn request(bench: &Bench, outcome: &Outcome<'_>) -> Markup {
     }
 }
 
-/// Renders the ticket of the next run, and the generations that the page shows.
+/// Renders the ticket of the next run, and the generations on the page.
 pub fn ticket<'a>(ticket: &str, records: impl IntoIterator<Item = &'a Value>) -> Markup {
     html! {
         span #ticket hidden {
@@ -150,7 +150,7 @@ pub fn short_text(form: &Form, name: &str) -> Markup {
     html! { textarea.short name=(name) { (lines(form, name)) } }
 }
 
-/// The content of a text area, whose first line break would be swallowed.
+/// Returns the content of a text area with a first line break, which HTML drops.
 fn lines(form: &Form, name: &str) -> String {
     format!("\n{}", form.get(name))
 }
@@ -169,7 +169,7 @@ fn model_select(bench: &Bench) -> Markup {
     }
 }
 
-/// The models as options, by provider.
+/// Renders the models as options, by provider.
 pub fn model_options(all: &[&Value], chosen: &str) -> Markup {
     let mut providers: Vec<&str> = all.iter().map(|m| text(&m["provider"])).collect();
     providers.dedup();
@@ -265,7 +265,7 @@ pub fn available(session: &Session) -> Markup {
     html! { span data-balance { (amount(&session.balance["available"])) } }
 }
 
-/// The address of the page, with a generation's result.
+/// Returns the page's URL with a generation's result.
 pub fn address(kind: &str, record: Option<&Value>) -> String {
     let path = format!("/playground/{kind}");
     match record {
@@ -274,7 +274,7 @@ pub fn address(kind: &str, record: Option<&Value>) -> String {
     }
 }
 
-/// Lists the other running work, so that a new run hides none of it.
+/// Lists other running work, so that a new run does not hide it.
 fn running(kind: &str, outcome: &Outcome<'_>) -> Markup {
     let rows = &outcome.running;
     let live = (!rows.is_empty()).then(|| address(kind, outcome.record.as_ref()));
@@ -324,7 +324,7 @@ fn result(kind: &str, record: Option<&Value>) -> Markup {
     }
 }
 
-/// What a generation was charged, its duration, and the link to its receipt.
+/// Renders a generation's charge, its duration, and the link to its receipt.
 pub fn bill(record: &Value, seconds: Option<f64>) -> Markup {
     html! {
         p.small {
