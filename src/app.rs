@@ -42,16 +42,16 @@ pub struct App {
     pub dispatcher: Dispatcher,
     /// Audits the ledger while the server runs.
     pub auditor: Auditor,
-    /// How stored files are linked to.
+    /// Creates links to stored files.
     pub links: MediaLinks,
     /// Applies a changed catalogue.
     pub reload: Reload,
     pub router: Router,
-    /// The metrics, for this machine alone.
+    /// The metrics, for a listener on this machine only.
     pub metrics_router: Router,
 }
 
-/// The error of a start.
+/// Why a start failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
     #[error(transparent)]
@@ -108,7 +108,7 @@ pub enum AppError {
     Document(#[from] serde_json::Error),
 }
 
-/// The causes of an error, in one line. Omits those that the error itself names.
+/// Joins the causes of an error, without those that the error itself names.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let own = text.len();
@@ -123,7 +123,7 @@ fn causes(error: &dyn std::error::Error) -> String {
 }
 
 impl App {
-    /// Builds a server over a store whose schema is up to date. Clients use `public_url`.
+    /// Builds a server with a store whose schema is up to date. Clients use `public_url`.
     pub async fn build(
         config: &Config,
         store: Store,
@@ -134,7 +134,7 @@ impl App {
         Self::build_over(config, store, clock, public_url, storage, None).await
     }
 
-    /// As [`Self::build`], with another store of files than the configured one, and with `adapters`
+    /// As [`Self::build`], with another file store than the configured one, and with `adapters`
     /// instead of the configured ones.
     pub async fn build_over(
         config: &Config,
@@ -223,13 +223,13 @@ impl App {
         })
     }
 
-    /// The parts for a command that looks at stored files.
+    /// Builds the parts for a command that checks stored files.
     pub async fn with_files(config: &Config, database: &Database) -> Result<Self, AppError> {
         let (store, clock) = (database.store.clone(), Arc::clone(&database.clock));
         Self::build(config, store, clock, &config.public_url()).await
     }
 
-    /// The parts for a command, which serves nothing and stores no files.
+    /// Builds the parts for a command, which serves nothing and stores no files.
     pub async fn for_command(config: &Config, database: &Database) -> Result<Self, AppError> {
         let (store, clock) = (database.store.clone(), Arc::clone(&database.clock));
         let (url, storage) = (config.public_url(), MediaStore::nowhere());
@@ -237,7 +237,7 @@ impl App {
     }
 }
 
-/// The age at which a job expires.
+/// Returns the settings of the service.
 fn service_settings(config: &Config) -> ServiceSettings {
     ServiceSettings {
         max_jobs_per_account: *config.jobs.max_per_account,

@@ -52,7 +52,7 @@ impl Database {
     }
 }
 
-/// The treatment of a schema that is older than this version needs.
+/// How to treat a schema that is older than this version's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schema {
     /// Migrate it.

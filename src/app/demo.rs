@@ -1,4 +1,4 @@
-//! The demo account that a first start creates.
+//! The demo account, created at the first start.
 
 use std::{
     io::Write as _,
@@ -23,7 +23,8 @@ const EMAIL: &str = "demo@example.com";
 const NEW_PASSWORD: &str = "account password --email demo@example.com";
 const NEW_KEY: &str = "key create --email demo@example.com --name demo";
 
-/// Says where to log in, and how to get a new password and key: the first are shown only once.
+/// Prints where to log in, and how to get a new password and key, since the first ones are shown
+/// only once.
 pub(super) async fn remind(app: &App, data: &Path, url: &str) -> Result<(), AppError> {
     match app.service.user(EMAIL).await {
         Err(ServiceError::NotFound) => return Ok(()),
@@ -36,7 +37,7 @@ pub(super) async fn remind(app: &App, data: &Path, url: &str) -> Result<(), AppE
     Ok(())
 }
 
-/// The command as it was called, since it may not be on the PATH, with the data directory.
+/// Returns the command as it was called, since it may not be on the PATH, with the data directory.
 fn program(data: &Path) -> Result<String, AppError> {
     let program = std::env::args_os().next().unwrap_or_default();
     let program = program.display();
@@ -70,7 +71,7 @@ pub(super) async fn create(app: &App, config: &Config, url: &str) -> Result<(), 
     };
     let (_, secret) = app.service.create_key(account, &key, None).await?;
     let key = secret.expose_secret();
-    // The sandbox needs no key. If it is disabled, the default provider answers.
+    // The sandbox needs no key. If it is disabled, the default provider is used.
     let sandbox = app.service.catalogue().providers(None).contains(&"sandbox");
     let provider = if sandbox {
         r#","provider":"sandbox""#

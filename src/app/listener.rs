@@ -1,5 +1,5 @@
-//! The accept loop: limits of connections, time-outs of silent and slow peers, and the end of
-//! connections at a stop.
+//! The accept loop: limits connections, times out silent and slow peers, and ends connections at a
+//! stop.
 
 mod guarded;
 mod places;
@@ -39,16 +39,17 @@ use crate::{
 use guarded::WriteTimeoutStream;
 use places::{Place, Places};
 
-/// Buffer of one connection in bytes, unless the maximum head is larger.
+/// Buffer of a connection in bytes, unless the maximum head is larger.
 const BUFFER: usize = 64 << 10;
-/// Refused connections that are read until their end, so that the peer receives the answer. Others
-/// are answered and closed immediately, and a peer that is still sending may miss the answer.
+/// Maximum refused connections that are read to their end, so that the peer receives the response.
+/// Others get the response and are closed immediately, and a peer that is still sending may miss
+/// it.
 const REFUSALS: usize = 256;
 /// Maximum time of a refusal.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 /// Open files other than client connections: database, providers, stored files.
 const OTHER_FILES: u64 = 1_000;
-/// Pause after a failed accept: the system is out of files or memory.
+/// Pause after a failed accept, which means that the system has no files or memory left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Limits of connections.
@@ -57,18 +58,18 @@ pub struct Limits {
     pub max_connections: usize,
     /// Peers that may take more than half of the connections.
     pub trusted_proxies: Vec<Network>,
-    /// From the connection to the end of its first request's head.
+    /// Maximum time from the connection to the end of its first request's head.
     pub header_timeout: Duration,
-    /// From an answer to the end of the next request's head.
+    /// Maximum time from a response to the end of the next request's head.
     pub keep_alive: Duration,
     /// Maximum time in which a peer reads nothing of a response.
     pub write_timeout: Duration,
-    /// Largest head of a request, in bytes.
+    /// Maximum bytes of a request's head.
     pub max_header_bytes: usize,
 }
 
-/// Raises the process's limit of open files to what `connections` need, and logs a warning if the
-/// system does not allow that.
+/// Raises the process's limit of open files to the number that `connections` need. Logs a warning
+/// if the system does not allow it.
 pub fn allow_files(connections: usize) {
     let needed = u64::try_from(connections).map_or(u64::MAX, |n| n.saturating_add(OTHER_FILES));
     let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
@@ -90,7 +91,7 @@ pub fn allow_files(connections: usize) {
     }
 }
 
-/// Serves until `close`. Then it closes idle connections, and returns when all responses are sent.
+/// Serves until `close`. Then closes idle connections, and returns when all responses are sent.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -116,7 +117,7 @@ pub async fn serve(
                 continue;
             }
         };
-        // Responses are small or live: do not wait for full packets.
+        // Responses are small or live, so they must not wait for full packets.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY was refused");
         }
@@ -159,8 +160,8 @@ async fn connection(
             if response.extensions().get::<Authenticated>().is_some() {
                 places.authenticated(place);
             }
-            // An authenticated connection is not closed for others, so its requests need not be
-            // followed to their end.
+            // An authenticated connection is never closed to make room, so its requests need not be
+            // counted.
             if place.is_authenticated() {
                 return Ok(response);
             }
@@ -212,13 +213,13 @@ async fn connection(
     }
 }
 
-/// Answers 503 and closes the connection.
+/// Sends 503 and closes the connection.
 async fn refuse(stream: TcpStream, permit: Permit) {
     let answer = api::raw_error_response(StatusCode::SERVICE_UNAVAILABLE);
     let mut stream = WriteTimeoutStream::new(stream, REFUSAL_TIME);
     let refusing = async {
         stream.write_all(&answer).await?;
-        // Also reads what the peer still sends.
+        // Also reads the data that the peer still sends.
         stream.shutdown().await
     };
     // A peer that does not read misses the response.
@@ -226,7 +227,7 @@ async fn refuse(stream: TcpStream, permit: Permit) {
     drop(permit);
 }
 
-/// Answers 503 if that does not block, and closes the connection.
+/// Sends 503 if that does not block, and closes the connection.
 fn refuse_at_once(stream: TcpStream) {
     if let Ok(mut stream) = stream.into_std() {
         // The stream is non-blocking.
@@ -234,7 +235,7 @@ fn refuse_at_once(stream: TcpStream) {
     }
 }
 
-/// Whether a failed accept concerns only that connection.
+/// Whether a failed accept affects only that connection.
 fn is_peers_fault(error: &io::Error) -> bool {
     matches!(
         error.kind(),

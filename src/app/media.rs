@@ -1,4 +1,4 @@
-//! Creates the file storage, the downloader and the signer of links.
+//! Creates the file store, the downloader and the signer of links.
 
 use chrono::TimeDelta;
 use url::Url;
@@ -12,7 +12,7 @@ use crate::{
     store::Store,
 };
 
-/// Name of the secret of links in the database.
+/// Name of the links' secret in the database.
 const SECRET: &str = "media";
 
 pub(super) async fn open(config: &Config) -> Result<MediaStore, AppError> {
@@ -36,7 +36,7 @@ pub(super) async fn open(config: &Config) -> Result<MediaStore, AppError> {
     }
 }
 
-/// Fetches files from public addresses, and from the hosts of configured base URLs.
+/// Creates the downloader for public addresses and the hosts of configured base URLs.
 pub(super) fn downloader(config: &Config) -> Result<Downloader, AppError> {
     let providers = config.enabled_providers();
     let hosts = providers
@@ -50,7 +50,7 @@ pub(super) fn downloader(config: &Config) -> Result<Downloader, AppError> {
     Downloader::new(&settings).map_err(AppError::Downloader)
 }
 
-/// Signs links to files. The first start creates the secret, which all replicas share.
+/// Creates the signer of links. The first start creates the secret, which all replicas share.
 pub(super) async fn links(
     config: &Config,
     store: &Store,

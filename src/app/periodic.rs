@@ -4,11 +4,12 @@ use std::{error::Error, time::Duration};
 
 use tokio::time::Instant;
 
-/// The shortest pause between two steps.
+/// Minimum pause between two steps.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Repeats a step `every` so often. If a step returns that there is more to do, the next one follows
-/// after a pause as long as the step, so that background work takes at most half of the time.
+/// Repeats a step at the interval `every`. If a step returns that there is more work, the next one
+/// follows after a pause as long as the step, so that background work takes at most half of the
+/// time.
 pub(super) async fn repeat<T: Clone, E: Error + 'static, F: Future<Output = Result<bool, E>>>(
     name: &'static str,
     every: Duration,
@@ -54,7 +55,7 @@ mod tests {
             assert!(next - last >= SHORTEST_PAUSE);
             last = next;
         }
-        // Nothing is left: the next step is in an hour.
+        // No work is left; the next step is in an hour.
         let next = tokio::time::timeout(3 * SHORTEST_PAUSE, begun.recv());
         assert!(next.await.is_err());
         steps.abort();

@@ -1,4 +1,4 @@
-//! Adapters from the configuration.
+//! Creates adapters from the configuration.
 
 use super::AppError;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     providers::{Registry, Setup, VENDORS, http::HttpClient},
 };
 
-/// The adapters of providers.
+/// Creates the adapters of providers.
 pub(super) fn registry(
     config: &Config,
     providers: Vec<Provider>,
@@ -33,7 +33,7 @@ pub(super) fn registry(
         registry.base_urls.insert(provider.name.clone(), base_url);
         let calls = provider.max_concurrent;
         let per_account = share(*config.server.account_share_percent, calls);
-        // As many as there are workers wait at most.
+        // At most as many wait as there are workers.
         let waiters = (usize::MAX, usize::MAX);
         let limiter = Limiter::with_queue((calls, per_account), waiters);
         registry.limiters.insert(provider.name.clone(), limiter);

@@ -14,7 +14,7 @@ use crate::{
     service::Service,
 };
 
-/// Cheap to clone.
+/// Applies changed catalogues. Cheap to clone.
 #[derive(Clone)]
 pub struct Reload(Arc<Inner>);
 
@@ -69,7 +69,7 @@ impl Reload {
         for warning in &new.warnings {
             tracing::warn!("{warning}");
         }
-        // Adapters first: no request may reach an adapter that lacks its model.
+        // Adapters first: no request may use an adapter that lacks its model.
         inner.adapters.replace(&registry);
         inner.service.replace_catalogue(&new.catalogue);
         *applied = Applied {
@@ -85,7 +85,7 @@ impl Reload {
         Ok(Some(new.needs_restart))
     }
 
-    /// As [`Self::run`], off the threads of requests; logs the outcome.
+    /// As [`Self::run`], off the async threads; logs the result.
     pub(super) async fn run_logged(self) {
         match spawn_blocking(move || self.run()).await {
             Ok(Ok(Some(_))) => {}

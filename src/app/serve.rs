@@ -1,4 +1,4 @@
-//! `gensvc serve`: the order of start and stop.
+//! `gensvc serve`: starts and stops all parts in order.
 
 use std::{
     convert::Infallible,
@@ -40,9 +40,9 @@ use crate::{
 const SUPERVISE_EVERY: Duration = Duration::from_millis(500);
 /// Maximum interval of sweeps.
 const SWEEP_AT_MOST: Duration = Duration::from_secs(5);
-/// Connections that the system keeps until they are accepted.
+/// Maximum connections that the system queues until they are accepted.
 const BACKLOG: u32 = 4_096;
-/// Interval of attempts to bind the port of the metrics while it is taken.
+/// Interval of attempts to bind the metrics port while it is in use.
 const BIND_METRICS_EVERY: Duration = Duration::from_secs(10);
 /// Maximum time for which a start ends generations of dead servers before it accepts requests.
 const SWEEP_AT_START: Duration = Duration::from_secs(10);
@@ -63,15 +63,15 @@ const CLOSE_DELIVERIES: Duration = Duration::from_secs(2);
 /// Maximum wait for busy connections to the database at a stop.
 const CLOSE_DATABASE: Duration = Duration::from_secs(3);
 
-/// Maximum time of the check of the file storage at the start.
+/// Maximum time of the file store's check at the start.
 const STORAGE_CHECK: Duration = Duration::from_secs(15);
 
-/// Until when after the grace period interrupted work is settled,
+/// Time after the grace period at which interrupted work must be settled.
 const WORK_ENDS: Duration = Duration::from_millis(2_250);
 const ANSWERS_END: Duration = Duration::from_secs(3);
-/// the database is left,
+/// Time after the grace period at which the database connections must be closed.
 const DATABASE_ENDS: Duration = Duration::from_millis(3_500);
-/// and the private Postgres is stopped.
+/// Time after the grace period at which the private Postgres must be stopped.
 const POSTGRES_ENDS: Duration = Duration::from_secs(4);
 
 /// Serves until SIGTERM or SIGINT.
@@ -90,11 +90,11 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     let hangups = signal(SignalKind::hangup())?;
     stop.enter("the start");
     let mut database = Database::open(config, Role::Server, Schema::Migrate).await?;
-    // Warnings follow errors that stop the start.
+    // Errors that prevent the start are printed before warnings.
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    // Files that are written from now on are readable by this user only.
+    // From here on, new files are readable by this user only.
     umask(Mode::S_IRWXG | Mode::S_IRWXO);
     let local = database.local.take().map(Arc::new);
     let (store, clock) = (&database.store, &database.clock);
@@ -119,8 +119,8 @@ pub async fn serve(config: &Config) -> Result<(), AppError> {
     result
 }
 
-/// The error of a failed bind. If a server of the same data directory has the port, the error says
-/// so, since another port would not help.
+/// Returns the error of a failed bind. It says if a server of the same data directory has the port,
+/// since another port would not help then.
 async fn bind_failure(config: &Config, source: io::Error) -> AppError {
     let address = config.server.bind;
     if source.kind() == io::ErrorKind::AddrInUse && config.database.url.is_none() {
@@ -139,14 +139,14 @@ struct Listeners {
     hangups: Signal,
 }
 
-/// The port of the metrics without a token.
+/// The port of metrics without a token.
 enum MetricsPort {
     Bound(TcpListener),
     Taken(SocketAddr),
 }
 
-/// Listens with a backlog that is large enough for a burst of connections. When it is full, the
-/// kernel drops handshakes, and resets connections that clients consider established.
+/// Listens with a backlog that is large enough for a burst of connections. If the backlog is full,
+/// the kernel drops handshakes and resets connections that clients consider established.
 /// `net.core.somaxconn` limits it.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
@@ -158,8 +158,8 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Binds the port of the metrics. A port that is taken, by another server of this machine, does not
-/// stop the start.
+/// Binds the metrics port. A port in use, by another server of this machine, does not prevent the
+/// start.
 async fn metrics_port(config: &Config) -> Result<Option<MetricsPort>, AppError> {
     if config.metrics.token.is_some() {
         return Ok(None);
@@ -202,7 +202,7 @@ async fn run(
     let storage = media::open(config).await?;
     let clock = Arc::clone(clock);
     let app = App::build_over(config, store.clone(), clock, &url, storage.clone(), None).await?;
-    // Ends the generations of a killed server before the first request.
+    // End the generations of a killed server before the first request.
     let paused = config.jobs.paused;
     if !paused && local.is_some_and(|local| local.is_sole_server()) {
         app.runner.assume_sole_instance().await?;
@@ -290,7 +290,7 @@ async fn run(
     };
     stop.step("running work", WORK_ENDS, work).await;
     close.cancel();
-    // Running deliveries have the grace period too.
+    // Running deliveries also get the grace period.
     stop.step("an answer", ANSWERS_END, &mut server).await;
     server.abort();
     let rest = async {
@@ -355,7 +355,7 @@ fn warn_of_risks(durability: Durability) {
     }
 }
 
-/// Warns if files cannot be stored. The start does not wait for it: text needs no files.
+/// Warns if files cannot be stored. The start does not wait for this, because text needs no files.
 async fn check(storage: MediaStore) {
     let cause = match timeout(STORAGE_CHECK, storage.probe()).await {
         Ok(Ok(())) => return,
@@ -387,7 +387,7 @@ async fn reload_when_asked(
 ) -> Result<(), AppError> {
     let (runner, reload) = (app.runner.clone(), app.reload.clone());
     let mut requests = app.service.store().requested_catalogue_reloads().await?;
-    // One of them may have been made after the configuration was read.
+    // A request may have been made after the configuration was read.
     if let Err(error) = reload.run() {
         tracing::error!("the catalogue was not reloaded: {error}");
     }
@@ -406,8 +406,8 @@ async fn reload_when_asked(
     Ok(())
 }
 
-/// Sends heartbeats, independently of sweeps: these may take longer than the lease, and other
-/// servers would regard this one as dead.
+/// Sends heartbeats independently of sweeps, which may take longer than the lease, so that other
+/// servers would consider this one dead.
 async fn heartbeats(runner: Runner, every: Duration) {
     repeat("the heartbeat", every, runner, |runner| async move {
         // The sweep logs the same error.

@@ -1,6 +1,6 @@
 //! Limits the time of each step of a stop, from the signal to the end of the process.
 //!
-//! It has its own thread and runtime, since those that do the work may hang.
+//! Runs on its own thread and runtime, since those that do the work may hang.
 
 use std::{
     io, process,
@@ -21,10 +21,10 @@ use crate::{config::sections::Server, domain::lock::lock};
 
 /// Time from the end of the grace period to the forced exit. The docs say 5 s.
 const FORCED_END: Duration = Duration::from_millis(4_500);
-/// Maximum time of the last log line, since the log may hang.
+/// Maximum time of the last log line, since logging may hang.
 const LAST_LINE: Duration = Duration::from_millis(200);
 
-/// The progress of a stop. The first signal announces it, the second ends the announcement, and the
+/// The state of a stop. The first signal announces it, the second ends the announcement, and the
 /// third ends the grace period.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stop {
@@ -32,14 +32,14 @@ pub(super) struct Stop {
     pub announced: CancellationToken,
     /// Cancelled when the stop begins.
     pub begun: CancellationToken,
-    /// Cancelled when the grace period is over.
+    /// Cancelled when the grace period has ended.
     pub grace_over: CancellationToken,
     over_at: Arc<OnceLock<Instant>>,
     step: Arc<Mutex<&'static str>>,
 }
 
 impl Stop {
-    /// Takes over SIGTERM and SIGINT.
+    /// Installs the handlers of SIGTERM and SIGINT.
     pub async fn on_signals(server: &Server) -> io::Result<Self> {
         let (drain, grace) = (*server.drain_seconds, *server.shutdown_seconds);
         let stop = Self::default();
@@ -52,8 +52,8 @@ impl Stop {
         Ok(stop)
     }
 
-    /// `drain`: from the first signal to the start of the stop. A signal ends it early, and
-    /// the period of grace.
+    /// Waits for signals. `drain`: time between the first signal and the start of the stop. A
+    /// further signal ends it early, and another one the grace period.
     fn run(self, drain: Duration, grace: Duration, registered: oneshot::Sender<io::Result<()>>) {
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = match runtime {
@@ -95,8 +95,8 @@ impl Stop {
         process::exit(0);
     }
 
-    /// Runs a step of the stop until `within` after the end of the grace period. `None`: it took
-    /// longer.
+    /// Runs a step of the stop until `within` after the end of the grace period. Returns `None` if
+    /// it took longer.
     pub async fn step<T>(
         &self,
         name: &'static str,

@@ -1,5 +1,5 @@
-//! A connection with a write timeout, on which the errors of the HTTP library itself (a head
-//! that is too large or malformed) come in the error envelope.
+//! A connection with a write timeout. Errors of the HTTP library itself (a head that is too large
+//! or malformed) are sent in the error envelope.
 
 use std::{
     io::{self, IoSlice},
@@ -17,28 +17,28 @@ use tokio::{
 
 use crate::api;
 
-/// What a peer must take within each write timeout. A byte now and then is no progress.
+/// Bytes that a peer must read within each write timeout; fewer do not count as progress.
 const PROGRESS: usize = 16 << 10;
-/// What is read of a refused peer, so that it sees the answer before the end.
+/// Maximum bytes that are read from a refused peer, so that it gets the response before the close.
 const DRAINED: usize = 256 << 10;
-/// How long that may take.
+/// Maximum time of that.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 pub(super) struct WriteTimeoutStream {
     stream: TcpStream,
     patience: Duration,
-    /// Runs while the peer takes nothing.
+    /// Runs while the peer reads nothing.
     timer: Pin<Box<Sleep>>,
-    /// Since when the peer takes nothing.
+    /// When the peer stopped reading, if it has.
     blocked_since: Option<Instant>,
-    /// For how long it took nothing since the last progress, and what it took between.
+    /// How long it read nothing since the last progress, and the bytes that it read meanwhile.
     blocked: Duration,
     taken: usize,
-    /// What is left to be sent of our answer instead of the library's.
+    /// The unsent rest of our response that replaces the library's.
     refusal: Vec<u8>,
-    /// Whether the last answer was an error: its request may not have been read to its end.
+    /// Whether the last response was an error, so that its request may not be read to its end.
     lingering: bool,
-    /// What is left to be read of a refused peer, and until when.
+    /// Bytes to read from a refused peer, and the deadline.
     draining: Option<(usize, Pin<Box<Sleep>>)>,
 }
 
@@ -57,7 +57,7 @@ impl WriteTimeoutStream {
         }
     }
 
-    /// Bounds how long a write stays pending.
+    /// Limits how long a write stays pending.
     fn poll_with_deadline(
         &mut self,
         cx: &mut Context<'_>,
@@ -83,7 +83,7 @@ impl WriteTimeoutStream {
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Sends what is left of our refusal.
+    /// Sends the rest of our refusal.
     fn send_refusal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.refusal.is_empty() {
             let written = Pin::new(&mut self.stream).poll_write(cx, &self.refusal);
@@ -97,8 +97,8 @@ impl WriteTimeoutStream {
     }
 }
 
-/// The status, where `head` is the library's own refusal: one of its statuses, without a body
-/// and without the id that every answer of ours has.
+/// Returns the status if `head` is the library's own refusal: one of its statuses, without a body
+/// and without the request id that all our responses have.
 fn own_refusal(head: &[u8]) -> Option<StatusCode> {
     let status = head.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
     let status = StatusCode::from_bytes(status).ok()?;
@@ -162,7 +162,7 @@ impl AsyncWrite for WriteTimeoutStream {
         if !this.lingering {
             return Poll::Ready(Ok(()));
         }
-        // Closed with unread bytes, the peer would be reset before it reads the refusal.
+        // If closed with unread bytes, the peer would be reset before it reads the refusal.
         let (left, until) = this
             .draining
             .get_or_insert_with(|| (DRAINED, Box::pin(tokio::time::sleep(DRAIN_TIME))));

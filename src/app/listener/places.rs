@@ -1,4 +1,4 @@
-//! The places for connections: which are taken, and which connection is closed for a new one.
+//! The permits for connections, and the choice of a connection to close for a new one.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,16 +23,16 @@ use crate::{
     resource::Refusals,
 };
 
-/// How long the reserve is open to an address after an authenticated request on a new connection.
+/// How long an address may use the reserve after an authenticated request on a new connection.
 const KNOWN_PERIOD: Duration = Duration::from_hours(1);
-/// Addresses that are remembered for the reserve.
+/// Maximum addresses that may use the reserve.
 const MAX_KNOWN: usize = 16_384;
 
-/// Places for connections. One address has at most half of them; trusted proxies have no share,
-/// since their requests are counted by the forwarded address.
+/// Permits for connections. An address gets at most half of them. Trusted proxies have no such
+/// limit, since their requests are counted by the forwarded address.
 pub(super) struct Places {
     limiter: Limiter<Address>,
-    /// Places that only addresses with authenticated requests take.
+    /// Permits that only addresses with authenticated requests get.
     reserve: usize,
     trusted_proxies: Vec<Network>,
     state: Mutex<State>,
@@ -42,13 +42,13 @@ pub(super) struct Places {
 #[derive(Default)]
 struct State {
     last_id: u64,
-    /// Connections without an authenticated request, the oldest first.
+    /// Connections without an authenticated request, oldest first.
     unknown: BTreeMap<u64, Arc<Place>>,
-    /// Addresses that had authenticated requests, and when.
+    /// Addresses with authenticated requests, and the time of the last.
     known: HashMap<Address, Instant>,
 }
 
-/// The place of a connection.
+/// The permit of a connection.
 pub(super) struct Place {
     id: u64,
     address: Address,
@@ -56,7 +56,7 @@ pub(super) struct Place {
     is_authenticated: AtomicBool,
     /// Shared with each request whose response is not sent yet.
     requests: Arc<()>,
-    /// Cancelled when the connection has to end.
+    /// Cancelled to end the connection.
     pub close: CancellationToken,
 }
 
@@ -71,8 +71,9 @@ impl Places {
         }
     }
 
-    /// A place for a new connection. If there is none, the oldest silent connection is closed: of
-    /// the same address if its share is used, else of any. `None` if no connection is silent.
+    /// Returns a permit for a new connection. If there is none, closes the oldest silent
+    /// connection: of the same address if its share is used up, else of any. Returns `None` if no
+    /// connection is silent.
     pub(super) fn take(&self, peer: IpAddr, close: &CancellationToken) -> Option<Arc<Place>> {
         let address = Address::from(peer);
         let is_proxy = is_trusted(peer, &self.trusted_proxies);
@@ -109,7 +110,7 @@ impl Places {
             requests: Arc::default(),
             close: close.child_token(),
         });
-        // A proxy has connections open before it has requests.
+        // A proxy opens connections before it has requests.
         if !is_proxy {
             state.unknown.insert(place.id, Arc::clone(&place));
         }
@@ -134,7 +135,8 @@ impl Places {
         self.limiter.try_acquire(address)
     }
 
-    /// Keeps a connection after an authenticated request, and opens the reserve to its address.
+    /// Protects a connection from being closed after an authenticated request, and lets its address
+    /// use the reserve.
     pub(super) fn authenticated(&self, place: &Place) {
         if place.is_authenticated.swap(true, Ordering::AcqRel) {
             return;
@@ -149,7 +151,7 @@ impl Places {
         }
     }
 
-    /// Gives the place of a connection back.
+    /// Releases the permit of a connection.
     pub(super) fn leave(&self, place: &Place) {
         lock(&self.state).unknown.remove(&place.id);
         place.permit.release();
@@ -157,7 +159,7 @@ impl Places {
 }
 
 impl Place {
-    /// Whether it neither sends a request nor receives a response.
+    /// Whether the connection neither sends a request nor receives a response.
     fn is_silent(&self) -> bool {
         Arc::strong_count(&self.requests) == 1
     }

@@ -1,8 +1,9 @@
 //! Request bodies that the router does not read to their end.
 //!
-//! The HTTP library closes the connection once such a body is dropped, without saying so in the
-//! answer: the client's next request on the connection would fail. A body that is announced as
-//! small is therefore read after the answer; otherwise the answer says `Connection: close`.
+//! The HTTP library closes the connection once such a body is dropped, without announcing it in the
+//! response, so the client's next request on the connection would fail. A body with a small
+//! announced length is therefore read after the response; otherwise the response says `Connection:
+//! close`.
 
 use std::{
     pin::Pin,
@@ -20,19 +21,20 @@ use tokio_util::task::TaskTracker;
 
 use crate::domain::lock::lock;
 
-/// Largest rest of a body that is read after the answer.
+/// Maximum rest of a body that is read after the response, in bytes.
 const MAX_DRAINED: u64 = 256 << 10;
-/// How long that may take.
+/// Maximum time of that.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
-/// What is left of a request's body once the router has dropped it.
+/// The rest of a request's body after the router has dropped it.
 pub(super) struct Unread {
     rest: Arc<Mutex<Option<Incoming>>>,
-    /// The client may wait for a 100 before it sends the body, and need not send it after a refusal.
+    /// The client may wait for a 100 before it sends the body, and need not send it after a
+    /// refusal.
     expects_continue: bool,
 }
 
-/// Hands a request to the router in a way that keeps what is left of its body.
+/// Wraps a request for the router so that the rest of its body is kept.
 pub(super) fn track(request: Request<Incoming>) -> (Request<Body>, Unread) {
     let rest = Arc::default();
     let unread = Unread {
@@ -49,13 +51,13 @@ pub(super) fn track(request: Request<Incoming>) -> (Request<Body>, Unread) {
 }
 
 impl Unread {
-    /// Reads the rest of the body in `tasks`, or announces the end of the connection.
+    /// Reads the rest of the body in `tasks`, or announces that the connection will be closed.
     pub(super) fn settle(self, mut response: Response, tasks: &TaskTracker) -> Response {
         let Some(mut body) = lock(&self.rest).take() else {
             return response;
         };
         let is_small = body.size_hint().exact().is_some_and(|n| n <= MAX_DRAINED);
-        // A body that was too slow once is not waited for again.
+        // Do not wait again for a body that was too slow.
         let is_slow = response.status() == StatusCode::REQUEST_TIMEOUT;
         if !is_small || is_slow || self.expects_continue {
             let close = HeaderValue::from_static("close");
@@ -68,7 +70,7 @@ impl Unread {
     }
 }
 
-/// A body that is given back when it is dropped before its end.
+/// A body that is kept when it is dropped before its end.
 struct Tracked {
     /// `None` once it has ended or failed.
     body: Option<Incoming>,
