@@ -20,16 +20,16 @@ use crate::{app, config::LogFormat, telemetry};
 use args::{Any, Arguments, Command, Serving};
 use output::Output;
 
-/// Why a command failed, in words for people.
+/// Why a command failed, for people.
 type Failure = Box<dyn std::error::Error>;
 /// The exit code of a command, or why it failed.
 type Outcome = Result<ExitCode, Failure>;
 
-/// The exit code for wrong arguments, as clap has it.
+/// Exit code for wrong arguments, the same as clap's.
 const USAGE: u8 = 2;
-/// The exit code of what a person ended with Ctrl-C, as shells have it.
+/// Exit code after Ctrl-C, as in shells.
 const INTERRUPTED: u8 = 130;
-/// Maximum time that abandoned blocking work may take to end.
+/// Maximum time to wait for abandoned blocking work.
 const ABANDONED_WORK: Duration = Duration::from_millis(500);
 
 /// Runs the program with this process's arguments and environment.
@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A person pressed Ctrl-C.
+/// The error after Ctrl-C.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 struct Interrupted;
@@ -64,13 +64,13 @@ fn is_interrupted(result: &Outcome) -> bool {
     matches!(result, Err(error) if error.is::<Interrupted>())
 }
 
-/// Of arguments that could not be read.
+/// Whether invalid arguments ask for JSON.
 fn asks_for_json() -> bool {
     std::env::args_os().any(|argument| argument.to_string_lossy().starts_with("--json"))
 }
 
 fn run(arguments: Arguments, output: Output) -> Outcome {
-    // The one place that reads the environment.
+    // The only place that reads the environment.
     let env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
@@ -100,7 +100,7 @@ fn run(arguments: Arguments, output: Output) -> Outcome {
     if let Command::Serve(Serving { paused: true }) = command {
         config.jobs.paused = true;
     }
-    // A command's answer should not drown in what a server says of its start.
+    // Start messages of a server should not hide a command's result.
     let quiet = !serves && !env.contains_key("GENSVC_LOG");
     let filter = if quiet { "warn" } else { &config.log.filter };
     let traces = &config.traces;
@@ -124,16 +124,16 @@ fn block_on(threads: usize, work: impl Future<Output = Outcome>) -> Outcome {
     let runtime = builder.worker_threads(threads).enable_all().build()?;
     let result = runtime.block_on(work);
     let ended = Instant::now();
-    // Dropped, it would wait for blocking work for ever.
+    // Dropping it would wait indefinitely for blocking work.
     runtime.shutdown_timeout(ABANDONED_WORK);
-    // Reading an abandoned input may still block.
+    // An abandoned read of the input may still block.
     if ended.elapsed() >= ABANDONED_WORK && !is_interrupted(&result) {
         tracing::warn!("blocking work did not end in time; the process ends without it");
     }
     result
 }
 
-/// A server that logs JSON also logs the reason of its end as JSON.
+/// Logs the failure of a server that logs JSON as JSON.
 fn failed_in_json(error: &dyn std::error::Error) -> ExitCode {
     tracing::error!("{error}");
     ExitCode::FAILURE

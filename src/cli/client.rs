@@ -1,4 +1,4 @@
-//! A client of a running server, over HTTP: what an account does, not what its operator does.
+//! A client of a running server, over HTTP, with an account's commands.
 
 mod connection;
 mod files;
@@ -42,12 +42,12 @@ pub(super) async fn run(command: Command, env: &Env, output: Output) -> Outcome 
     reported(done, output)
 }
 
-/// Usage of the key's account, which is also a command of the operator.
+/// Reports usage of the key's account. The command without a key is the operator's.
 pub(super) async fn usage(asked: &Usage, env: &Env, output: Output) -> Outcome {
     reported(read::usage(asked, env, output).await, output)
 }
 
-/// Prints a refusal of the server, or a missing key, which have exit codes of their own.
+/// Prints a refusal of the server, or a missing key, which have their own exit codes.
 fn reported(done: Outcome, output: Output) -> Outcome {
     let error = match done {
         Err(error) if error.is::<NoKey>() => {
@@ -84,14 +84,14 @@ async fn log_in(base_url: Option<&str>, env: &Env, output: Output) -> Outcome {
     )
 }
 
-/// Whether somebody looks at what goes to stderr.
+/// Whether stderr is a terminal.
 fn is_watched() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Writes a passing line over the last one.
+/// Replaces the progress line.
 fn passing(text: &str) {
-    // There is nowhere to report an error if stderr is closed.
+    // If stderr is closed, an error cannot be reported.
     let _ = write!(io::stderr(), "\r\x1b[K{text}");
     let _ = io::stderr().flush();
 }

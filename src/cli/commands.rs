@@ -1,4 +1,4 @@
-//! What the commands do: those about the house here, those about customers in a file each.
+//! The commands: those for the server here, those for accounts in a file each.
 
 mod accounts;
 mod catalogue;
@@ -71,7 +71,7 @@ pub(super) async fn run(command: Command, config: &Config, output: Output) -> Ou
     }
 }
 
-/// Opens the database, does the work, and closes it again whatever came out.
+/// Opens the database, runs the work, and always closes the database.
 async fn with_database<T>(
     config: &Config,
     work: impl AsyncFnOnce(&Database) -> Result<T, Failure>,
@@ -99,7 +99,7 @@ async fn user(app: &App, email: &str) -> Result<UserRow, Failure> {
     })
 }
 
-/// Names what was not found.
+/// Adds the name of a missing object to the error.
 fn named<T>(
     found: Result<T, ServiceError>,
     missing: impl FnOnce() -> String,
@@ -110,7 +110,7 @@ fn named<T>(
     }
 }
 
-/// The exit code of a check.
+/// Returns the exit code of a check.
 fn checked(is_clean: bool) -> ExitCode {
     if is_clean {
         ExitCode::SUCCESS
@@ -119,7 +119,7 @@ fn checked(is_clean: bool) -> ExitCode {
     }
 }
 
-/// The result of a comparison, in words.
+/// Returns the result of a comparison in words.
 fn verdict(is_clean: bool) -> &'static str {
     if is_clean {
         "no difference."
@@ -128,14 +128,14 @@ fn verdict(is_clean: bool) -> &'static str {
     }
 }
 
-/// All rows of a list, page by page.
+/// Reads all rows of a list, page by page.
 async fn all<T>(
     page: impl AsyncFnMut(PageRequest) -> Result<Page<T>, Failure>,
 ) -> Result<Vec<T>, Failure> {
     Ok(first(usize::MAX, page).await?.0)
 }
 
-/// The first `most` rows of a list, and whether there are more.
+/// Reads the first `most` rows of a list. Returns whether there are more.
 async fn first<T>(
     most: usize,
     mut page: impl AsyncFnMut(PageRequest) -> Result<Page<T>, Failure>,
@@ -157,7 +157,7 @@ async fn first<T>(
     }
 }
 
-/// Reads a request as the API does.
+/// Validates a request as the API does.
 fn read<T: Body>(members: &Value) -> Result<T, Failure> {
     let members = members.as_object().cloned().unwrap_or_default();
     let (request, errors) = T::parse(&members);
@@ -166,7 +166,7 @@ fn read<T: Body>(members: &Value) -> Result<T, Failure> {
 }
 
 async fn migrate(config: &Config, output: Output) -> Outcome {
-    // Opening it is what brings it up to date.
+    // Opening the database migrates it.
     let database = Database::open(config, Role::Command, Schema::Migrate).await?;
     database.close().await?;
     output.result("The schema is up to date.", &json!({"migrated": true}))
@@ -189,7 +189,7 @@ async fn verify_files(config: &Config, output: Output) -> Outcome {
     let mut lines = vec![format!("Checked {files} files: {found}")];
     for (what, names) in lists {
         for name in names {
-            // A stranger's file may have any name.
+            // Files of other programs may have any name.
             let name = name.replace(char::is_control, "\u{fffd}");
             lines.push(format!("{what}: {name}"));
         }

@@ -1,4 +1,4 @@
-//! Results on stdout: for people, or as JSON for scripts.
+//! Prints results on stdout, for people or as JSON for scripts.
 
 use std::{
     borrow::Cow,
@@ -13,26 +13,25 @@ use serde_json::json;
 
 use super::Outcome;
 
-/// Where results go.
+/// Where and how to print.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Output {
-    /// Whether they are written for scripts.
+    /// Whether to print JSON for scripts.
     pub(super) json: bool,
 }
 
 impl Output {
-    /// Prints what a server refused, on stderr: its message, or its whole body.
+    /// Prints an error of a server on stderr: its message, or its whole body.
     pub(super) fn refused(self, message: &str, body: &serde_json::Value) {
         if self.json && body.is_object() {
-            // There is nowhere to report an error if stderr is closed.
+            // If stderr is closed, an error cannot be reported.
             let _ = writeln!(std::io::stderr(), "{body}");
         } else {
             self.failed(message);
         }
     }
 
-    /// Prints a result: `people` or `script`. A reader that wants no more (`| head`) is no
-    /// failure.
+    /// Prints a result: `people` or `script`. A reader that has ended (`| head`) is not an error.
     pub(super) fn result(self, people: &str, script: &impl Serialize) -> Outcome {
         let mut out = std::io::stdout().lock();
         let written = if self.json {
@@ -46,7 +45,7 @@ impl Output {
         }
     }
 
-    /// Prints the rows of a list, or that it is `empty`.
+    /// Prints the rows of a list, or `empty` if there are none.
     pub(super) fn list<T: Serialize>(
         self,
         columns: &Columns<T>,
@@ -60,16 +59,16 @@ impl Output {
         self.result(&people, &json!({"data": rows}))
     }
 
-    /// Tells people more about the result; on stderr, so that stdout holds the result alone.
+    /// Prints a note for people on stderr, so that stdout has only the result.
     pub(super) fn note(self, text: &str) {
         if !self.json {
-            // There is nowhere to report an error if stderr is closed.
+            // If stderr is closed, an error cannot be reported.
             let mut err = std::io::stderr();
             let _ = writeln!(err, "{}", printable(text, err.is_terminal()));
         }
     }
 
-    /// The first paragraph of what clap says; the rest shows the usage.
+    /// Prints the first paragraph of clap's message, without the usage.
     pub(super) fn usage_error(self, error: &clap::Error) {
         let text = error.to_string();
         let first = text.split("\n\n").next().unwrap_or_default();
@@ -83,13 +82,14 @@ impl Output {
         } else {
             format!("gensvc: {message}")
         };
-        // There is nowhere to report an error if stderr is closed.
+        // If stderr is closed, an error cannot be reported.
         let mut err = std::io::stderr();
         let _ = writeln!(err, "{}", printable(&text, err.is_terminal()));
     }
 }
 
-/// What a model or a stranger has written must not steer a terminal; a file gets it as it is.
+/// Replaces control characters if the output is a terminal: text of models and other users must not
+/// control it. Files get the text unchanged.
 pub(super) fn printable(text: &str, is_terminal: bool) -> Cow<'_, str> {
     let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
     if is_terminal && text.contains(steers) {
@@ -99,12 +99,12 @@ pub(super) fn printable(text: &str, is_terminal: bool) -> Cow<'_, str> {
     }
 }
 
-/// Columns of a table: each one's heading, and its cell in a row.
+/// Columns of a table: heading, and the function that formats a row's cell.
 pub(super) type Columns<T> = [(&'static str, fn(&T) -> String)];
 
-/// Rows under their headings, each column as wide as its widest cell.
+/// Formats rows under their headings, each column as wide as its widest cell.
 pub(super) fn table<T>(columns: &Columns<T>, rows: &[T]) -> String {
-    // What a customer has typed must not steer the operator's terminal.
+    // Text of customers must not control the operator's terminal.
     let plain = |text: String| text.replace(char::is_control, "\u{fffd}");
     let mut lines = vec![String::new(); rows.len() + 1];
     for (heading, cell) in columns {
@@ -122,7 +122,7 @@ pub(super) fn table<T>(columns: &Columns<T>, rows: &[T]) -> String {
     lines.join("\n")
 }
 
-/// One record, a line for each of its values.
+/// Formats a record with one line per value.
 pub(super) fn record(title: &'static str, values: &[(&str, String)]) -> String {
     let columns: &Columns<(&str, String)> = &[
         (title, |value| value.0.to_owned()),
@@ -131,23 +131,23 @@ pub(super) fn record(title: &'static str, values: &[(&str, String)]) -> String {
     table(columns, values)
 }
 
-/// An amount of credits for people.
+/// Formats an amount of credits for people.
 pub(super) fn credits(amount: &str) -> String {
     let unit = if amount == "1" { "credit" } else { "credits" };
     format!("{amount} {unit}")
 }
 
-/// A time for people, to the second.
+/// Formats a time for people, to the second.
 pub(super) fn time(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// A value that may not be there.
+/// Formats an optional value.
 pub(super) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// A time that may not be there.
+/// Formats an optional time.
 pub(super) fn maybe_time(at: Option<DateTime<Utc>>) -> String {
     or_dash(at.map(time))
 }

@@ -1,4 +1,5 @@
-//! A password from stdin, where neither the shell's history nor the list of processes shows it.
+//! Reads a password from stdin, so that neither the shell's history nor the list of processes shows
+//! it.
 
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 
@@ -8,19 +9,19 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, Interrupted};
 
-/// Far more than a password may have.
+/// Maximum bytes of the input, much more than a password may have.
 const MAX_BYTES: u64 = 1 << 16;
 
-/// Reads all of stdin without its last line break; from a terminal a line, which is not shown.
+/// Reads stdin without its last line break; from a terminal, one hidden line.
 pub(super) async fn read(email: &str) -> Result<SecretString, Failure> {
     read_secret(&format!("New password of {email}: ")).await
 }
 
-/// The same of any secret, which a person is asked for with `question`.
+/// Reads any secret in the same way. `question`: the prompt on a terminal.
 pub(super) async fn read_secret(question: &str) -> Result<SecretString, Failure> {
     let text = if io::stdin().is_terminal() {
         write!(io::stderr(), "{question}")?;
-        // Before the first moment in which a signal would leave the terminal hidden.
+        // Before the terminal is hidden, so that no signal can leave it hidden.
         let mut interrupt = signal(SignalKind::interrupt())?;
         let hidden = Hidden::begin()?;
         let line = tokio::task::spawn_blocking(|| {
@@ -47,7 +48,7 @@ pub(super) async fn read_secret(question: &str) -> Result<SecretString, Failure>
     Ok(text.into())
 }
 
-/// While it lives the terminal does not show what is typed.
+/// Hides what is typed on the terminal until it is dropped.
 struct Hidden(Termios);
 
 impl Hidden {
@@ -62,7 +63,7 @@ impl Hidden {
 
 impl Drop for Hidden {
     fn drop(&mut self) {
-        // A terminal that is gone shows nothing either.
+        // A closed terminal shows nothing either.
         let _ = tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &self.0);
     }
 }

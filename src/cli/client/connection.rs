@@ -1,4 +1,4 @@
-//! Calls of the server: where it is, with which key, and what its refusals mean for a script.
+//! Calls the server: finds its URL and key, and maps its errors to exit codes.
 
 use std::{
     fs::{self, OpenOptions},
@@ -16,21 +16,21 @@ use url::Url;
 use super::Env;
 use crate::cli::Failure;
 
-/// Between two tries of what may be repeated, in seconds: half a minute in all.
+/// Pauses between attempts, in seconds; half a minute in total.
 const PAUSES: [u64; 6] = [1, 2, 4, 8, 8, 8];
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Of silence: longer than any provider is waited for.
+/// Maximum silence of the server: longer than any provider's timeout.
 const READ_LIMIT: Duration = Duration::from_mins(6);
 pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
-/// What `gensvc login` keeps.
+/// The credentials that `gensvc login` stores.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Credentials {
     pub(super) base_url: String,
     pub(super) api_key: String,
 }
 
-/// The file of the user's configuration folder.
+/// Returns the path of the file in the user's configuration folder.
 pub(super) fn file(env: &Env) -> Result<PathBuf, Failure> {
     let folder = |name: &str| {
         env.get(name)
@@ -42,11 +42,11 @@ pub(super) fn file(env: &Env) -> Result<PathBuf, Failure> {
     Ok(base.join("gensvc").join("credentials.json"))
 }
 
-/// Writes the file, for this user alone to read.
+/// Writes the file, readable by this user only.
 pub(super) fn keep(path: &PathBuf, credentials: &Credentials) -> Result<(), Failure> {
     let folder = path.parent().ok_or("the file has no folder")?;
     fs::create_dir_all(folder)?;
-    // A new file, so that the old one stays complete until it is replaced.
+    // Writes a new file, so that the old one stays complete until it is replaced.
     let part = folder.join(format!(".credentials-{}", uuid::Uuid::now_v7()));
     let mut options = OpenOptions::new();
     let mut file = options
@@ -80,19 +80,19 @@ pub(super) struct Connection {
     key_source: KeySource,
 }
 
-/// The origin of an API key, for the message of its refusal.
+/// The source of an API key, for the error of its refusal.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum KeySource {
     /// `GENSVC_API_KEY`
     Variable,
     /// The file of `gensvc login`.
     Stored,
-    /// Typed to `gensvc login`, and not stored yet.
+    /// Entered in `gensvc login`, and not stored yet.
     Typed,
 }
 
 impl KeySource {
-    /// The message for a key that the server does not know.
+    /// Returns the message for a key that the server does not know.
     const fn unknown(self) -> &'static str {
         match self {
             Self::Variable => "the server does not know the API key in GENSVC_API_KEY",
@@ -101,7 +101,7 @@ impl KeySource {
         }
     }
 
-    /// Completes the server's message about a known key, such as an expired one.
+    /// Returns advice to append to the server's message about a known key, such as an expired one.
     const fn advice(self) -> &'static str {
         match self {
             Self::Variable => "; set another key in GENSVC_API_KEY",
@@ -111,7 +111,7 @@ impl KeySource {
     }
 }
 
-/// A refusal of the server.
+/// An error of the server.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) status: StatusCode,
@@ -119,17 +119,17 @@ pub(super) struct Refused {
     key_source: KeySource,
 }
 
-/// Neither the environment nor the file has a key.
+/// The error if neither the environment nor the file has a key.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no API key: set GENSVC_API_KEY, or run gensvc login")]
 pub(super) struct NoKey;
 
 impl NoKey {
-    /// The same as of a key that the server refuses.
+    /// The same as for a key that the server refuses.
     pub(super) const EXIT_CODE: u8 = 3;
 }
 
-/// No answer came.
+/// The error if no response arrived.
 #[derive(Debug, thiserror::Error)]
 #[error("{sentence}")]
 struct Unreachable {
@@ -166,12 +166,12 @@ impl std::fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl Refused {
-    /// Whether the same request may soon succeed.
+    /// Whether an identical request may soon succeed.
     fn passes(&self) -> bool {
         self.body["error"]["retryable"] == true && self.body["generation"].is_null()
     }
 
-    /// What a script is to make of it.
+    /// Returns the exit code for scripts.
     pub(super) fn exit_code(&self) -> u8 {
         match self.status.as_u16() {
             400 | 404 | 405 | 413 | 415 | 422 => 2,
@@ -185,13 +185,13 @@ impl Refused {
 }
 
 impl Connection {
-    /// By the environment, or else by what `gensvc login` kept.
+    /// Opens a connection with the settings of the environment, or else of `gensvc login`.
     pub(super) fn open(env: &Env) -> Result<Self, Failure> {
         let given = |name: &str| env.get(name).filter(|text| !text.is_empty()).cloned();
         let (url, key) = (given("GENSVC_BASE_URL"), given("GENSVC_API_KEY"));
         let kept = match (&url, &key) {
             (_, Some(_)) => None,
-            // A kept key goes to the server that it was kept for only.
+            // A stored key is only sent to the server for which it was stored.
             (Some(url), None) => kept(env)?.filter(|kept| plain(&kept.base_url) == plain(url)),
             (None, None) => kept(env)?,
         };
@@ -228,7 +228,7 @@ impl Connection {
         })
     }
 
-    /// One request; a refusal is an error.
+    /// Sends one request. A refusal is an error.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -281,8 +281,8 @@ impl Connection {
         }))
     }
 
-    /// A request that makes something once, by its Idempotency-Key, however often it is sent: it is
-    /// repeated where its answer may have been lost.
+    /// Sends a request that creates something, and repeats it if its response may have been lost.
+    /// Its Idempotency-Key prevents a second creation.
     pub(super) async fn make(
         &self,
         path: &str,
@@ -293,7 +293,7 @@ impl Connection {
         again(send, |error| error.was_sent).await
     }
 
-    /// A look at a generation, which a server that is away for a moment does not end.
+    /// Reads a generation. Retries while the server is briefly unavailable.
     pub(super) async fn look(
         &self,
         path: &str,
@@ -317,7 +317,7 @@ impl Connection {
             .await?)
     }
 
-    /// A stored file, by its signed link: without the key, which is for the API alone.
+    /// Downloads a stored file by its signed link, without the key, which is only for the API.
     pub(super) async fn file(&self, url: &str) -> Result<Response, Failure> {
         let response = self.client.get(url).send().await?;
         Ok(response
@@ -340,7 +340,7 @@ impl Connection {
     }
 }
 
-/// Sends until it is answered, a few times.
+/// Sends until there is a response, a few times.
 async fn again<F: Future<Output = Result<Response, Failure>>>(
     send: impl Fn() -> F,
     may_repeat: impl Fn(&Unreachable) -> bool,
@@ -362,7 +362,7 @@ async fn again<F: Future<Output = Result<Response, Failure>>>(
     send().await
 }
 
-/// The address of a server without its version.
+/// Returns the URL of a server without its version path.
 fn plain(url: &str) -> &str {
     let url = url.trim_end_matches('/');
     url.strip_suffix("/v1").unwrap_or(url)

@@ -1,4 +1,4 @@
-//! The files of a generation, on their way to disk.
+//! Writes the files of a generation.
 
 use std::{
     fs::File,
@@ -16,13 +16,13 @@ use crate::cli::{
     output::{Output, credits},
 };
 
-/// How to get at it all the same.
+/// Returns how to get the result in another way.
 pub(super) fn kept(record: &Value) -> String {
     let uuid = record["uuid"].as_str().unwrap_or_default();
     format!("The generation is kept: gensvc show {uuid}")
 }
 
-/// What it has cost, on stderr.
+/// Prints the charge on stderr.
 pub(super) fn cost(record: &Value, output: Output) {
     if let Some(charged) = record["credits"]["charged"].as_str() {
         let uuid = record["uuid"].as_str().unwrap_or_default();
@@ -30,17 +30,17 @@ pub(super) fn cost(record: &Value, output: Output) {
     }
 }
 
-/// Where the files go.
+/// The destination of the files.
 pub(super) enum Target {
-    /// Nowhere: their links are printed.
+    /// None: print their links.
     Links,
     Stdout,
-    /// To this path. Each file is written to a new file in the same folder and renamed when it is
-    /// complete. The first new file is created before anything is paid.
+    /// This path. Each file is written to a new file in the same folder and renamed when it is
+    /// complete. The first new file is created before anything is charged.
     Path(PathBuf, Part),
 }
 
-/// A file that is being written; removed unless it is finished.
+/// A file that is being written; removed unless it is completed.
 pub(super) struct Part(PathBuf);
 
 impl Part {
@@ -62,7 +62,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // A finished one has another name.
+        // A completed one has another name.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -71,7 +71,7 @@ fn unwritable(path: &Path, error: &io::Error) -> String {
     format!("cannot write {} ({error})", path.display())
 }
 
-/// Extensions of the files that a type of generation can be written as.
+/// Returns the file extensions that a type of generation supports.
 fn extensions(kind: &str) -> &'static [&'static str] {
     match kind {
         "image" => &["png", "jpg", "jpeg", "webp"],
@@ -80,12 +80,12 @@ fn extensions(kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// The extension of a path, in lower case.
+/// Returns the extension of a path, in lower case.
 pub(super) fn extension(path: &Path) -> Option<String> {
     Some(path.extension()?.to_str()?.to_lowercase())
 }
 
-/// Refuses a path that the files of `kind` cannot be written to.
+/// Refuses a path that is unusable for files of `kind`.
 fn check_path(kind: &str, path: &Path, count: usize, is_forced: bool) -> Result<(), Failure> {
     let known = extensions(kind);
     if let Some(extension) = extension(path)
@@ -106,7 +106,7 @@ fn check_path(kind: &str, path: &Path, count: usize, is_forced: bool) -> Result<
 }
 
 impl Target {
-    /// `count`: of files. An existing file is replaced only where `is_forced`.
+    /// Creates the destination for `count` files. An existing file is replaced only if `is_forced`.
     pub(super) fn of(
         kind: &str,
         path: Option<&Path>,
@@ -171,7 +171,7 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// An image in the format of the path's extension; `None` where it has that already.
+/// Converts an image to the format of the path's extension; `None` if it has that format already.
 fn convert(bytes: &[u8], content_type: &Value, to: &Path) -> Result<Option<Vec<u8>>, Failure> {
     let wanted = extension(to).and_then(ImageFormat::from_extension);
     let found = content_type.as_str().and_then(ImageFormat::from_mime_type);
@@ -183,7 +183,7 @@ fn convert(bytes: &[u8], content_type: &Value, to: &Path) -> Result<Option<Vec<u
     }
     let mut image = image::load_from_memory_with_format(bytes, found)?;
     if wanted == ImageFormat::Jpeg {
-        // It has no transparency.
+        // JPEG has no transparency.
         image = image.into_rgb8().into();
     }
     let mut converted = Cursor::new(Vec::new());
@@ -191,7 +191,7 @@ fn convert(bytes: &[u8], content_type: &Value, to: &Path) -> Result<Option<Vec<u
     Ok(Some(converted.into_inner()))
 }
 
-/// `image.png` with a number, `image-2.png`, if there are several.
+/// Numbers a file name, such as `image-2.png` for `image.png`, if there are several.
 fn numbered(path: &Path, number: usize, count: usize) -> PathBuf {
     if count == 1 {
         return path.to_owned();

@@ -1,4 +1,4 @@
-//! Generating: a text as it is written, files as they are made.
+//! Generates: prints a text as it arrives, and writes files when they are complete.
 
 use std::{
     cell::OnceCell,
@@ -27,15 +27,15 @@ use crate::cli::{
     output::{Output, credits, printable},
 };
 
-/// The exit code of a generation that failed.
+/// Exit code of a failed generation.
 const FAILED: u8 = 6;
 
-/// A request as the API takes it.
+/// A request to the API.
 struct Request {
     kind: &'static str,
     body: Value,
     output: Option<PathBuf>,
-    /// Whether existing files are replaced.
+    /// Whether existing files may be replaced.
     is_forced: bool,
 }
 
@@ -114,7 +114,7 @@ fn parameters(kind: &Kind) -> Value {
     }
 }
 
-/// The members that have a value.
+/// Removes members without a value.
 fn given(mut object: Value) -> Value {
     if let Some(members) = object.as_object_mut() {
         members.retain(|_, value| !value.is_null());
@@ -203,10 +203,10 @@ fn failed(record: &Value, output: Output) -> ExitCode {
     ExitCode::from(FAILED)
 }
 
-/// A text goes to stdout as it arrives. It does not end with the client.
+/// Writes a text to stdout as it arrives. The generation continues if the client ends.
 async fn text(connection: &Connection, request: Request, output: Output) -> Outcome {
     let uuid = OnceCell::new();
-    // Before the request: the first poll of the stream may already write a text.
+    // Before the request, because the first poll of the stream may already write text.
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::select! {
         done = streamed(connection, request, output, &uuid) => done,
@@ -223,7 +223,7 @@ async fn text(connection: &Connection, request: Request, output: Output) -> Outc
     }
 }
 
-/// Sets `uuid` when the server has sent it.
+/// Streams a text. Sets `uuid` when the server has sent it.
 async fn streamed(
     connection: &Connection,
     mut request: Request,
@@ -231,7 +231,7 @@ async fn streamed(
     uuid: &OnceCell<String>,
 ) -> Outcome {
     request.body["stream"] = json!(true);
-    // A request that is sent again is made once.
+    // A repeated request generates only once.
     let key = Uuid::now_v7().to_string();
     let headers = [("idempotency-key", key.as_str())];
     let path = request.path();
@@ -247,7 +247,7 @@ async fn streamed(
                 let piece = printable(piece, out.is_terminal());
                 let shown = out.write_all(piece.as_bytes()).and_then(|()| out.flush());
                 match shown {
-                    // A reader that wants no more (`| head`).
+                    // The reader has ended (`| head`).
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                         return Ok(ExitCode::SUCCESS);
                     }
@@ -279,17 +279,17 @@ async fn streamed(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The finished record of an image, a video or speech, unless the person leaves it.
+/// Waits for the finished record of an image, a video or speech, unless the user interrupts it.
 async fn made(
     connection: &Connection,
     request: &Request,
     output: Output,
 ) -> Result<Value, Failure> {
-    // A request that is sent again is made once.
+    // A repeated request generates only once.
     let key = Uuid::now_v7().to_string();
     let mut headers = vec![("idempotency-key", key.as_str())];
     if request.kind == "image" {
-        // An image too can be left, and be cancelled.
+        // Makes an image a job, so that it can be left or cancelled.
         headers.push(("prefer", "respond-async"));
     }
     let path = request.path();
@@ -305,7 +305,8 @@ async fn made(
             passing(&bar(&record));
             shown = true;
         }
-        // The bar moves with what the provider tells; the server answers as soon as it is done.
+        // The progress bar follows the provider's reports; the server responds as soon as it is
+        // done.
         let wait = [("prefer", "wait=3")];
         tokio::select! {
             looked = connection.look(&path, &wait) => match looked {
@@ -344,7 +345,7 @@ fn bar(record: &Value) -> String {
     )
 }
 
-/// Asks what is to become of work that a person interrupts; whether to leave it.
+/// Asks the user whether to cancel or leave interrupted work. Returns whether to leave it.
 async fn leave(connection: &Connection, path: &str) -> Result<bool, Failure> {
     let uuid = path.rsplit('/').next().unwrap_or_default();
     if !(io::stdin().is_terminal() && is_watched()) {
@@ -371,7 +372,7 @@ async fn leave(connection: &Connection, path: &str) -> Result<bool, Failure> {
             let refused = cancelled.as_ref().err();
             let refused = refused.and_then(|error| error.downcast_ref::<Refused>());
             if refused.is_some_and(|refused| refused.status == 409) {
-                // It ended meanwhile: the next look shows it.
+                // It ended meanwhile; the next read shows it.
                 return Ok(false);
             }
             cancelled?;

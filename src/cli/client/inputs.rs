@@ -16,7 +16,7 @@ pub(super) async fn upload(file: &Path, env: &Env, output: Output) -> Outcome {
     output.result(made["id"].as_str().unwrap_or_default(), &made)
 }
 
-/// `inputs` of a request, with files uploaded.
+/// Builds `inputs` of a request. Uploads files.
 pub(super) async fn resolve(
     connection: &Connection,
     given: &Inputs,

@@ -1,4 +1,4 @@
-//! What was made, and how the account stands.
+//! Commands that read generations and the account.
 
 use reqwest::StatusCode;
 use serde_json::Value;
@@ -22,7 +22,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// The beginning of a text, in one line.
+/// Returns the beginning of a text, in one line.
 fn short(value: &Value) -> String {
     const CHARS: usize = 50;
     let whole = text(value).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -67,7 +67,7 @@ pub(super) async fn history(asked: &History, env: &Env, output: Output) -> Outco
     output.result(&people, &found)
 }
 
-/// The answer about one generation; an unknown one is named.
+/// Adds the id of an unknown generation to the error.
 pub(super) fn named<T>(shown: Shown, answer: Result<T, Failure>) -> Result<T, Failure> {
     answer.map_err(|error| match error.downcast::<Refused>() {
         Ok(mut refused) if refused.status == StatusCode::NOT_FOUND => {
@@ -156,7 +156,7 @@ pub(super) async fn usage(asked: &Usage, env: &Env, output: Output) -> Outcome {
             .join(" ")
     };
     let mut rows: Vec<_> = rows.iter().map(|row| (name(row), row)).collect();
-    // Without groups the one row is the total.
+    // Without groups, the only row is the total.
     rows.retain(|(name, _)| !name.is_empty());
     rows.push(("total".to_owned(), &found["total"]));
     let columns: &Columns<(String, &Value)> = &[

@@ -22,7 +22,7 @@ use crate::{
 };
 
 pub(super) async fn run(config: &Config, command: AccountCommand, output: Output) -> Outcome {
-    // Before the database is opened: what can be refused without it.
+    // Refuses invalid arguments before the database is opened.
     let password = match &command {
         AccountCommand::Create(new) => {
             let password = match &new.password {
@@ -131,7 +131,7 @@ async fn list(app: &App, email: Option<&str>, output: Output) -> Outcome {
     output.list(columns, &accounts, &empty)
 }
 
-/// The account that is meant.
+/// Finds the account of the arguments.
 async fn find(app: &App, who: &Who) -> Result<AccountRecord, Failure> {
     let id = match (&who.email, who.id) {
         (Some(email), _) => user(app, email).await?.account_id,
@@ -206,7 +206,7 @@ async fn delete(app: &App, who: &Who, is_confirmed: bool, output: Output) -> Out
     }
     if let Err(error) = app.service.delete_account(id).await {
         return Err(match error {
-            // The command may have named the account by an email.
+            // The command may have identified the account by an email.
             ServiceError::Invalid(errors) if errors.len() == 1 && errors[0].param == "id" => {
                 format!("account {id} {}", errors[0].message).into()
             }

@@ -96,7 +96,7 @@ async fn remove(config: &Config, agreed: bool, output: Output) -> Outcome {
     Ok(done)
 }
 
-/// The data directory, as people can find it again.
+/// Returns the absolute path of the data directory.
 fn folder(config: &Config) -> String {
     let dir = &config.data.dir;
     let whole = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());

@@ -69,7 +69,7 @@ async fn list(app: &App, email: &str, output: Output) -> Outcome {
     output.list(columns, &keys, &format!("{email} has no API key."))
 }
 
-/// What a key may spend.
+/// Formats the spend limit of a key.
 fn limit(key: &ApiKeyRecord) -> String {
     match (key.spend_limit, key.spend_period) {
         (None, _) => "-".to_owned(),
@@ -94,7 +94,7 @@ pub(super) async fn run_tokens(config: &Config, command: TokenCommand, output: O
     .await
 }
 
-/// A token that was just created.
+/// A new token.
 #[derive(Serialize)]
 struct NewToken<'a> {
     token: &'a str,

@@ -1,4 +1,4 @@
-//! Completions of shells, and manual pages, made from the arguments.
+//! Shell completions and manual pages, generated from the arguments.
 
 use std::{fs, io, path::Path, process::ExitCode};
 
@@ -14,7 +14,7 @@ pub(in crate::cli) fn completions(shell: Shell, output: Output) -> Outcome {
     print(text, output)
 }
 
-/// The page of the program, or a file for each command.
+/// Prints the program's page, or writes a file for each command.
 pub(in crate::cli) fn pages(folder: Option<&Path>, output: Output) -> Outcome {
     let mut command = Arguments::command().disable_help_subcommand(true);
     if let Some(folder) = folder {
@@ -28,14 +28,14 @@ pub(in crate::cli) fn pages(folder: Option<&Path>, output: Output) -> Outcome {
     print(text, output)
 }
 
-/// `clap_mangen` would name the command and its own version, which it has not, in the footer.
+/// Builds a page. Its footer would otherwise name a version of the subcommand, which has none.
 fn page(command: Command) -> Man {
     Man::new(command)
         .source(concat!("gensvc ", env!("CARGO_PKG_VERSION")))
         .manual("gensvc manual")
 }
 
-/// Writes the pages of a command and of all below it.
+/// Writes the pages of a command and of its subcommands.
 fn write(command: &Command, folder: &Path) -> io::Result<()> {
     for inner in command.get_subcommands() {
         write(inner, folder)?;

@@ -59,7 +59,7 @@ async fn accounts(app: &App, email: Option<&str>) -> Result<Vec<AccountId>, Fail
     Ok(accounts.into_iter().map(|account| account.id).collect())
 }
 
-/// Groups of the same name from several accounts become one.
+/// Merges groups of the same name from several accounts.
 fn merged(mut rows: Vec<UsageRow>) -> Vec<UsageRow> {
     rows.sort_by(|a, b| a.group().cmp(&b.group()));
     let mut merged: Vec<UsageRow> = Vec::new();
