@@ -5,7 +5,8 @@
 //!
 //! Imports go one way, from right to left; modules on the same level never import each other:
 //!
-//! `domain` ← `store`, `providers`, `media` ← `jobs` ← `service` ← `api` ← `console` ← `app` ← `cli`, `main`
+//! `domain` ← `store`, `providers`, `media` ← `jobs` ← `service` ← `api` ← `console` ← `app` ←
+//! `cli`, `main`
 //!
 //! | module | contents |
 //! |---|---|
@@ -20,11 +21,11 @@
 //! | [`app`] | composition root: startup and shutdown |
 //! | [`cli`] | command line |
 //!
-//! [`observe`] is what the others count and trace into; it knows `domain` only. [`offload`] takes work
-//! that needs a core for long.
+//! [`observe`] is used by the other modules for metrics and traces, and uses only `domain`.
+//! [`offload`] runs work that occupies a core for long.
 //!
-//! [`config`], [`telemetry`] and [`local_postgres`] are imported by `app` and `cli` only: all other
-//! modules receive values, not the configuration.
+//! [`config`], [`telemetry`] and [`local_postgres`] are only imported by `app` and `cli`: all other
+//! modules get values, not the configuration.
 
 pub mod api;
 pub mod app;

@@ -1,7 +1,7 @@
 //! The byte budget of this process for requests: bodies, conversations, answers and unread pieces
 //! of streams. An account may use at most as much as remains free.
 //!
-//! Modules that keep bytes reserve them here; modules that accept work refuse it when the budget is
+//! Modules that keep bytes reserve them here; modules that accept work refuse it if the budget is
 //! used up.
 
 use std::{
@@ -21,9 +21,9 @@ use crate::domain::{
     lock::lock,
 };
 
-/// Between two log lines about one account.
+/// Minimum interval of log lines about one account.
 const LOG_PERIOD: Duration = Duration::from_mins(1);
-/// Bytes that a growing reservation gets or returns at once, at most.
+/// Maximum bytes by which a reservation grows or shrinks at once.
 const STEP: usize = 1 << 20;
 
 /// `None` before a request is authenticated.
@@ -34,7 +34,7 @@ task_local! {
     static REQUEST: Arc<Reservation>;
 }
 
-/// Cheap to clone.
+/// The budget of a process. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Memory(Arc<Inner>);
 
@@ -60,7 +60,7 @@ impl Memory {
         REQUEST.scope(Arc::new(reservation), work).await
     }
 
-    /// Used bytes and the budget.
+    /// Returns the used bytes and the budget.
     pub fn usage(&self) -> (usize, usize) {
         let total = self.0.limiter.total();
         // Started generations may exceed the budget.
@@ -68,7 +68,7 @@ impl Memory {
         (used, total)
     }
 
-    /// Count of refused reservations.
+    /// Returns the number of refused reservations.
     pub fn refused(&self) -> u64 {
         self.0.refused.load(Ordering::Relaxed)
     }
@@ -94,7 +94,7 @@ impl Memory {
     }
 }
 
-/// Bytes that are reserved for one owner until this is dropped.
+/// Bytes that are reserved for one owner until it is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     memory: Memory,
@@ -105,7 +105,7 @@ pub struct Reservation {
 struct Reserved {
     owner: Owner,
     used: usize,
-    /// Their weights are at least `used` together.
+    /// Their total weight is at least `used`.
     permits: Vec<Permit<Owner>>,
 }
 
@@ -119,15 +119,15 @@ impl Reservation {
         Self { memory, state }
     }
 
-    /// Reserves more bytes for a request; `false` if the owner would then have more than is left free.
-    /// So one owner gets half, and however many take what they can get, there is room for another one
+    /// Reserves more bytes for a request. Returns `false` if the owner would then have more than
+    /// remains free. So one owner gets at most half, and there is always room for another owner
     /// (the dynamic threshold of Choudhury and Hahne, 1998).
     pub fn try_add(&self, bytes: usize) -> bool {
         self.try_reserve(bytes, Limiter::try_acquire_leaving)
     }
 
-    /// Reserves more bytes for work that has started; `false` if the budget or the owner's half of it
-    /// is used up.
+    /// Reserves more bytes for work that has started. Returns `false` if the budget or the owner's
+    /// half of it is used up.
     pub fn try_add_to_started(&self, bytes: usize) -> bool {
         self.try_reserve(bytes, Limiter::try_acquire_many)
     }
@@ -157,8 +157,8 @@ impl Reservation {
         true
     }
 
-    /// Counts more bytes for work that has started, unless the owner has used up its half of the
-    /// budget. What others use does not matter.
+    /// Adds bytes for work that has started, unless the owner has used up its half of the budget.
+    /// The use of others does not matter.
     pub fn add_within_share(&self, bytes: usize) -> bool {
         let limiter = &self.memory.0.limiter;
         let (owner, missing) = {
@@ -175,7 +175,7 @@ impl Reservation {
         has_room
     }
 
-    /// Counts more bytes regardless of the budget, for work that has started.
+    /// Adds bytes regardless of the budget, for work that has started.
     pub fn add(&self, bytes: usize) {
         let mut state = lock(&self.state);
         let missing = (state.used + bytes).saturating_sub(state.reserved());
@@ -197,7 +197,7 @@ impl Reservation {
         }
     }
 
-    /// Returns all reserved bytes but `bytes`.
+    /// Returns all reserved bytes except `bytes`.
     pub fn shrink_to(&self, bytes: usize) {
         let mut state = lock(&self.state);
         state.used = state.used.min(bytes);
@@ -205,7 +205,7 @@ impl Reservation {
     }
 
     fn fit(&self, state: &mut Reserved) {
-        // First, so that no other request is refused for bytes that are counted twice.
+        // Released first, so that no other request is refused for bytes that are counted twice.
         state.permits.clear();
         if state.used > 0 {
             let permit = self.memory.0.limiter.admit_many(state.owner, state.used);
@@ -224,7 +224,7 @@ pub fn current() -> Option<Arc<Reservation>> {
     REQUEST.try_with(Arc::clone).ok()
 }
 
-/// A new reservation of the account that the current task works for.
+/// Returns a new reservation for the account of the current task.
 pub fn reservation() -> Option<Reservation> {
     let current = current()?;
     let owner = lock(&current.state).owner;
@@ -249,14 +249,14 @@ pub async fn continued<T>(request: Option<Arc<Reservation>>, work: impl Future<O
     }
 }
 
-/// Counts bytes that the current request keeps until its generation is stored.
+/// Adds bytes that the current request keeps until its generation is stored.
 pub fn keep(bytes: usize) {
     if let Some(current) = current() {
         current.add(bytes);
     }
 }
 
-/// Returns what the current request has reserved.
+/// Returns the reservation of the current request.
 pub fn release() {
     if let Some(current) = current() {
         current.shrink_to(0);

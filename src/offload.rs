@@ -8,8 +8,8 @@ use tokio::{task::spawn_blocking, task_local};
 use crate::domain::{ids::AccountId, limiter::Limiter};
 
 /// Limits concurrent work, since each may use much memory and some 100 ms of a core. Accounts are
-/// served in turn. The queue is unbounded, because results that were paid for must not be refused;
-/// an account's concurrent generations bound its part.
+/// served round robin. The queue is unbounded, because paid results must not be refused; an
+/// account's concurrent generations limit its part of the queue.
 static LIMITER: LazyLock<Limiter<Option<AccountId>>> =
     LazyLock::new(|| Limiter::with_queue((4, 2), (usize::MAX, usize::MAX)));
 
@@ -22,13 +22,13 @@ pub async fn for_account<T>(account: AccountId, future: impl Future<Output = T>)
     ACCOUNT.scope(account, future).await
 }
 
-/// Runs `work` on a blocking thread. `None` if it panicked.
+/// Runs `work` on a blocking thread. Returns `None` if it panicked.
 pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let account = ACCOUNT.try_get().ok();
     let permit = LIMITER.acquire(account, 1).await?;
     let working = spawn_blocking(move || {
         let done = work();
-        // Here, because the thread stays busy if the caller hangs up.
+        // Dropped here, because the thread stays busy if the caller disconnects.
         drop(permit);
         done
     });

@@ -13,12 +13,13 @@ use crate::domain::{
     party::Party,
 };
 
-/// Between two log lines about one party.
+/// Minimum interval of log lines about one party.
 const LOG_PERIOD: Duration = Duration::from_mins(1);
-/// Parties in the log's rate limiter; refusals of further ones are not logged.
+/// Maximum parties in the log's rate limiter; refusals of further ones are not logged.
 const MAX_LOGGED: usize = 1_024;
 
-/// A limiter that gives one party at most half of its permits, and serves waiting parties in turn.
+/// A limiter that gives one party at most half of its permits, and serves waiting parties round
+/// robin.
 #[derive(Debug)]
 pub struct Resource {
     limiter: Limiter<Party>,
@@ -27,7 +28,8 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// `name` appears in the log. At most `queue` callers wait, each at most `max_wait`.
+    /// Creates a limiter. `name`: for the log. At most `queue` callers wait, each at most
+    /// `max_wait`.
     pub fn new(name: &'static str, places: usize, queue: usize, max_wait: Duration) -> Self {
         Self {
             limiter: Limiter::shared(places, queue),
@@ -36,7 +38,7 @@ impl Resource {
         }
     }
 
-    /// A permit, or `None` if the queue is full or the wait too long, which is logged.
+    /// Waits for a permit. Returns `None`, and logs it, if the queue is full or the wait too long.
     pub async fn acquire(&self, party: impl Into<Party>) -> Option<Permit<Party>> {
         let party = party.into();
         let permit = timeout(self.max_wait, self.limiter.acquire(party, 1)).await;
@@ -47,7 +49,7 @@ impl Resource {
         permit
     }
 
-    /// A permit without waiting, or `None`, which is logged.
+    /// Returns a permit without waiting, or `None`, which is logged.
     pub fn try_acquire(&self, party: impl Into<Party>) -> Option<Permit<Party>> {
         let party = party.into();
         let permit = self.limiter.try_acquire(party);

@@ -41,7 +41,7 @@ pub enum TelemetryError {
     TraceClient(#[from] reqwest::Error),
     #[error("traces cannot be exported: {0}")]
     Exporter(#[from] ExporterBuildError),
-    /// There is a subscriber already.
+    /// A subscriber is already installed.
     #[error("logging is set up already")]
     AlreadySet(#[from] SetGlobalDefaultError),
 }
@@ -60,8 +60,8 @@ pub fn init(
 ) -> Result<Telemetry, TelemetryError> {
     let colours = io::stderr().is_terminal();
     let traces = traces.map(traces::provider).transpose()?;
-    // Not by `try_init`, which also captures the `log` crate: when sqlx asks it whether a notice of
-    // Postgres is logged, a layer's filter keeps the answer and drops the thread's next line.
+    // Not with `try_init`, which also captures the `log` crate: when sqlx asks it whether a notice
+    // of Postgres is logged, a layer's filter keeps the answer and drops the thread's next line.
     set_global_default(subscriber(
         filter,
         json,
@@ -74,7 +74,7 @@ pub fn init(
 }
 
 impl Telemetry {
-    /// Exports queued spans, within a short time.
+    /// Exports queued spans, within two seconds.
     pub async fn close(self) {
         if let Some(traces) = self.traces {
             traces::close(traces).await;
@@ -96,11 +96,11 @@ where
         filter: filter.to_owned(),
         source,
     })?;
-    // Spans for traces never appear in logs: without an exporter they cost nothing.
+    // Spans for traces are never logged: without an exporter they cost nothing.
     let for_logs = parsed.with_target(TRACES, LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer().with_writer(Lines { writer, colours });
     let logs = if json {
-        // The current span is the last one.
+        // The last span is the current one.
         lines
             .json()
             .flatten_event(true)

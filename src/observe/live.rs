@@ -20,13 +20,13 @@ pub struct Unfinished {
     pub modality: Modality,
     pub status: Status,
     pub count: i64,
-    /// Their holds, in micro-credits.
+    /// Sum of their holds, in micro-credits.
     pub held: i64,
     /// Age of the oldest in seconds.
     pub oldest_seconds: f64,
 }
 
-/// A pool's name, busy and idle connections.
+/// A pool's name, and its numbers of busy and idle connections.
 pub type PoolState = (&'static str, u32, u32);
 
 /// The byte budget of requests.
@@ -42,25 +42,25 @@ pub struct MemoryUse {
 pub struct AuditNumbers {
     /// Differences by check.
     pub differences: Vec<(&'static str, usize)>,
-    /// All balances, in micro-credits.
+    /// Sum of all balances, in micro-credits.
     pub balance: f64,
-    /// In seconds since 1970.
+    /// Unix time in seconds.
     pub at: i64,
     pub took: Duration,
 }
 
-/// What is read at a scrape.
+/// Values that are read at a scrape.
 #[derive(Debug, Clone, Copy)]
 pub struct Gauges<'a> {
-    /// `None` if the database did not answer.
+    /// `None` if the database did not respond.
     pub unfinished: Option<&'a [Unfinished]>,
     pub pools: &'a [PoolState],
-    /// Requests that wait for another generation.
+    /// Number of requests that wait for another generation.
     pub waiting: usize,
     pub memory: MemoryUse,
 }
 
-/// All gauges. Those of the database are missing if it did not answer.
+/// Builds all gauges. Those of the database are missing if it did not respond.
 pub(super) fn registry(gauges: Gauges<'_>, audit: Option<&AuditNumbers>) -> Registry {
     let mut registry = Registry::with_prefix("gensvc");
     if let Some(audit) = audit {

@@ -1,6 +1,6 @@
 //! Counters, histograms and timers of one server, and their text format.
 //!
-//! Timers count when dropped, so that none is missed.
+//! Timers count on drop, so that none is missed.
 
 use std::{
     fmt::{self, Write as _},
@@ -33,7 +33,7 @@ const BUCKETS: [f64; 15] = [
 
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// The recorder of one server. Cheap to clone; counting is an atomic addition.
+/// Records the metrics of one server. Cheap to clone; counting is an atomic addition.
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
 
@@ -77,7 +77,7 @@ impl Default for Metrics {
 }
 
 impl Series {
-    /// Names are public: dashboards and alerts use them.
+    /// Registers the metrics. Names are public: dashboards and alerts use them.
     fn registered(new: &mut Adder<'_>) -> Self {
         Self {
             requests: new.series("http_requests", "Requests by route template and status"),
@@ -140,12 +140,13 @@ impl Adder<'_> {
 }
 
 impl Metrics {
-    /// Text format 0.0.4 of Prometheus, with the same content as [`Self::open_metrics`].
+    /// Returns the text format 0.0.4 of Prometheus, with the same content as
+    /// [`Self::open_metrics`].
     pub fn text(&self, gauges: Gauges<'_>) -> Result<String, fmt::Error> {
         classic(&self.open_metrics(gauges)?)
     }
 
-    /// `OpenMetrics` text, with the gauges of the database if it answered.
+    /// Returns `OpenMetrics` text, with the gauges of the database if it responded.
     pub fn open_metrics(&self, gauges: Gauges<'_>) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode_registry(&mut out, &self.0.registry)?;
@@ -194,7 +195,7 @@ impl Metrics {
         series.finished.get_or_create(&end).inc();
     }
 
-    /// Counts a cost above the hold; the operator bears `excess`.
+    /// Counts a cost above the hold. The operator pays `excess`.
     pub fn overrun(&self, provider: &str, model: &str, excess: Credits) {
         let label = of_model(provider, model);
         let series = &self.0.series;
@@ -203,14 +204,14 @@ impl Metrics {
         series.overrun_credits.get_or_create(&label).inc_by(micros);
     }
 
-    /// Counts a candidate that a generation has left.
+    /// Counts a fallback from a candidate.
     pub fn moved(&self, provider: &str, model: &str, reason: MoveReason) {
         let [provider, model] = of_model(provider, model);
         let label = [provider, model, ("reason", reason.as_str().into())];
         self.0.series.moves.get_or_create(&label).inc();
     }
 
-    /// Sets the models that are skipped now.
+    /// Sets the models that are currently skipped.
     pub fn open_circuits<'a>(&self, open: impl Iterator<Item = (&'a str, &'a str)>) {
         let series = &self.0.series.open_circuits;
         series.clear();
@@ -229,7 +230,7 @@ impl Metrics {
         *lock(&self.0.audit) = Some(found);
     }
 
-    /// The last self-audit; `None` before the first.
+    /// Returns the last self-audit; `None` before the first.
     pub fn last_audit(&self) -> Option<AuditNumbers> {
         lock(&self.0.audit).clone()
     }
@@ -248,14 +249,14 @@ fn of_model(provider: &str, model: &str) -> Labels<2> {
 }
 
 /// Converts `OpenMetrics` to text format 0.0.4 of Prometheus, in which a family has the name of its
-/// samples, an info is a gauge, and there are no units and no end mark.
+/// samples, an info is a gauge, and there are no units and no end marker.
 fn classic(open: &str) -> Result<String, fmt::Error> {
     let mut out = String::with_capacity(open.len());
     let mut help = "";
     for line in open.lines() {
         let mut words = line.splitn(4, ' ');
         match (words.next(), words.next()) {
-            // It precedes the type, on which the name depends.
+            // It precedes the type, which determines the name.
             (Some("#"), Some("HELP")) => help = words.nth(1).unwrap_or_default(),
             (Some("#"), Some("TYPE")) => {
                 let name = words.next().unwrap_or_default();
@@ -275,7 +276,7 @@ fn classic(open: &str) -> Result<String, fmt::Error> {
     Ok(out)
 }
 
-/// Outcome of work that was dropped: the caller hung up, a cancel, a stop.
+/// Outcome of dropped work: the client disconnected, a cancel, a stop.
 const DROPPED: &str = "dropped";
 
 impl Metrics {

@@ -10,7 +10,7 @@ use std::{
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// A writer that gets one event, or a maker of such writers.
+/// A writer that gets one event, or a factory of such writers.
 pub(super) struct Lines<W> {
     pub(super) writer: W,
     pub(super) colours: bool,
@@ -28,7 +28,7 @@ impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Lines<W> {
 }
 
 impl<W: Write> Write for Lines<W> {
-    /// `event` is complete.
+    /// Writes a complete event.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let line = one_line(event, self.colours);
         self.writer.write_all(line.as_bytes())?;
@@ -40,7 +40,7 @@ impl<W: Write> Write for Lines<W> {
     }
 }
 
-/// Escapes all control characters but the final line break.
+/// Escapes all control characters except the final line break.
 fn one_line(event: &[u8], colours: bool) -> Cow<'_, str> {
     let obeyed = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     let text = String::from_utf8_lossy(event);
@@ -63,7 +63,7 @@ fn one_line(event: &[u8], colours: bool) -> Cow<'_, str> {
     Cow::Owned(line)
 }
 
-/// Escapes as JSON does, so that an event stays JSON.
+/// Escapes as in JSON, so that an event remains valid JSON.
 fn spell_out(line: &mut String, c: char) {
     match c {
         '\n' => line.push_str("\\n"),
@@ -74,7 +74,7 @@ fn spell_out(line: &mut String, c: char) {
     }
 }
 
-/// Whether a text begins with an escape sequence that only changes colors.
+/// Whether a text begins with an escape sequence that only sets colors.
 fn is_colour(text: &str) -> bool {
     text.strip_prefix("\u{1b}[").is_some_and(|rest| {
         let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');

@@ -48,7 +48,7 @@ fn a_line_as_text_and_as_json() {
     assert!(json["timestamp"].as_str().unwrap().ends_with('Z'));
 }
 
-/// Text of users and upstreams starts no line and moves no cursor, but is not lost.
+/// Text of users and upstreams cannot start a line or move the cursor, but is not lost.
 #[test]
 fn one_event_is_one_line() {
     let hostile = "a\nERROR forged\r\n\u{1b}[2J\u{9b}2J\u{7}\u{8}\u{85}\u{2028}b\u{2029}\0 é";

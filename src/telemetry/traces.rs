@@ -29,13 +29,13 @@ use url::Url;
 use super::TelemetryError;
 use crate::observe::TRACES;
 
-/// Appended to the collector's address.
+/// Path that is appended to the collector's URL.
 const PATH: &str = "v1/traces";
 /// Timeout of one export.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit of the last export before the stop.
+/// Maximum time of the last export before the stop.
 const CLOSE: Duration = Duration::from_secs(2);
-/// Spans of the log that connect the exported ones: a generation runs in its own task.
+/// Log spans that connect the exported ones: a generation runs in its own task.
 const JOINTS: [&str; 2] = ["generation", "job"];
 
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ pub struct TraceSettings {
     pub sample_ratio: f64,
 }
 
-/// The exporter and its queue.
+/// Creates the exporter and its queue.
 pub(super) fn provider(settings: &TraceSettings) -> Result<SdkTracerProvider, TelemetryError> {
     let http = reqwest::Client::builder()
         .timeout(TIMEOUT)
