@@ -61,7 +61,6 @@ pub enum AppError {
         name: String,
         source: crate::providers::http::SetupError,
     },
-    /// The HTTP client of all adapters.
     #[error("the HTTP client could not be made: {0}")]
     HttpClient(crate::providers::http::SetupError),
     #[error(transparent)]
@@ -237,7 +236,6 @@ impl App {
     }
 }
 
-/// Returns the settings of the service.
 fn service_settings(config: &Config) -> ServiceSettings {
     ServiceSettings {
         max_jobs_per_account: *config.jobs.max_per_account,

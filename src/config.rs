@@ -103,7 +103,6 @@ impl fmt::Debug for Origin {
 }
 
 impl Config {
-    /// Returns the enabled providers, by name.
     pub fn enabled_providers(&self) -> Vec<Provider> {
         let enabled = |provider: &&Provider| provider.status == Status::Enabled;
         self.providers.iter().filter(enabled).cloned().collect()

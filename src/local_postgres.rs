@@ -210,7 +210,6 @@ async fn lock_alone(data: &Path) -> Result<(File, File)> {
     Ok((starting, users))
 }
 
-/// Removes a file or link if it exists.
 fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e).at("delete", path),

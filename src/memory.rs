@@ -68,7 +68,6 @@ impl Memory {
         (used, total)
     }
 
-    /// Returns the number of refused reservations.
     pub fn refused(&self) -> u64 {
         self.0.refused.load(Ordering::Relaxed)
     }
@@ -241,7 +240,6 @@ pub fn charge_to(account: AccountId) {
     }
 }
 
-/// Runs work that continues a request.
 pub async fn continued<T>(request: Option<Arc<Reservation>>, work: impl Future<Output = T>) -> T {
     match request {
         Some(request) => REQUEST.scope(request, work).await,

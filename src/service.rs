@@ -97,7 +97,6 @@ pub struct Service(Arc<Inner>, Arc<Catalogue>);
 struct Inner {
     store: Store,
     clock: SharedClock,
-    /// The current catalogue.
     catalogue: ArcSwap<Catalogue>,
     providers: Registry,
     runner: Runner,
@@ -247,7 +246,6 @@ impl Service {
     }
 }
 
-/// Why a token was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenRefusal {
     Missing,
@@ -262,7 +260,6 @@ pub enum TokenRefusal {
 pub enum ShortOf {
     /// The request's own `max_cost`.
     MaxCost,
-    /// The key's spend limit.
     SpendLimit(SpendLimit),
     Balance,
     /// The balance would suffice without the holds of running work.
@@ -318,7 +315,6 @@ pub enum ServiceError {
     /// Seconds to wait.
     #[error("too many failed logins with this email from this address")]
     TooManyLogins(u64),
-    /// All failing fields.
     #[error("{}", join_field_errors(.0))]
     Invalid(Vec<FieldError>),
     #[error("{0}")]
@@ -398,7 +394,6 @@ pub enum ServiceError {
     /// The cached key that the request was planned with may have changed.
     #[error("the key is not as it was presumed")]
     NotAsPresumed,
-    /// A bug.
     #[error("{0}")]
     Internal(String),
 }

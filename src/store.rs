@@ -43,7 +43,6 @@ use pool::{Outages, Pool};
 pub use hosts::{Hosts, HostsError};
 pub use schema::MIGRATOR;
 
-/// The database.
 #[derive(Clone)]
 pub struct Store {
     requests: Pool,

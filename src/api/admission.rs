@@ -96,7 +96,6 @@ fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> IpA
     address
 }
 
-/// Whether an address is that of a trusted proxy.
 pub fn is_trusted(address: IpAddr, trusted: &[Network]) -> bool {
     trusted
         .iter()

@@ -195,7 +195,6 @@ fn token(parts: &Parts) -> Result<&str, TokenRefusal> {
     }
 }
 
-/// Returns the bearer token of a request.
 pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next().ok_or(TokenRefusal::Missing)?;
@@ -276,7 +275,6 @@ pub fn into_result<T>(value: Option<T>, mut errors: Vec<FieldError>) -> Result<T
 #[derive(Debug)]
 pub struct PathId<T>(pub T);
 
-/// An id in a path.
 pub trait FromPath: Sized {
     /// A description of the id for the OpenAPI document.
     const ABOUT: &'static str;

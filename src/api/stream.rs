@@ -12,9 +12,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::{domain::conversation::Delta, providers::Deltas};
 
-/// A format of events.
 pub trait Events: Send + 'static {
-    /// The outcome of the generation.
     type End: Send + 'static;
 
     fn begin(&mut self) -> String;

@@ -55,7 +55,6 @@ impl Database {
 /// How to treat a schema that is older than this version's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schema {
-    /// Migrate it.
     Migrate,
     /// Refuse it, except in an empty database.
     Expect,
@@ -78,7 +77,6 @@ pub fn connections(config: &Config) -> Connections {
     }
 }
 
-/// Migrates or checks the schema, and reads the clock.
 async fn ready(store: &Store, private: bool, schema: Schema) -> Result<ClockReading, StoreError> {
     if !private && store.shares_sessions().await? {
         return Err(StoreError::SharedSessions);

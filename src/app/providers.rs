@@ -7,7 +7,6 @@ use crate::{
     providers::{Registry, Setup, VENDORS, http::HttpClient},
 };
 
-/// Creates the adapters of providers.
 pub(super) fn registry(
     config: &Config,
     providers: Vec<Provider>,

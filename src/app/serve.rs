@@ -135,7 +135,6 @@ async fn bind_failure(config: &Config, source: io::Error) -> AppError {
 struct Listeners {
     api: TcpListener,
     metrics: Option<MetricsPort>,
-    /// SIGHUP
     hangups: Signal,
 }
 

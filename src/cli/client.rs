@@ -25,7 +25,6 @@ use super::{
     password,
 };
 
-/// The environment of the process.
 type Env = BTreeMap<String, String>;
 
 pub(super) async fn run(command: Command, env: &Env, output: Output) -> Outcome {

@@ -110,7 +110,6 @@ fn named<T>(
     }
 }
 
-/// Returns the exit code of a check.
 fn checked(is_clean: bool) -> ExitCode {
     if is_clean {
         ExitCode::SUCCESS

@@ -51,7 +51,6 @@ const PROVIDER_KEYS: &[&str] = &[
 pub(super) struct Overrides<'a>(pub(super) BTreeMap<String, (&'a str, &'a str)>);
 
 impl Overrides<'_> {
-    /// Returns the variable that set a key.
     pub(super) fn variable(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(|(variable, _)| *variable)
     }

@@ -35,7 +35,6 @@ pub struct ModelConfig {
     pub(super) path: String,
     /// The model, with prices that include the markup.
     pub model: Model,
-    /// The settings of its adapter.
     pub settings: SharedSettings,
 }
 

@@ -60,9 +60,7 @@ pub struct Provider {
     pub timeout: Duration,
     /// Maximum concurrent calls of this process, 1 to 10,000.
     pub max_concurrent: usize,
-    /// The enabled models.
     pub models: Vec<ModelConfig>,
-    /// The ids of all models.
     model_ids: Vec<String>,
 }
 

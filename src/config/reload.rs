@@ -15,9 +15,7 @@ pub struct Reloaded {
     /// The enabled providers, with the models of the file and their earlier models, which running
     /// work may need.
     pub providers: Vec<Provider>,
-    /// The settings of the file and the environment.
     pub settings: Table,
-    /// Changed settings that need a restart.
     pub needs_restart: Vec<String>,
     pub warnings: Vec<String>,
 }

@@ -150,7 +150,6 @@ pub struct Log {
     pub format: LogFormat,
 }
 
-/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -270,7 +269,6 @@ pub struct Traces {
     /// The collector, without the path of its signal. `None` disables traces.
     #[serde(deserialize_with = "optional_url")]
     pub otlp_endpoint: Option<Url>,
-    /// The name of this service in traces.
     #[serde(deserialize_with = "service_name")]
     pub service_name: String,
     /// Fraction of requests that are traced, 0 to 1.

@@ -65,7 +65,6 @@ fn provider(provider: &Provider) -> Value {
     })
 }
 
-/// Returns the default model of each type.
 fn default_models(provider: &Provider) -> BTreeMap<Modality, &str> {
     let mut defaults = BTreeMap::new();
     for model in &provider.models {

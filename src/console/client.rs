@@ -31,7 +31,6 @@ pub struct Client {
     pub viewed: Option<AccountId>,
 }
 
-/// A call that is being built.
 pub struct Call<'a> {
     client: &'a Client,
     /// `None` if an id in the path is invalid.
@@ -122,13 +121,11 @@ impl Call<'_> {
         self.file("application/json", body.to_string())
     }
 
-    /// Sets a file as the body.
     pub fn file(mut self, media_type: &str, content: impl Into<Body>) -> Self {
         *self.request.body_mut() = content.into();
         self.header(header::CONTENT_TYPE, media_type)
     }
 
-    /// Sets the token of the form that makes the call.
     pub fn form(mut self, form: FormToken) -> Self {
         self.request.extensions_mut().insert(form);
         self

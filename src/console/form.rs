@@ -25,7 +25,6 @@ const IN_TIME: Duration = Duration::from_secs(30);
 pub struct Form(Vec<(String, String)>);
 
 impl Form {
-    /// Reads the query of a page.
     pub fn of_query(query: Option<&str>) -> Self {
         Self::parse(query.unwrap_or_default().as_bytes())
     }

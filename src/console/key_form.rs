@@ -11,7 +11,6 @@ use super::{
 };
 use crate::domain::{ability::Ability, ids::AccountId, request::KeyRequest};
 
-/// The fields of a key's form.
 const FIELDS: [&str; 6] = [
     "name",
     "abilities",
@@ -116,7 +115,6 @@ pub fn operator_forms(account: AccountId, key: &Value) -> Markup {
     }
 }
 
-/// Returns a form with the current values of a key.
 fn filled(key: &Value) -> Form {
     let mut form = Form::default();
     for name in ["name", "spend_limit", "spend_period"] {

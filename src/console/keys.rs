@@ -215,7 +215,6 @@ pub async fn revoke(session: Session, Path(id): Path<String>) -> Result<Redirect
     Ok(Redirect::to(&format!("/keys/{id}")))
 }
 
-/// Changes a key of a customer.
 pub async fn change_for_customer(
     Path((account, key)): Path<(String, String)>,
     Operator(session): Operator,

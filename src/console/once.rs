@@ -20,7 +20,6 @@ use super::{
 };
 use crate::domain::{form_token::FormToken, ids::AccountId};
 
-/// The field of the token.
 const FIELD: &str = "form";
 /// The cookie with the token, for the page of the created object.
 const SECRET: &str = "gensvc-secret";

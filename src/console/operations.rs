@@ -2,7 +2,6 @@
 
 use http::Method;
 
-/// One operation of the API.
 #[derive(Debug, Clone, Copy)]
 pub struct Operation {
     pub method: &'static Method,
@@ -14,7 +13,6 @@ macro_rules! operations {
     ($($name:ident = $method:ident $path:literal;)+) => {
         $(pub const $name: Operation = Operation { method: &Method::$method, path: $path };)+
 
-        /// All operations.
         pub const ALL: &[Operation] = &[$($name),+];
     };
 }

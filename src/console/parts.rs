@@ -251,7 +251,6 @@ pub fn confirmed(label: &str, question: &str, action: &str) -> Markup {
     }
 }
 
-/// Renders a row with a name and a value.
 pub fn fact(name: &str, value: &Markup) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
 }

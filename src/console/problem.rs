@@ -55,12 +55,10 @@ impl Problem {
         message.unwrap_or("something went wrong on our side")
     }
 
-    /// Returns the failed generation in the error.
     pub fn generation(&self) -> Option<&Value> {
         self.body.get("generation")
     }
 
-    /// Returns the error of one field.
     pub fn field(&self, name: &str) -> Option<&str> {
         let errors = self.body["error"]["errors"].as_array()?;
         let error = errors.iter().find(|error| error["param"] == name)?;

@@ -53,9 +53,7 @@ pub struct Session {
     pub console: Console,
     client: Client,
     pub now: DateTime<Utc>,
-    /// The path of the page.
     pub path: String,
-    /// The page's query.
     pub query: Form,
     /// The headers of the browser's request.
     pub headers: HeaderMap,
@@ -116,7 +114,6 @@ impl Session {
         })
     }
 
-    /// Returns the URL of the server for clients.
     pub fn public_url(&self) -> &str {
         &self.console.0.public_url
     }

@@ -20,7 +20,6 @@ use super::{
 
 type Cell<'a> = Box<dyn Fn(&Value, &Value) -> Markup + Send + Sync + 'a>;
 
-/// A column of a table.
 pub struct Column<'a> {
     /// Heading in the file; empty if only the page has the column.
     name: &'static str,

@@ -84,7 +84,6 @@ pub fn daily(rows: &[Value], (first, last): &(String, String)) -> Option<Vec<Val
     (days.len() <= MAX_DRAWN_DAYS).then(|| days.iter().map(row).collect())
 }
 
-/// A report and its parameters.
 struct Report {
     by: &'static str,
     /// The name of its groups.
@@ -127,7 +126,6 @@ impl Report {
         })
     }
 
-    /// Returns the name of a row's group.
     fn name(&self, row: &Value) -> String {
         match (self.by, &row[self.by]) {
             ("type", kind) => parts::type_name(text(kind)).to_owned(),
@@ -212,7 +210,6 @@ pub async fn page(session: Session) -> Result<Markup, Problem> {
     Ok(shell::page(&session, "Usage", &content))
 }
 
-/// Returns the bar of a row's cost.
 fn bar(report: &Report, row: &Value) -> Bar {
     Bar::new(
         report.name(row),

@@ -92,7 +92,6 @@ pub type Terms = (ModelKind, Prices);
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     pub provider: String,
-    /// The provider's model id.
     pub id: String,
     /// Whether it serves requests that name no model.
     pub default: bool,
@@ -106,7 +105,6 @@ pub struct Model {
     pub retired: bool,
     /// The day of its first prices; before it the model is not served.
     pub valid_from: Option<NaiveDate>,
-    /// Prices and limits.
     pub kind: ModelKind,
     /// The prices before the operator's markup.
     pub list_prices: Prices,
@@ -177,7 +175,6 @@ pub struct Catalogue {
     preference: BTreeMap<Modality, Vec<String>>,
     /// Configured providers that are not enabled, each with the reason.
     disabled: BTreeMap<String, String>,
-    /// The routes with the models of this catalogue.
     routes: Vec<Route>,
     configured_routes: Arc<[Route]>,
 }

@@ -92,7 +92,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Returns the answer of a completed generation.
     pub fn of(generation: &Generation) -> Option<Self> {
         Self::from_parts(
             generation.usage.clone()?,

@@ -153,7 +153,6 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         self.0.bounds.total
     }
 
-    /// Returns the limit of one key.
     pub fn per_key(&self) -> usize {
         self.0.bounds.per_key
     }

@@ -86,7 +86,6 @@ pub struct TemplateRequest {
     pub variables: Map<String, Value>,
 }
 
-/// A generation request of any modality.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GenerationRequest {
     Text(TextRequest),
@@ -217,7 +216,6 @@ impl GenerationRequest {
         }
     }
 
-    /// The input pictures.
     pub fn inputs(&self) -> &[InputRequest] {
         match self {
             Self::Image(request) => &request.inputs,

@@ -23,7 +23,6 @@ pub const SYSTEM_PROMPT_SOURCE_CHARS: usize = 5_000;
 /// The variable that holds the request's own prompt.
 pub const PROMPT: &str = "prompt";
 
-/// An error in a template or its variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateError {
     /// Line number from 1, if known.

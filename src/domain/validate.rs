@@ -28,7 +28,6 @@ pub trait Input: Sized {
     fn read(fields: &Fields<'_>) -> Option<Self>;
 }
 
-/// The name and the description of a schema.
 pub type SchemaName = (&'static str, &'static str);
 
 /// A JSON body that describes itself.

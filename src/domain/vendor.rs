@@ -19,7 +19,6 @@ use super::{
 pub struct Vendor {
     /// The `kind` of its providers in the configuration.
     pub kind: &'static str,
-    /// Modalities that its models can have.
     pub modalities: &'static [Modality],
     /// Credentials that a provider of this vendor needs.
     pub access: Access,
@@ -27,7 +26,6 @@ pub struct Vendor {
     pub temperature: Option<[f64; 2]>,
     /// The features of dialogues that its text models support.
     pub dialogue: Dialogue,
-    /// The range that its speech models support.
     pub speech: SpeechRange,
     /// Parses the `wire` table of a model.
     pub settings: ReadSettings,
@@ -109,7 +107,6 @@ pub trait ModelSettings: Any + Debug + Send + Sync {
         false
     }
 
-    /// Whether an image model supports a background.
     fn takes_background(&self) -> bool {
         false
     }

@@ -55,7 +55,6 @@ pub(super) async fn convert<T: Send + 'static>(
     done.unwrap_or(Err(InvalidMedia::Damaged("reading it failed")))
 }
 
-/// Records per read.
 const BATCH: i64 = 1_000;
 
 /// The result of a comparison of records with files.
@@ -203,7 +202,6 @@ impl Runner {
         Ok(audit)
     }
 
-    /// Compares a record with its file.
     async fn compare(
         &self,
         name: &str,

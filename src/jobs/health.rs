@@ -55,7 +55,6 @@ struct ModelHealth {
     tried_at: Option<Duration>,
 }
 
-/// An open circuit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Circuit {
     pub provider: String,
@@ -150,7 +149,6 @@ impl Health {
         }
     }
 
-    /// Returns the open circuits.
     pub fn open(&self, now: Duration) -> Vec<Circuit> {
         let models = self.lock();
         let all = models.0.iter().flat_map(|(provider, models)| {

@@ -32,7 +32,6 @@ type Entries = Arc<Mutex<HashMap<GenerationId, Handle>>>;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Running(Entries);
 
-/// A handle to a running generation.
 #[derive(Debug, Clone)]
 pub struct Handle {
     /// Asks its task to end it. The stream may still be read to its end without being delivered.

@@ -264,7 +264,6 @@ pub enum Call {
     Speech(SpeechCall),
 }
 
-/// A text call and its prices.
 pub struct TextWork {
     pub call: TextCall,
     pub prices: Arc<TextPrices>,
@@ -276,7 +275,6 @@ pub struct TextWork {
     pub input_bytes: usize,
 }
 
-/// An image call and its prices.
 pub struct ImageWork {
     pub call: ImageCall,
     /// Pixels of the stored images; the provider may generate larger ones.

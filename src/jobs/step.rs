@@ -55,7 +55,6 @@ pub(super) enum Step {
     LeaseLost,
 }
 
-/// A candidate to leave.
 pub(super) struct LeftCandidate {
     pub reason: MoveReason,
     /// The call and its error; `None` if the provider was not called.
@@ -70,12 +69,10 @@ impl LeftCandidate {
     }
 }
 
-/// The result of a step.
 pub(super) enum Advanced {
     Ended(Ended),
     /// Not settled, or the outcome is unknown.
     Open,
-    /// Moved to the next candidate.
     Moved,
 }
 

@@ -173,7 +173,6 @@ fn side(pixels: Option<u32>) -> i32 {
         .unwrap_or_default()
 }
 
-/// Returns the key of an upload's file.
 pub fn upload_key(file_id: Uuid, content_type: &str) -> Option<MediaKey> {
     // Videos cannot be uploaded, but are kept as inputs.
     let mut kinds = PICTURE_KINDS.into_iter().chain([MediaKind::Mp4]);

@@ -26,11 +26,9 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 pub(super) struct Wakeups {
-    /// Wakes the workers.
     pub(super) jobs: Alarm,
     /// Wakes the webhook dispatcher.
     pub(super) deliveries: Alarm,
-    /// Wakes the reload of the catalogue.
     pub(super) catalogue: Notify,
     /// Woken when a generation ends.
     pub(super) ended: Waiters<GenerationId>,

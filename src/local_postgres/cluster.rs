@@ -46,7 +46,6 @@ const ROOT_MAP: &str = "root root gensvc\n";
 #[derive(Debug)]
 pub(super) struct Cluster {
     data: PathBuf,
-    /// The folder of the cluster and its socket.
     home: PathBuf,
     socket: PathBuf,
     account: Account,

@@ -56,13 +56,11 @@ pub enum InvalidMedia {
     Unknown,
     #[error("the file is {found:?}, which was not asked for")]
     WrongType { found: MediaKind },
-    /// Truncated.
     #[error("the file is cut off")]
     Cut,
     /// The file violates its format.
     #[error("the file is damaged: {0}")]
     Damaged(&'static str),
-    /// An unsupported variant of the format.
     #[error("the file is of an unsupported kind: {0}")]
     Unsupported(&'static str),
     /// More than this number of bytes.

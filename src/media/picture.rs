@@ -26,7 +26,6 @@ pub const MAX_DECODED_BYTES: u64 = 4 * MAX_INPUT_PIXELS + (16 << 20);
 /// Memory limit for data before the pixels, such as a compressed color profile.
 const MAX_HEADER_MEMORY: u64 = 16 << 20;
 
-/// The header of a picture.
 #[derive(Debug)]
 pub struct PictureHeader {
     size: (u32, u32),

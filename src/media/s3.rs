@@ -54,7 +54,6 @@ pub struct S3Settings {
 }
 
 impl S3Settings {
-    /// Returns the origin of the bucket's links.
     pub(super) fn origin(&self) -> Origin {
         match &self.endpoint {
             Some(endpoint) => endpoint.origin(),

@@ -43,7 +43,6 @@ pub struct MediaStore {
 
 #[derive(Clone)]
 enum Place {
-    /// A folder.
     Local(PathBuf),
     S3 {
         bucket: Arc<AmazonS3>,
@@ -59,7 +58,6 @@ impl fmt::Debug for MediaStore {
     }
 }
 
-/// Metadata of a stored file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaHead {
     pub bytes: u64,

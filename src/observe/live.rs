@@ -40,7 +40,6 @@ pub struct MemoryUse {
 /// The result of a self-audit.
 #[derive(Debug, Clone)]
 pub struct AuditNumbers {
-    /// Differences by check.
     pub differences: Vec<(&'static str, usize)>,
     /// Sum of all balances, in micro-credits.
     pub balance: f64,

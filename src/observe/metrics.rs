@@ -225,7 +225,6 @@ impl Metrics {
         self.0.series.settle_retries.inc();
     }
 
-    /// Stores the result of a self-audit.
     pub fn audited(&self, found: AuditNumbers) {
         *lock(&self.0.audit) = Some(found);
     }
@@ -235,7 +234,6 @@ impl Metrics {
         lock(&self.0.audit).clone()
     }
 
-    /// Counts a self-audit that failed.
     pub fn audit_failed(&self) {
         self.0.series.audit_failures.inc();
     }

@@ -83,7 +83,6 @@ pub const CURRENT_VERSION: &str = "2026-10-21";
 /// The last version that takes a temperature, for older models.
 const SAMPLING_VERSION: &str = "2023-06-01";
 
-/// Settings of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AnthropicModel {

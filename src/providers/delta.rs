@@ -33,7 +33,6 @@ struct State {
     /// The pieces that were sent to the caller, and the provider's counts so far.
     delivered: TextAnswer,
     first_at: Option<Instant>,
-    /// Whether the caller has disconnected.
     caller_gone: bool,
     /// Whether a cancel ended the delivery.
     is_closed: bool,

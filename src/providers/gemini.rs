@@ -94,7 +94,6 @@ pub const ADAPTERS: Adapters = Adapters {
     },
 };
 
-/// Settings of one model.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GeminiModel {
@@ -150,7 +149,6 @@ fn bare_name(model: &str) -> &str {
     model.strip_prefix("models/").unwrap_or(model)
 }
 
-/// Returns the URL of a model's method.
 fn method_url(client: &VendorClient, model: &str, method: &str) -> Url {
     client.url(&["models", &format!("{}:{method}", bare_name(model))])
 }

@@ -13,7 +13,6 @@ use url::Url;
 use super::ProviderError;
 use crate::domain::request::{Background, InputRole, Outpaint, Quality, SpeechFormat, Style};
 
-/// An input picture of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputPicture {
     pub role: InputRole,
@@ -68,7 +67,6 @@ pub struct ImageCall {
     pub background: Option<Background>,
     /// Number of images, 1 to 4.
     pub n: u32,
-    /// The input pictures.
     pub inputs: Vec<InputPicture>,
 }
 

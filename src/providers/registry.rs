@@ -17,7 +17,6 @@ pub struct Registry {
     pub video: BTreeMap<String, Arc<dyn VideoProvider>>,
     /// Limits of this process's concurrent calls, by provider, in total and per account.
     pub limiters: BTreeMap<String, Limiter<AccountId>>,
-    /// Base URLs by provider.
     pub base_urls: BTreeMap<String, String>,
 }
 

@@ -156,7 +156,6 @@ fn body(call: &VideoCall, settings: &RunwayModel) -> Result<RequestJson, Provide
     RequestJson::of(&body)
 }
 
-/// The image and video adapter of Runway.
 pub type Runway = Adapter<RunwayModel>;
 
 /// Builds the client. The timeout applies to each call; for images it also applies to the whole
@@ -178,7 +177,6 @@ impl Runway {
         self.client.check(answer).await.map(Some)
     }
 
-    /// Creates a task and returns its id.
     async fn create(&self, path: &str, body: RequestJson) -> Result<String, ProviderError> {
         let answer = self.client.post(self.client.url(&[path]), body).await?;
         let (head, root) = answer.json(TEXT_BODY_CAP).await?;

@@ -49,7 +49,6 @@ pub const ADAPTERS: Adapters = Adapters {
     },
 };
 
-/// Sandbox models have no settings.
 #[derive(Debug, Default)]
 struct SandboxModel;
 

@@ -71,7 +71,6 @@ struct Block {
     bytes: usize,
 }
 
-/// The names of a block in an event.
 struct Names<'a> {
     index: Option<u64>,
     id: Option<&'a str>,

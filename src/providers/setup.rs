@@ -28,7 +28,6 @@ pub struct Setup {
     /// Interval between two polls of a task within one call.
     pub poll_interval: Duration,
     pub clock: SharedClock,
-    /// Settings by model id.
     pub models: BTreeMap<String, SharedSettings>,
 }
 
@@ -36,7 +35,6 @@ pub struct Setup {
 #[derive(Debug, Clone)]
 pub struct Adapter<S> {
     pub client: VendorClient,
-    /// Settings by model id.
     pub models: BTreeMap<String, S>,
 }
 
@@ -66,10 +64,8 @@ impl<S: Any + Clone> Adapter<S> {
     }
 }
 
-/// A vendor and its adapters.
 #[derive(Debug)]
 pub struct Adapters {
-    /// The vendor in the configuration.
     pub vendor: Vendor,
     /// Adds a provider's adapters to the registry.
     pub add: fn(&mut Registry, &Setup) -> Result<(), SetupError>,

@@ -129,7 +129,6 @@ impl TextAnswer {
         texts(choices(&self.parts)[0].1, "")
     }
 
-    /// Returns the bytes of all parts.
     pub fn bytes(&self) -> usize {
         self.parts.iter().map(Part::bytes).sum()
     }

@@ -34,7 +34,6 @@ use crate::{
 /// An authenticated caller.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The account that pays.
     pub account_id: AccountId,
     pub credential: Credential,
     /// The session's user; `None` for keys.
@@ -45,7 +44,6 @@ pub struct Caller {
     pub expires_at: Option<DateTime<Utc>>,
     /// Whether the caller is an operator's session.
     pub operator: bool,
-    /// Whether the account is suspended.
     suspended: bool,
     /// Whether the caller is a key with a spend limit.
     capped: bool,
@@ -261,7 +259,6 @@ impl CachedKey {
 }
 
 impl Service {
-    /// Returns the caller of a cached key.
     fn cached_caller(&self, digest: TokenDigest) -> Option<Caller> {
         let key = self.0.key_cache.get(&digest, self.0.clock.now())?;
         let presumed = Arc::new(Presumed::new(digest, Arc::clone(&key))?);
@@ -369,7 +366,6 @@ impl KeyCache {
         lock(&self.0).remove(digest);
     }
 
-    /// Removes all keys of an account.
     pub fn remove_account(&self, account: AccountId) {
         lock(&self.0).retain(|_, (key, _)| key.account_id != account);
     }

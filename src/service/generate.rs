@@ -97,7 +97,6 @@ struct Prepared<'a> {
     /// The candidates that were dropped while planning.
     dropped: Vec<Dropped>,
     max_cost: Option<Credits>,
-    /// Bytes of all inputs.
     input_bytes: u64,
     /// Inputs that are not stored yet.
     inputs: Vec<FoundInput>,

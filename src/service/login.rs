@@ -37,7 +37,6 @@ pub struct LoggedIn {
     pub expires_at: DateTime<Utc>,
     /// Id, email and name.
     pub user: (UserId, String, Option<String>),
-    /// Id and name.
     pub account: (AccountId, String),
 }
 

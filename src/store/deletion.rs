@@ -5,7 +5,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{Result, Store};
 use crate::domain::ids::{AccountId, GenerationId};
 
-/// The name of a deleted account.
 const DELETED: &str = "deleted account";
 
 /// Time after the deletion in which requests that began before it may still write.

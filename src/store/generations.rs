@@ -68,7 +68,6 @@ pub fn retry_key(fingerprint: &[u8; 32]) -> String {
         .fold(" ".to_owned(), |key, byte| key + &format!("{byte:02x}"))
 }
 
-/// A generation to be created.
 #[derive(Debug)]
 pub struct NewGeneration {
     pub id: GenerationId,
@@ -169,7 +168,6 @@ pub struct Settlement {
     pub outcome: Outcome,
     /// Submissions to the provider, if known.
     pub attempts: Option<i32>,
-    /// The provider's request id.
     pub provider_request_id: Option<String>,
     pub now: DateTime<Utc>,
 }

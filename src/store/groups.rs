@@ -143,7 +143,6 @@ impl<W: Writer> Groups<W> {
         self.begin();
     }
 
-    /// Queues an item for a lane.
     pub fn submit_to_lane(&self, item: W::Item) {
         lock(&self.0.state).leave_for_lane(item);
         self.begin();

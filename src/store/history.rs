@@ -20,7 +20,6 @@ const SEARCHED_ROWS: i64 = 10_000;
 /// Maximum characters of a prompt that are searched, so that long prompts are not read whole.
 const SEARCHED_CHARS: i32 = 2_000;
 
-/// Filters of the history.
 #[derive(Debug, Clone, Default)]
 pub struct HistoryFilter {
     pub modality: Option<Modality>,

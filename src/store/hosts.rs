@@ -85,7 +85,6 @@ impl Hosts {
         }
     }
 
-    /// Returns the last primary.
     pub fn last(&self) -> &PgConnectOptions {
         &self.hosts[self.last.load(Ordering::Relaxed)]
     }

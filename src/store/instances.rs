@@ -208,7 +208,6 @@ impl Store {
 /// Work that a sweep may have.
 #[derive(Debug)]
 pub struct Survey {
-    /// The other processes.
     pub others: Vec<InstanceId>,
     /// Their last heartbeats, by the database's clock.
     pub heard: Vec<DateTime<Utc>>,

@@ -25,7 +25,6 @@ pub struct PresentedSession {
     pub account_id: AccountId,
     pub expires_at: DateTime<Utc>,
     pub suspended: bool,
-    /// Whether the user is an operator.
     pub operator: bool,
     pub rate: RateState,
     /// The account's default providers and models, by modality.
@@ -43,10 +42,8 @@ pub struct AdminTokenRecord {
     /// When it was last used; may lag by 60 s.
     #[serde(serialize_with = "rfc3339")]
     pub last_used_at: Option<DateTime<Utc>>,
-    /// When it was revoked.
     #[serde(serialize_with = "rfc3339")]
     pub revoked_at: Option<DateTime<Utc>>,
-    /// When it was created.
     #[serde(serialize_with = "rfc3339")]
     pub created_at: DateTime<Utc>,
 }
@@ -160,7 +157,6 @@ impl Store {
         }))
     }
 
-    /// Ends a session. Idempotent.
     pub async fn end_session(&self, id: SessionId, now: DateTime<Utc>) -> Result<()> {
         let done = sqlx::query!(
             "update sessions set revoked_at = coalesce(revoked_at, $2) where id = $1",
@@ -320,7 +316,6 @@ impl Store {
         Ok(reading.await?)
     }
 
-    /// Revokes an admin token. Idempotent.
     pub async fn revoke_admin_token(
         &self,
         id: AdminTokenId,

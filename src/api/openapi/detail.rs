@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 
 use super::operations;
 
-/// Adds all of it.
 pub(super) fn add(document: &mut Value) {
     let paths = &mut document["paths"];
     for operation in operations(paths) {
@@ -66,7 +65,6 @@ fn shape_parameters(operation: &mut Value) {
     }
 }
 
-/// Adds the headers of the responses.
 fn add_headers(operation: &mut Value) {
     let bearer = operation["security"]
         .as_array()

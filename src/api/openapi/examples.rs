@@ -58,7 +58,6 @@ pub(super) fn errors(recorded: &Value) -> Result<Value, serde_json::Error> {
     Ok(examples.into())
 }
 
-/// Returns an example of an error.
 pub(super) fn error_example(error: &ApiError) -> Result<Value, serde_json::Error> {
     let body: Value = serde_json::from_str(&error.body(REQUEST_ID))?;
     Ok(json!({ "value": body }))

@@ -171,7 +171,6 @@ impl Refused {
         self.body["error"]["retryable"] == true && self.body["generation"].is_null()
     }
 
-    /// Returns the exit code for scripts.
     pub(super) fn exit_code(&self) -> u8 {
         match self.status.as_u16() {
             400 | 404 | 405 | 413 | 415 | 422 => 2,

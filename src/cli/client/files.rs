@@ -30,7 +30,6 @@ pub(super) fn cost(record: &Value, output: Output) {
     }
 }
 
-/// The destination of the files.
 pub(super) enum Target {
     /// None: print their links.
     Links,
@@ -129,7 +128,6 @@ impl Target {
     }
 }
 
-/// Writes the files, or prints their links.
 pub(super) async fn write(
     connection: &Connection,
     record: &Value,

@@ -30,7 +30,6 @@ use crate::cli::{
 /// Exit code of a failed generation.
 const FAILED: u8 = 6;
 
-/// A request to the API.
 struct Request {
     kind: &'static str,
     body: Value,

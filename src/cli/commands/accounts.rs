@@ -131,7 +131,6 @@ async fn list(app: &App, email: Option<&str>, output: Output) -> Outcome {
     output.list(columns, &accounts, &empty)
 }
 
-/// Finds the account of the arguments.
 async fn find(app: &App, who: &Who) -> Result<AccountRecord, Failure> {
     let id = match (&who.email, who.id) {
         (Some(email), _) => user(app, email).await?.account_id,

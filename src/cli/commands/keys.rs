@@ -94,7 +94,6 @@ pub(super) async fn run_tokens(config: &Config, command: TokenCommand, output: O
     .await
 }
 
-/// A new token.
 #[derive(Serialize)]
 struct NewToken<'a> {
     token: &'a str,

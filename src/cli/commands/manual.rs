@@ -35,7 +35,6 @@ fn page(command: Command) -> Man {
         .manual("gensvc manual")
 }
 
-/// Writes the pages of a command and of its subcommands.
 fn write(command: &Command, folder: &Path) -> io::Result<()> {
     for inner in command.get_subcommands() {
         write(inner, folder)?;

@@ -156,7 +156,6 @@ pub fn body(
     body
 }
 
-/// Estimates the cost of a request.
 pub async fn estimate(session: &Session, kind: &str, mut body: Value) -> Result<Value, Problem> {
     body["type"] = json!(kind);
     session.send(op::ESTIMATE, &[], body).await

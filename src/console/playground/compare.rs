@@ -31,7 +31,6 @@ use crate::console::{
 };
 use crate::domain::{credits::Credits, route::PROVIDER};
 
-/// The data of the form.
 struct Comparison {
     kind: String,
     operation: Operation,
@@ -43,7 +42,6 @@ struct Comparison {
     form: Form,
 }
 
-/// The result of one request.
 type Run = Result<Value, Problem>;
 
 impl Comparison {
@@ -81,7 +79,6 @@ impl Comparison {
         })
     }
 
-    /// Builds the request for one of the models.
     fn body(&self, model: &Value) -> Value {
         Value::Object(bench::body(&self.kind, model, &self.parameters, &self.form))
     }
@@ -348,7 +345,6 @@ fn price(session: &Session, comparison: &Comparison, estimates: Option<&[Run]>) 
     }
 }
 
-/// Returns the reasons of a refusal.
 fn reasons(problem: &Problem) -> String {
     let fields: Vec<_> = problem
         .others(&[])

@@ -9,7 +9,6 @@ use crate::console::{
     problem::Problem,
 };
 
-/// One parameter of a model.
 pub struct Parameter {
     name: &'static str,
     label: &'static str,
@@ -52,7 +51,6 @@ pub fn takes_negative_prompt(model: &Value) -> bool {
     !support.is_empty() && support != "unsupported"
 }
 
-/// Returns the parameters of a model of the catalogue.
 pub fn of(model: &Value) -> Vec<Parameter> {
     let limits = &model["limits"];
     let choice = |values: Vec<String>, default: &str| {

@@ -22,7 +22,6 @@ use crate::{
 /// Maximum bytes of a form with a picture.
 const MAX_BYTES: u64 = 21 << 20;
 
-/// Returns the roles that a model accepts.
 fn roles(model: &Value) -> impl Iterator<Item = &'static str> {
     let taken = model["limits"]["inputs"]["roles"].clone();
     let roles = InputRole::ALL.iter().map(|role| role.as_str());
@@ -122,7 +121,6 @@ pub fn uses(record: &Value) -> Markup {
 /// Maximum time for a form with a picture to arrive: [`MAX_BYTES`] at 64 KiB per second.
 const IN_TIME: Duration = Duration::from_secs(30 + 21 * 16);
 
-/// A form with a picture.
 pub struct PictureForm {
     pub form: Form,
     pub picture: Bytes,

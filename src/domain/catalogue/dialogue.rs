@@ -61,15 +61,11 @@ pub struct Dialogue {
     pub ids: Spelling,
     /// Maximum number of stop sequences.
     pub max_stops: usize,
-    /// Any JSON object as the answer.
     pub json_object: bool,
-    /// Images by URL.
     pub image_urls: bool,
-    /// Images in the results of tools.
     pub result_images: bool,
     /// The level of detail at which an image is read.
     pub image_detail: bool,
-    /// Images of the kind GIF.
     pub gifs: bool,
     /// Documents: PDFs, whose tokens the vendor counts first, and plain texts.
     pub documents: bool,

@@ -15,7 +15,6 @@ use crate::domain::{
 /// Credits per million tokens for one US dollar per token. A credit is a US cent.
 const CREDITS_PER_DOLLAR: f64 = 1e8;
 
-/// The outcome of a comparison.
 #[derive(Debug, Default, Serialize)]
 pub struct Comparison {
     /// Number of models in the list.

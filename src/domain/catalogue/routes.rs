@@ -8,7 +8,6 @@ use crate::domain::{
     validate::{FieldCode, FieldError},
 };
 
-/// A route of the configuration.
 #[derive(Debug, Clone)]
 pub struct Route {
     pub name: String,
@@ -118,7 +117,6 @@ impl Catalogue {
         served.map_or_else(|| self.resolve(modality, &first, &Target::default()), Ok)
     }
 
-    /// Returns the models, and the routes as models.
     pub fn listed(&self) -> impl Iterator<Item = &Model> {
         let routes = self.routes.iter().map(|route| &route.listed);
         self.models.iter().chain(routes)

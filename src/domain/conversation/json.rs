@@ -61,7 +61,6 @@ impl Serialize for Json {
     }
 }
 
-/// A value of an object.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum WireValue<'a> {
@@ -75,7 +74,6 @@ pub enum WireValue<'a> {
     Document(DocumentData<'a>),
 }
 
-/// Creates the items of a list.
 type Items<'a> = Box<dyn Fn() -> Box<dyn Iterator<Item = WireValue<'a>> + 'a> + 'a>;
 
 fn write_list<S: Serializer>(items: &Items<'_>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -93,7 +93,6 @@ impl Delta {
         self.block().and_then(Choice::from_block)
     }
 
-    /// Creates the marker of a phase.
     pub fn from_phase(phase: &str) -> Self {
         Self::Opaque(json!({"type": PHASE, "phase": phase}))
     }

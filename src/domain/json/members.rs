@@ -43,7 +43,6 @@ impl Members {
         size_of::<(String, Bytes)>() + name.len()
     }
 
-    /// Returns the JSON of a member.
     pub fn get(&self, name: &str) -> Option<&Bytes> {
         let found = self.0.iter().find(|(member, _)| member == name);
         found.map(|(_, value)| value)

@@ -80,7 +80,6 @@ impl Object for PasswordChange {
     }
 }
 
-/// An API key to create.
 #[derive(Debug, Clone)]
 pub struct KeyRequest {
     pub name: String,
@@ -189,7 +188,6 @@ impl Object for WebhookRequest {
     }
 }
 
-/// The texts of a prompt template.
 #[derive(Debug, Clone)]
 pub struct TemplateText {
     pub name: String,
@@ -307,7 +305,6 @@ impl Object for TemplatePreview {
     }
 }
 
-/// Changes to the settings of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountChange {
     /// Default providers and models; `None` clears a default.

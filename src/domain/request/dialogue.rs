@@ -46,7 +46,6 @@ pub struct DialogueRequest {
     pub others: Others,
     /// The unchanged body, for these vendors.
     pub original: Option<Box<Original>>,
-    /// Digests of the dialogue's prefixes.
     pub prefixes: Option<Prefixes>,
 }
 

@@ -255,7 +255,6 @@ fn environment<'a>(budget: &Budget, fuel: usize) -> Environment<'a> {
     env
 }
 
-/// Renders a checked template.
 pub(super) fn render(source: &str, values: &Map<String, Json>) -> Result<String, Error> {
     let budget = Budget(Arc::new(AtomicUsize::new(WORK)));
     let mut longest = source.len().max(1);

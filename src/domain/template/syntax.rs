@@ -21,7 +21,6 @@ const RESERVED: [&str; 10] = [
     "and", "elif", "else", "for", "if", "in", "is", "not", "or", "self",
 ];
 
-/// The variables that a template reads.
 #[derive(Debug, Default)]
 pub(super) struct Reads<'a> {
     /// The names, each with its line number.

@@ -12,7 +12,6 @@ pub use numbers::{credits, integer, number, signed_credits};
 pub use strings::{Parsed, Text, generation_id, parsed, query_timestamp, text, timestamp};
 pub use words::{Abilities, set, words};
 
-/// A kind of value.
 pub trait Kind {
     type Value;
 

@@ -9,7 +9,6 @@ use super::{Field, FieldCode, Fields, Kind, SchemaName, Schemas, component};
 #[derive(Debug, Clone, Copy)]
 pub struct List<T> {
     about: &'static str,
-    /// The schema of an object.
     schema: SchemaName,
     required: bool,
     /// Converts a string that is allowed instead of the array.
@@ -17,7 +16,6 @@ pub struct List<T> {
 }
 
 impl<T> List<T> {
-    /// Creates an optional field.
     pub const fn new(about: &'static str, schema: SchemaName) -> Self {
         Self {
             about,

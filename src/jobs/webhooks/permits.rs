@@ -122,7 +122,6 @@ impl Allotment {
 }
 
 impl DeliveryPermit {
-    /// Stores whether the attempt timed out.
     pub fn timed_out(&self, timed_out: bool) {
         let mut unresponsive = lock(&self.unresponsive);
         if timed_out {

@@ -21,7 +21,6 @@ pub(super) struct Header {
     pub raw: [u8; 4],
     /// Samples per second.
     pub rate: u32,
-    /// Samples in the frame.
     pub samples: u32,
     /// Bytes of the frame including the header; at least 24.
     pub bytes: usize,
@@ -82,11 +81,9 @@ impl Header {
     }
 }
 
-/// A frame with its header.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame<'a> {
     pub header: Header,
-    /// All of its bytes.
     pub bytes: &'a [u8],
 }
 

@@ -35,7 +35,6 @@ pub struct AddressPolicy {
     lookups: Limiter<u64>,
 }
 
-/// Normalizes a host.
 fn normal(host: &str) -> String {
     let host = host.strip_suffix('.').unwrap_or(host);
     let bare = host

@@ -29,7 +29,6 @@ use crate::domain::{
     vendor::ModelSettings,
 };
 
-/// Settings of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OmniModel {

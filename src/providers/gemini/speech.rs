@@ -40,7 +40,6 @@ const SLOW_CHARS: usize = 2_000;
 /// The sample rate of PCM that states none, in Hz.
 const RATE: u32 = 24_000;
 
-/// Gemini speech models have no settings.
 #[derive(Debug, Default, Clone)]
 pub struct GeminiSpeechModel;
 

@@ -42,9 +42,7 @@ pub struct ErrorInfo {
     pub kind: Option<ProviderErrorKind>,
     /// The kind of an error inside a 200. With an error status, the status takes precedence.
     pub hint: Option<ProviderErrorKind>,
-    /// Retry delay in the body.
     pub retry_after: Option<Duration>,
-    /// The message for people.
     pub vendor_message: VendorMessage,
 }
 

@@ -71,7 +71,6 @@ impl VendorClient {
         self
     }
 
-    /// Returns the URL of an endpoint.
     pub fn url(&self, path: &[&str]) -> Url {
         endpoint(&self.base_url, path)
     }

@@ -31,7 +31,6 @@ impl Form {
         }
     }
 
-    /// Adds a file.
     #[must_use]
     pub fn with_file(mut self, name: &'static str, picture: &InputPicture) -> Self {
         self.files.push((name, picture.clone()));

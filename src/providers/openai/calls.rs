@@ -33,7 +33,6 @@ pub struct Calls {
 
 #[derive(Debug)]
 enum Item {
-    /// The index of a call.
     Call(usize),
     Piece(Delta),
 }

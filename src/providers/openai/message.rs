@@ -153,7 +153,6 @@ pub fn format(format: &Format) -> Option<WireObject<'_>> {
     }
 }
 
-/// Adds the members of a schema.
 pub fn with_schema<'a>(object: WireObject<'a>, schema: &'a Schema) -> WireObject<'a> {
     object
         .with("name", schema.name.as_deref().unwrap_or(SCHEMA_NAME))

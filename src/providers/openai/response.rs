@@ -51,7 +51,6 @@ struct Choice {
     is_refused: bool,
     /// Whether any part of it has arrived.
     is_begun: bool,
-    /// The calls of a stream.
     calls: Calls,
     /// For callers of the same API.
     members: OwnMembers,

@@ -25,7 +25,6 @@ use crate::domain::{
     vendor::{ModelSettings, SharedSettings, read_settings},
 };
 
-/// Settings of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OpenAiSpeechModel {
@@ -36,7 +35,6 @@ pub struct OpenAiSpeechModel {
     /// `None` sends nothing.
     #[serde(deserialize_with = "blank_is_none")]
     pub instructions: Option<String>,
-    /// Whether the model supports instructions.
     pub takes_instructions: bool,
 }
 

@@ -39,7 +39,6 @@ const MAX_REFERENCES: u32 = 3;
 /// How long after its creation a task may be unknown at the vendor.
 const REPLICATION_LAG: Duration = Duration::from_secs(30);
 
-/// Runway image models have no settings.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunwayImageModel {}

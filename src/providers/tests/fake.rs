@@ -61,7 +61,6 @@ impl Setup {
     }
 }
 
-/// A received request.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub method: String,
@@ -81,7 +80,6 @@ impl Seen {
     }
 }
 
-/// A response of the fake upstream.
 #[derive(Debug, Clone)]
 pub enum Reply {
     /// Sends these bytes, then closes the connection.

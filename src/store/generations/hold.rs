@@ -24,7 +24,6 @@ use crate::{
     },
 };
 
-/// A hold to be placed.
 pub struct Hold {
     row: Row,
     pub terms: Terms,
@@ -32,7 +31,6 @@ pub struct Hold {
     caller: Weak<()>,
 }
 
-/// The conditions of a hold.
 #[derive(Debug, Clone)]
 pub struct Terms {
     pub account: AccountId,
@@ -46,7 +44,6 @@ pub struct Terms {
     pub(super) now: DateTime<Utc>,
 }
 
-/// The row to insert.
 #[derive(sqlx::Encode)]
 struct Row {
     id: Uuid,

@@ -269,7 +269,6 @@ fn fail_unless_locked<G: Grouped>(items: Waiting<G>, error: &StoreError) -> Wait
     Vec::new()
 }
 
-/// Sends an error to all.
 fn fail_all(items: Vec<Write>, error: &StoreError) {
     let (holds, settlements) = split(items);
     fail(holds, error);

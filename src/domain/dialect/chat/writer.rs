@@ -20,7 +20,6 @@ pub struct ChatWriter {
     choice: u32,
     /// The calls of each choice that has begun.
     calls: BTreeMap<u32, Calls>,
-    /// Names of the custom tools.
     custom: BTreeSet<String>,
 }
 
@@ -119,7 +118,6 @@ impl ChatWriter {
     }
 }
 
-/// Returns the calls among parts.
 fn calls(parts: &[Part]) -> impl Iterator<Item = &ToolCall> {
     parts.iter().filter_map(|part| match part {
         Part::ToolCall(call) => Some(call),

@@ -22,7 +22,6 @@ pub struct MessagesWriter {
     head: Head,
     /// The vendor's counts at the start.
     counts: TokenCounts,
-    /// The open block.
     open: Option<Open>,
     /// The signature at the end of the open thinking block.
     signature: Option<&'static str>,

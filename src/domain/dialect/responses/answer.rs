@@ -75,7 +75,6 @@ pub(super) fn body<'a>(head: &'a Head, echo: &'a Echo, progress: Progress<'_>) -
     })
 }
 
-/// Returns why an answer is incomplete.
 pub(super) const fn incomplete(stop: &Stop) -> Option<&'static str> {
     match stop {
         Stop::Limit | Stop::MalformedFunctionCall | Stop::Other => Some("max_output_tokens"),

@@ -21,7 +21,6 @@ enum Edit {
     Put(Index, &'static str, &'static str),
     /// Removes a member or item.
     Drop(Index, Index),
-    /// Repeats an item.
     Repeat(Index, Index),
     /// Swaps two items.
     Swap(Index, Index, Index),

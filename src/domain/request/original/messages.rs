@@ -58,7 +58,6 @@ impl<'a> Edited<'a> {
         })
     }
 
-    /// Takes its blocks.
     fn take_blocks(&mut self) -> Vec<Cow<'a, RawValue>> {
         if let Some(blocks) = self.content.take() {
             return blocks;

@@ -59,7 +59,6 @@ struct OpenItem {
     names: Vec<Name>,
 }
 
-/// A name of an item.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Name {
     /// Its id, or its call's id.
@@ -274,7 +273,6 @@ impl ResponseParser<'_> {
         self.answer.end_early(Stop::ContentFilter, refused)
     }
 
-    /// Begins an item.
     fn begin(&mut self, root: &Value) -> Result<(), ProviderError> {
         let item = &root["item"];
         let index = root["output_index"].as_u64();

@@ -23,7 +23,6 @@ type Said = (char, usize, u64);
 #[derive(Debug, Clone)]
 struct Turn {
     said: Vec<Said>,
-    /// Tokens of the template in this turn.
     template: u64,
     /// Whether the vendor drops all earlier messages from here on.
     drops: bool,
