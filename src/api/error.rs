@@ -178,7 +178,7 @@ impl ApiError {
         error
     }
 
-    /// 500. What happened goes to the log only.
+    /// 500. Only the log has the cause.
     pub fn internal() -> Self {
         Self::new(Code::InternalError, "something went wrong on our side").retryable()
     }

@@ -93,7 +93,7 @@ pub type Terms = (ModelKind, Prices);
 pub struct Model {
     pub provider: String,
     pub id: String,
-    /// Whether it serves requests that name no model.
+    /// Whether it is used for requests that name no model.
     pub default: bool,
     /// The first day on which the provider may have retired it.
     pub retiring: Option<NaiveDate>,

@@ -257,7 +257,7 @@ mod tests {
     }
 
     proptest! {
-        /// Accepted texts equal what serde_json parses; only duplicates and depth are refused in
+        /// Accepted texts equal what `serde_json` parses; only duplicates and depth are refused in
         /// addition.
         #[test]
         fn noise_is_read_as_others_read_it(pieces in prop::collection::vec(prop::sample::select(vec![

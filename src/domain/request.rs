@@ -286,7 +286,7 @@ impl Target {
     }
 }
 
-/// What serves instead of the provider and model of a request.
+/// Alternatives to the provider and model of a request.
 const FALLBACKS: List<Target> = List::new(
     "At most 3 models, in order. The next one is called only if the provider of the one \
      before is known not to have started. The hold is the maximum of their costs; the one that \

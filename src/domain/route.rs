@@ -40,7 +40,7 @@ named_enum!(
 );
 
 named_enum!(
-    /// Why a generation moved on to its next candidate.
+    /// Why a generation fell back to its next candidate.
     MoveReason {
         /// The connection was not established.
         Unreachable = "unreachable",

@@ -240,7 +240,7 @@ mod tests {
         let (sink, receiver) = DeltaSink::channel(Visibility::TEXT);
         sink.push(text("Hello"));
         drop(receiver);
-        // What was delivered still counts.
+        // Delivered pieces still count.
         sink.note(Some(counts(7, Some(2))), None);
         sink.push(text(" there"));
         sink.note(Some(counts(7, Some(90))), None);

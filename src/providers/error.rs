@@ -9,7 +9,7 @@ use std::{fmt, time::Duration};
 use crate::domain::{context::ContextOverflow, generation::ACCOUNT_REFUSED, named::named_enum};
 
 named_enum!(
-    /// What an upstream failure means to a generation. The names are those in metrics and traces.
+    /// The effect of an upstream failure on a generation. Metrics and traces use these names.
     ProviderErrorKind {
         /// The provider refused this request (400, 404, 413, 422): repeating it cannot help.
         Rejected = "rejected",

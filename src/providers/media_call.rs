@@ -53,7 +53,7 @@ pub struct ImageCall {
     /// The provider's own model id.
     pub model: String,
     pub prompt: String,
-    /// What to avoid; only for models with a field for it.
+    /// Content to avoid; only for models with a field for it.
     pub negative_prompt: Option<String>,
     /// Width and height in pixels, a native size of the model.
     pub size: (u32, u32),

@@ -38,7 +38,7 @@ pub struct Caller {
     pub credential: Credential,
     /// The session's user; `None` for keys.
     pub user_id: Option<UserId>,
-    /// What the caller may do; everything for sessions.
+    /// The caller's abilities; all for sessions.
     pub abilities: Abilities,
     /// When the token expires.
     pub expires_at: Option<DateTime<Utc>>,

@@ -204,7 +204,7 @@ impl Service {
         let mut plan = self.prepare(caller, planned, surface, info);
         self.check_catalogue(plan.work.new.now)?;
         if wait.is_for_credits {
-            // Its caller waits for the job, which must not begin without a place to wait.
+            // The job must not begin without a permit for its caller to wait.
             if plan.is_queued() && !wait.take_place() {
                 return Err(ServiceError::Overloaded);
             }
@@ -255,8 +255,8 @@ impl Service {
         }
     }
 
-    /// Tries once to place the hold and start the work. It may wait for memory for its inputs,
-    /// without what other requests need.
+    /// Tries once to place the hold and start the work. May wait for memory for its inputs;
+    /// meanwhile it holds nothing that other requests need.
     async fn place<F: Fn() + Send>(
         &self,
         plan: &mut Prepared<'_>,
@@ -421,8 +421,8 @@ impl Service {
         }
     }
 
-    /// Adapts a plan to the time and the credits of another try. `false`: holds still leave too
-    /// little for a dialogue without a limit.
+    /// Adapts a plan to the time and the credits of another try. Returns `false` if holds still
+    /// leave too little for a dialogue without a limit.
     async fn replan(&self, plan: &mut Prepared<'_>) -> Result<bool> {
         plan.take_back()?;
         let mut fits = true;
@@ -457,8 +457,8 @@ impl Service {
         Ok(fits)
     }
 
-    /// Takes the permits for a call that begins now, without waiting. `None` if it is a job for a
-    /// worker.
+    /// Takes the permits for a call that begins now, without waiting. Returns `None` for a worker's
+    /// job.
     fn permits(&self, plan: &mut Prepared<'_>) -> Result<Option<Permits>> {
         if plan.is_queued() {
             return Ok(None);
@@ -483,7 +483,7 @@ impl Service {
     }
 }
 
-/// The work of a hold that is not being placed.
+/// Returns the work of a hold that is not being placed.
 fn unshared(work: &mut Arc<Work>) -> Result<&mut Work> {
     Arc::get_mut(work).ok_or_else(|| ServiceError::Internal("a refused hold is in use".to_owned()))
 }
@@ -494,7 +494,7 @@ impl Prepared<'_> {
         self.work.new.instance.is_none()
     }
 
-    /// The ceiling that the hold is for.
+    /// Returns the ceiling that determines the hold.
     fn dearest(&self) -> &Ceiling {
         let callable = &self.candidates[self.skipped.len()..];
         let (first, all) = (&callable[0].ceiling, callable.iter());

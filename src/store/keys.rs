@@ -54,7 +54,7 @@ pub struct ApiKeyRecord {
     /// First and last characters of the key.
     #[schema(example = "svc_a1B2...9zYx")]
     pub key_hint: String,
-    /// What the key may do.
+    /// The key's abilities.
     pub abilities: Abilities,
     /// Requests per minute.
     #[schema(value_type = u32)]

@@ -10,25 +10,25 @@ use utoipa::ToSchema;
 pub enum ErrorType {
     /// The request itself is wrong.
     InvalidRequest,
-    /// Who calls is not known.
+    /// The caller is unknown.
     AuthenticationError,
     /// More credits are needed.
     InsufficientCredits,
-    /// The caller may not do this.
+    /// The caller lacks a permission.
     PermissionError,
-    /// There is no such thing.
+    /// The object does not exist.
     NotFound,
-    /// It does not fit the present state.
+    /// The request conflicts with the current state.
     Conflict,
     /// Fields failed their checks.
     ValidationError,
-    /// Too much for now.
+    /// A limit is reached; retry later.
     RateLimited,
     /// The provider failed.
     ProviderError,
-    /// Not now.
+    /// The server is temporarily unavailable.
     Unavailable,
-    /// Our fault.
+    /// A failure of this server.
     InternalError,
 }
 

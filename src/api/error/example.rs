@@ -1,4 +1,5 @@
-//! An example of each error, for the document: made by what makes the real ones.
+//! An example of each error for the OpenAPI document, created by the code that creates the real
+//! ones.
 
 use super::{ApiError, Code};
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
 const ONE: i64 = 1_000_000;
 
 impl ApiError {
-    /// One as a caller may meet it, at a route that needs `ability`.
+    /// Creates a plausible error of a route that needs `ability`.
     #[expect(clippy::too_many_lines, reason = "one arm for each code")]
     pub fn example(code: Code, ability: Option<&str>) -> Self {
         let named = ability.and_then(Ability::parse);

@@ -1,4 +1,4 @@
-//! From what went wrong to its code: the exhaustive matches.
+//! Maps errors of the service to codes, by exhaustive matches.
 
 use http::header;
 

@@ -1,4 +1,4 @@
-//! Errors as the SDKs know them: on their paths every error has their shape.
+//! Errors in the SDKs' formats, for all errors on their paths.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{ApiError, BUSY_RETRY_SECONDS, Code, Content};
 use crate::{api::context::Sdk, domain::validate::FieldCode, service::join_field_errors};
 
-/// What an SDK calls a parameter that is refused.
+/// The SDKs' code for a refused parameter.
 const UNSUPPORTED: &str = "unsupported_parameter";
 
 /// Returns the status of a code. SDKs do not know 422 and retry every 5xx; the AI SDK also retries
@@ -69,7 +69,7 @@ impl Content {
 }
 
 impl ApiError {
-    /// The status and the body, as an SDK has them.
+    /// Returns the status and the body in the SDK's format.
     pub fn for_sdk(&self, sdk: Sdk, request_id: &str) -> (StatusCode, String) {
         let content = &self.0;
         let (status, message) = (content.sdk_status(), content.sdk_message());

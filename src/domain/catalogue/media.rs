@@ -80,7 +80,7 @@ pub struct VideoLimits {
     /// Supported durations in seconds, ascending.
     #[serde(deserialize_with = "durations")]
     pub durations: Vec<u32>,
-    /// Duration when none is requested.
+    /// Default duration.
     #[serde(deserialize_with = "bounded::<_, 1, { MAX_DURATION as usize }, _>")]
     pub default_duration: u32,
     /// Supported aspect ratios; null: any.
@@ -130,7 +130,7 @@ pub struct SpeechLimits {
     pub max_prompt_chars: usize,
     /// Supported voices; null: any voice id of the provider.
     pub voices: Option<Vec<String>>,
-    /// Voice when none is requested.
+    /// Default voice.
     pub default_voice: String,
     /// Supported file formats.
     pub formats: Vec<SpeechFormat>,

@@ -133,7 +133,7 @@ pub(super) fn function(fields: &Fields<'_>) -> Option<Function> {
     })
 }
 
-/// The functions, and what the request says of their use.
+/// Reads the functions and the tool choice.
 pub(super) fn tools(
     fields: &Fields<'_>,
     functions: Option<Vec<Function>>,

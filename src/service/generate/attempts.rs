@@ -1,4 +1,5 @@
-//! The same request again: by the idempotency key that its caller gave, or as an attempt of an SDK.
+//! Finds earlier requests that are the same: by the caller's idempotency key, or as attempts of an
+//! SDK.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Map, Value};
@@ -35,7 +36,8 @@ enum By {
 const MAX_JOIN_ATTEMPTS: usize = 8;
 
 impl IdempotentRequest {
-    /// A key for a request. The same request means the same route and body without `stream`.
+    /// Creates the key of a request. Equal requests have the same route and body, ignoring
+    /// `stream`.
     pub fn new(key: String, route: &str, body: &Map<String, Value>) -> Self {
         Self {
             key,
@@ -44,8 +46,8 @@ impl IdempotentRequest {
         }
     }
 
-    /// An attempt of an SDK, which has made `count` attempts before. Attempts at the same request
-    /// have the same API key, route and body. `digest`: SHA-256 of the body.
+    /// Creates the attempt of an SDK that has made `count` attempts before. Attempts at the same
+    /// request have the same API key, route and body. `digest`: SHA-256 of the body.
     pub fn attempt(
         count: u32,
         caller: &Caller,
@@ -117,7 +119,7 @@ impl Service {
         }
     }
 
-    /// Finds what the same request created before.
+    /// Finds the generation that the same request created before.
     pub(super) async fn submitted_before(
         &self,
         caller: &Caller,
@@ -165,8 +167,8 @@ impl Service {
         Ok(bound.map(|bound| Submitted::Joined(bound.generation)))
     }
 
-    /// Finds the attempt that a retry is answered with. The same request may have been sent several
-    /// times concurrently, and each retried: each retry gets an attempt of its own if there is one.
+    /// Finds the attempt that answers a retry. The same request may have been sent several times
+    /// concurrently, and each may be retried: each retry gets a separate attempt if there is one.
     async fn joined(
         &self,
         caller: &Caller,
@@ -198,7 +200,7 @@ impl Service {
         };
         Idempotency {
             key: match attempt {
-                // Each first attempt has a key of its own: it is found by its fingerprint.
+                // Each first attempt has its own key, and is found by its fingerprint.
                 Some(Attempt::First) => format!(" {}", id.0.simple()),
                 Some(Attempt::Retry) | None => request.key.clone(),
             },

@@ -134,7 +134,7 @@ impl Service {
         all.filter_map(unknown).collect()
     }
 
-    /// The failing fields if no candidate can serve: those of the first one.
+    /// Returns the failing fields if no candidate is usable: those of the first one.
     pub(super) fn violations_of_all(
         &self,
         caller: &Caller,
@@ -146,7 +146,7 @@ impl Service {
         for (at, target) in wanted.targets.iter().enumerate() {
             match self.resolve(caller, &request.for_target(target), chars) {
                 Ok(_) => return None,
-                // A model of the request itself must be known, whatever serves instead.
+                // The request's own model must be known, even if a fallback would be used.
                 Err(errors) if at == 0 && errors.iter().any(names_model) => return Some(errors),
                 Err(errors) => first = first.or(Some(errors)),
             }
@@ -154,7 +154,7 @@ impl Service {
         first
     }
 
-    /// Plans a request for all its candidates. `deltas`: where the pieces of a streamed text go.
+    /// Plans a request for all its candidates. `deltas`: the receiver of a streamed text's pieces.
     pub(super) async fn plan_all(
         &self,
         caller: &Caller,
@@ -267,8 +267,7 @@ impl Service {
             if let Some(most) = request.max_cost() {
                 drop_above(most, "max_cost", &mut plans, &mut dropped);
             }
-            // What is on hold may be released: a request that does not fit yet waits, or is
-            // refused.
+            // Holds may be released: a request that does not fit yet waits, or is refused.
             let most = self.spendable_without_holds(caller).await?;
             drop_above(most, "insufficient_credits", &mut plans, &mut dropped);
         }
@@ -291,8 +290,8 @@ impl Service {
         })
     }
 
-    /// Drops candidates whose circuit is open, if others are left: their vendors would be asked for
-    /// a count. Returns when the first of them is tried again.
+    /// Drops candidates whose circuit is open, if others are left, so that their vendors are not
+    /// called for a count. Returns when the first of them is tried again.
     fn skip_open(
         &self,
         candidates: &mut Vec<(&Model, GenerationRequest)>,
@@ -316,8 +315,8 @@ impl Service {
         match order {
             Order::Given => {}
             Order::Cheapest => {
-                // A plan without a limit has as many tokens as the credits that are not on hold pay
-                // for, which must not decide.
+                // A plan without a limit gets as many tokens as the free credits can pay for. Its
+                // size must not decide.
                 let tokens =
                     plans
                         .iter()
@@ -346,8 +345,8 @@ impl Service {
         }
     }
 
-    /// A permit for the first candidate that can be called now. Skips those before it until the
-    /// next try. The circuit of the only candidate of a request without a route is not looked at.
+    /// Returns a permit for the first candidate that can be called now, and skips those before it
+    /// until the next try. Ignores the circuit of the only candidate of a request without a route.
     pub(super) fn choose_first(&self, plan: &mut Prepared<'_>) -> Result<ProviderPermit> {
         let (mut reasons, mut soonest, mut busy) = (Vec::new(), Duration::MAX, None);
         let (providers, account) = (&self.0.providers, plan.caller.account_id);
@@ -370,7 +369,7 @@ impl Service {
         Err(busy.unwrap_or(ServiceError::NoCandidate(soonest)))
     }
 
-    /// The refusal of a call to a provider that is at its concurrency limit.
+    /// Returns the refusal of a call to a provider that is at its concurrency limit.
     pub(super) fn busy(&self, account: AccountId, model: &Model) -> ServiceError {
         let provider = &model.provider;
         match self.0.providers.reached_share(provider, account) {
@@ -439,7 +438,8 @@ impl Prepared<'_> {
     }
 }
 
-/// The error if no candidate is left. `soonest`: time until the first open circuit is probed.
+/// Returns the error if no candidate is left. `soonest`: time until the first open circuit is
+/// probed.
 fn without_candidate(refusal: Option<ServiceError>, soonest: Option<Duration>) -> ServiceError {
     match (refusal, soonest) {
         (Some(short @ ServiceError::CreditsShort(_)), _) => short,
@@ -456,8 +456,8 @@ fn names_model(error: &FieldError) -> bool {
     ) || error.param == "provider"
 }
 
-/// Drops candidates that may cost more than `most`. If all do, the first one stays, whose refusal
-/// is the answer.
+/// Drops candidates that may cost more than `most`. If all do, keeps the first one, whose refusal
+/// is the response.
 fn drop_above(most: Credits, code: &str, plans: &mut Vec<Plan<'_>>, dropped: &mut Vec<Dropped>) {
     let fits = |plan: &Plan<'_>| plan.ceiling.hold() <= most;
     let mut stays = !plans.iter().any(fits);
@@ -472,7 +472,7 @@ fn drop_above(most: Credits, code: &str, plans: &mut Vec<Plan<'_>>, dropped: &mu
     });
 }
 
-/// The code of the error that a request for one candidate would get, and a message.
+/// Returns the code and message of the error that a request for one candidate would get.
 fn explained(error: &ServiceError) -> (String, String) {
     let ServiceError::Invalid(errors) = error else {
         let code = match error {

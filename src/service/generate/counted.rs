@@ -23,7 +23,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 const MARGIN_PART: u64 = 16;
 const MARGIN: u64 = 1_024;
 
-/// The refusal of a request whose input was not counted in time.
+/// Returns the refusal of a request whose input was not counted in time.
 pub(super) fn too_late() -> ServiceError {
     let error = ProviderError::new(ProviderErrorKind::Timeout, "no count in time");
     ServiceError::NotCounted(Box::new(error))

@@ -148,13 +148,13 @@ impl Service {
             ..base_ceiling(text, &request, request.conversation.least_tokens())
         };
         let call = dialogue_call(model, text, &mut request, passes, replaced_names);
-        // A count that can be estimated must not wait for a place before paid calls.
+        // A count that can be estimated must not wait for a permit before paid calls.
         let waits = estimate.is_none();
         let counted = self.vendor_count(caller, model, request.surface, &call, least, waits);
         counted.await.or_else(|error| estimate.ok_or(error))
     }
 
-    /// What is known of a dialogue before it is planned.
+    /// Returns the facts about a dialogue that are known before it is planned.
     pub fn preview(&self, caller: &Caller, request: &DialogueRequest) -> Preview {
         let Ok((_, text)) = self.text_model(caller, request) else {
             // It is refused.
@@ -256,13 +256,13 @@ impl Service {
     }
 }
 
-/// What is known of a dialogue before it is planned.
+/// The facts about a dialogue that are known before it is planned.
 #[derive(Debug, Default)]
 pub struct Preview {
-    /// About how many input tokens it has.
+    /// Approximate input tokens.
     pub input_tokens: u64,
     left_out: Vec<&'static str>,
-    /// Of the candidates of a route, by provider and model.
+    /// Ignored fields of a route's candidates, by provider and model.
     by_candidate: Vec<((String, String), Vec<&'static str>)>,
 }
 

@@ -26,22 +26,22 @@ pub struct Estimate {
     pub provider: String,
     /// Resolved model.
     pub model: String,
-    /// The ceiling of its cost; what is charged is never above it. With several candidates the
-    /// maximum of theirs.
+    /// The maximum cost; the charge never exceeds it. With several candidates, the maximum of all.
     pub estimated: Credits,
-    /// The credits that would be held: the same amount.
+    /// The credits that would be held; the same amount.
     pub hold: Credits,
-    /// Whether it could be held now: within what is available, the key's own cap and the
+    /// Whether it could be held now: within the available credits, the key's spend limit and the
     /// request's `max_cost`.
     pub sufficient: bool,
-    /// The price row that it is computed from.
+    /// The prices from which it is computed.
     pub prices: Prices,
     /// The part of the hold for each input, in the order of the request.
     pub inputs: Vec<EstimatedInput>,
-    /// The candidates of a route, or the model and its fallbacks, in order; absent without these.
+    /// The candidates of a route, or the model and its fallbacks, in order; absent if neither a
+    /// route nor fallbacks were requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<EstimatedCandidate>,
-    /// The candidates that are ruled out; absent without any.
+    /// The candidates that are ruled out; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<Dropped>,
 }
@@ -62,14 +62,14 @@ pub struct EstimatedInput {
     pub price: Credits,
 }
 
-/// A candidate, and what it may cost.
+/// A candidate and its maximum cost.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct EstimatedCandidate {
     /// Its provider.
     pub provider: String,
     /// Its model.
     pub model: String,
-    /// The ceiling of its cost.
+    /// Its maximum cost.
     pub estimated: Credits,
 }
 
@@ -84,7 +84,7 @@ impl EstimatedCandidate {
 }
 
 impl Service {
-    /// The hold that a request would need now. Creates nothing.
+    /// Returns the hold that a request would need now. Creates nothing.
     pub async fn estimate(&self, caller: &Caller, request: GenerationRequest) -> Result<Estimate> {
         let Planned { first: plan, route } = self.plan_all(caller, request, None).await?;
         let first = EstimatedCandidate::of(&plan);

@@ -56,7 +56,7 @@ impl HoldQueues {
     }
 }
 
-/// The wait of one request.
+/// A request's wait for credits.
 pub(super) struct HoldWait<'a, F> {
     service: &'a Service,
     caller: &'a Caller,
@@ -109,7 +109,7 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
     }
 
     /// Leaves the queue to wait for something else, so that the account's other requests may try.
-    /// `false`: there is no place to wait.
+    /// Returns `false` if there is no permit to wait.
     pub fn step_aside(&mut self) -> bool {
         self.ticket = None;
         let has_place = self.take_place();
@@ -134,7 +134,7 @@ impl<'a, F: Fn() + Send> HoldWait<'a, F> {
         Ok(is_queued)
     }
 
-    /// Waits until another try may succeed. `false`: it cannot, or the time is over.
+    /// Waits until another try may succeed. Returns `false` if it cannot, or the time is over.
     pub async fn may_try_again(&mut self, short: &CreditsShort) -> Result<bool> {
         let of_account = match short.of {
             _ if !self.is_for_credits => return Ok(false),

@@ -126,7 +126,7 @@ impl Service {
         Ok(input)
     }
 
-    /// Waits for memory for the inputs of a call that runs at once, within a place to wait and
+    /// Waits for memory for the inputs of a call that runs at once, with a permit to wait and
     /// outside of the queue of holds.
     pub(super) async fn wait_for_input_memory<F: Fn() + Send>(
         &self,
@@ -301,7 +301,7 @@ impl Service {
     ) -> Result<StoredInput> {
         let now = self.0.clock.now();
         let mut term = UploadLifetime {
-            // The owner sees uploads only, not pictures sent within requests.
+            // The owner sees only uploads, not images sent within requests.
             expires_at: now,
             kept_until,
         };

@@ -29,7 +29,7 @@ use crate::{
     service::{Result, Service, ServiceError, auth::Caller},
 };
 
-/// Size when none is requested.
+/// Default size in pixels.
 const DEFAULT_SIZE: (u32, u32) = (1024, 1024);
 
 /// A request that is resolved for one model.

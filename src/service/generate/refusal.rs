@@ -95,7 +95,7 @@ impl Service {
     }
 }
 
-/// The refusal of a hold above the request's own `max_cost`.
+/// Returns the refusal of a hold above the request's own `max_cost`.
 pub(super) fn above_max_cost(
     required: Credits,
     max_cost: Credits,
@@ -106,7 +106,7 @@ pub(super) fn above_max_cost(
     short(ShortOf::MaxCost, required, max_cost, balance, affordable)
 }
 
-/// The refusal of a hold above the available balance.
+/// Returns the refusal of a hold above the available balance.
 pub(super) fn above_available(
     required: Credits,
     balance: Balance,
@@ -122,8 +122,8 @@ pub(super) fn above_available(
     short(of, required, available, balance, affordable)
 }
 
-/// The refusal of a hold above the key's spend limit. Only SDKs, which retry by themselves, get the
-/// case that it would fit without other holds.
+/// Returns the refusal of a hold above the key's spend limit. Only SDKs, which retry by themselves,
+/// get the case that it would fit without other holds.
 pub(super) fn above_spend_limit(
     required: Credits,
     cap: SpendLimit,

@@ -16,7 +16,7 @@ use crate::{
     service::{Result, Service, ServiceError, auth::Caller},
 };
 
-/// Characters of a variable name that an error repeats.
+/// Maximum characters of a variable name in an error.
 const SHOWN_CHARS: usize = 100;
 
 /// The prompts as sent to the model.
@@ -31,7 +31,7 @@ pub struct RenderedPrompt {
 pub(super) type Rendered = Result<RenderedPrompt, Vec<FieldError>>;
 
 impl Service {
-    /// The prompts of a text, as its template renders them.
+    /// Returns the prompts of a text, rendered from its template if it has one.
     pub(super) async fn rendered(
         &self,
         caller: &Caller,
@@ -99,7 +99,7 @@ impl Service {
         let permit = permit.ok_or(ServiceError::Overloaded)?;
         let applied = tokio::task::spawn_blocking(move || {
             let applied = apply(&preview, system_prompt);
-            // Released when the thread is free again, even if the caller has hung up.
+            // Released when the thread is free again, even if the caller has disconnected.
             drop(permit);
             applied
         });
@@ -115,7 +115,7 @@ fn apply(preview: &TemplatePreview, system_prompt: Option<String>) -> Rendered {
         let shown: String = name.chars().take(SHOWN_CHARS).collect();
         format!("template_variables.{}", shown.replace('\0', "\u{fffd}"))
     };
-    // Null means absent, here as everywhere.
+    // Null means absent.
     let mut values: Map<String, Value> = preview.values.clone();
     values.retain(|_, value| !value.is_null());
     for name in preview.values.keys() {

@@ -47,7 +47,7 @@ pub struct AuthenticatedKey {
     pub defaults: Value,
 }
 
-/// Reads keys on connections of its own.
+/// Reads keys on its own connections.
 pub struct KeyReader(pub Pool);
 
 /// A request's key to be read, and the channel for the result.
