@@ -105,8 +105,7 @@ struct Inner {
     settings: RunnerSettings,
     /// Busy workers by account.
     quota: Limiter<AccountId>,
-    /// Held while rows are claimed and registered, and while the sweep compares rows with the
-    /// register.
+    /// Held while rows are claimed and registered, and while the sweep reads the register.
     claims: tokio::sync::Mutex<()>,
     wakeups: Arc<Wakeups>,
     tasks: TaskTracker,

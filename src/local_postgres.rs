@@ -150,8 +150,7 @@ impl LocalPostgres {
         Ok(())
     }
 
-    /// Stops a [kept](Self::keep) database, and returns whether it was running. Fails while it is
-    /// used.
+    /// Stops a [kept](Self::keep) database, and returns whether it ran. Fails while it is used.
     pub async fn stop_kept(data_dir: &Path) -> Result<bool> {
         if !home::exists(data_dir) {
             return Ok(false);

@@ -47,8 +47,7 @@ use reports::ModelStatsCache;
 
 /// Maximum concurrent usage reports, maximum waiting ones, and the maximum wait.
 const REPORTS: (usize, usize, Duration) = (4, 64, Duration::from_secs(5));
-/// As [`REPORTS`], for reads of stored answers, each of which holds a database connection for
-/// seconds.
+/// As [`REPORTS`], for reads of stored answers, which hold a database connection for seconds.
 const ANSWERS: (usize, usize, Duration) = (2, 64, Duration::from_secs(5));
 /// As [`REPORTS`], for renderings of templates.
 const RENDERINGS: (usize, usize, Duration) = (2, 64, Duration::from_secs(2));
@@ -79,8 +78,7 @@ pub struct ServiceSettings {
     pub max_waiting_logins: usize,
     /// Maximum concurrent requests.
     pub max_requests: usize,
-    /// Maximum share of the concurrency limits for one account's synchronous generations, in
-    /// percent.
+    /// Maximum percentage of concurrency limits for one account's synchronous generations.
     pub account_share_percent: usize,
     /// How long an upload is kept after its last use.
     pub upload_lifetime: TimeDelta,

@@ -263,8 +263,7 @@ impl From<sqlx::Error> for StoreError {
                     return Self::Constraint(name.to_owned(), Arc::clone(&error));
                 }
                 match db.code().as_deref() {
-                    // Data exceptions: a character that the encoding lacks, or a number out of
-                    // range.
+                    // Data exceptions, such as a character outside the encoding or a large number.
                     Some(code) if code.starts_with("22") => Self::OutOfRange(Arc::clone(&error)),
                     Some(code) if TRANSIENT.iter().any(|c| code.starts_with(c)) => {
                         Self::Unavailable(Arc::clone(&error))

@@ -100,8 +100,7 @@ impl<T: RequestForm> JsonBody<T> {
         self.read_as(|_| Vec::new())
     }
 
-    /// As [`Self::read`]. If something failed, the error also names what `violations` finds in the
-    /// rest.
+    /// As [`Self::read`]. If something failed, the error also has what `violations` finds.
     pub fn read_as<U: From<T>>(
         self,
         violations: impl FnOnce(&U) -> Vec<FieldError>,
@@ -196,8 +195,7 @@ impl<T: RequestForm + Send + 'static> FromRequest<ApiState> for JsonBody<T> {
             None => Self::of(bytes, repeats, keeps, (permit, reserved)),
         };
         let mut body = off_thread(is_large, reading).await?;
-        // No route accepts both a body and a query, except for the parameter that Anthropic's SDKs
-        // add.
+        // No route accepts both a body and a query, except the parameter of Anthropic's SDKs.
         body.errors.extend(match sdk {
             Some(Sdk::Anthropic) => parse_query::<BetaQuery>(&parts).1,
             _ => parse_query::<()>(&parts).1,

@@ -207,8 +207,7 @@ impl ApiError {
         error
     }
 
-    /// The answer for a synchronous generation that failed: the envelope with the generation's
-    /// record.
+    /// The answer for a failed synchronous generation: the envelope with its record.
     pub fn failed_generation(generation: Generation, links: &MediaLinks) -> Self {
         let Some(failure) = &generation.failure else {
             tracing::error!(generation = %generation.id, "a failed generation without a reason");

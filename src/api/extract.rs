@@ -94,8 +94,7 @@ pub struct Authorized<P> {
     pub arrived: DateTime<Utc>,
     pub uri: Uri,
     pub headers: HeaderMap,
-    /// The token of the console form that the request submits. Only the console, in this process,
-    /// can set it.
+    /// The token of the console form that the request submits. Only the console can set it.
     pub form: Option<FormToken>,
     pub permit: RequestPermit,
     pub request_id: RequestId,

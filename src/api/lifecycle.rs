@@ -8,8 +8,7 @@ use crate::{domain::generation::Generation, service::Service};
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const SUNSET: HeaderName = HeaderName::from_static("sunset");
 
-/// Returns the headers of a response; none unless its generation's model is decided and retires
-/// soon.
+/// Returns the headers of a response; none unless its model is decided and retires soon.
 pub fn retirement(service: &Service, record: &Generation) -> HeaderMap {
     let is_decided = record.route.is_none() || record.status.is_finished();
     let announced = is_decided

@@ -56,8 +56,7 @@ pub struct MetricsEndpoint {
 }
 
 impl MetricsEndpoint {
-    /// Serves the metrics at the API's address to callers with `token`; without a token it is
-    /// disabled.
+    /// Serves the metrics at the API's address to callers with `token`, or nothing without one.
     pub fn new(metrics: Metrics, token: Option<&SecretString>) -> Self {
         let digest = |token: &SecretString| Sha256::digest(token.expose_secret()).into();
         Self {
@@ -140,8 +139,7 @@ pub async fn local_metrics(
     exposition(&state, &headers).await
 }
 
-/// Whether `Host` is this machine. Any name can lead a browser here, but the browser sends that
-/// name.
+/// Whether `Host` is this machine. Any name can lead a browser here, but it sends that name.
 fn names_this_machine(headers: &HeaderMap) -> bool {
     let host = headers
         .get(header::HOST)

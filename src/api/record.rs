@@ -275,8 +275,7 @@ pub struct GenerationRecord {
 }
 
 impl GenerationSummary {
-    /// Returns the summary, with newly signed links. A generation without stored files needs no
-    /// `links`.
+    /// Returns the summary, with newly signed links. Without stored files it needs no `links`.
     pub fn of<'a>(g: Generation, links: impl Into<Option<&'a MediaLinks>>) -> Self {
         let links: Option<&MediaLinks> = links.into();
         let first = g.outputs.first().zip(links);
@@ -310,8 +309,7 @@ impl GenerationSummary {
 }
 
 impl GenerationRecord {
-    /// Returns the record, with newly signed links. A generation without stored files needs no
-    /// `links`.
+    /// Returns the record, with newly signed links. Without stored files it needs no `links`.
     pub fn of<'a>(mut g: Generation, links: impl Into<Option<&'a MediaLinks>>) -> Self {
         let links: Option<&MediaLinks> = links.into();
         let outputs = links.map(|links| {
@@ -356,8 +354,7 @@ impl GenerationRecord {
     }
 }
 
-/// Returns all attempts of a generation with several candidates. The last one is the generation
-/// itself.
+/// Returns all attempts of a generation with several candidates. The last is the generation itself.
 fn attempts(g: &mut Generation) -> Vec<Attempt> {
     let Some(route) = &mut g.route else {
         return Vec::new();
@@ -425,8 +422,7 @@ pub struct PageBody<T> {
     pub next_cursor: Option<String>,
 }
 
-/// Responds with a created object: `status` for a new one, 200 for one that the same form created
-/// before.
+/// Responds with a created object: `status` for a new one, 200 if the same form created it before.
 pub fn created<T: Serialize>(created: Created<T>, status: StatusCode) -> Response {
     match created {
         Created::Now(body) => (status, Json(body)).into_response(),

@@ -81,8 +81,7 @@ struct SdkRequest {
 }
 
 impl SdkRequest {
-    /// Reads the idempotency key, or the number of an SDK's attempt, by which earlier requests are
-    /// found.
+    /// Reads the idempotency key or the SDK's attempt number, by which earlier requests are found.
     async fn new<P, T: Body + Send + 'static>(
         sdk: Sdk,
         auth: Authorized<P>,
@@ -316,8 +315,7 @@ fn renamed(error: ServiceError, names: &[(&str, &str)]) -> ApiError {
     ServiceError::Invalid(errors).into()
 }
 
-/// Returns headers that describe the generation; only its id until it `is_decided` which model is
-/// used.
+/// Returns headers about the generation; only its id until it `is_decided` which model is used.
 fn headers(
     service: &Service,
     record: &Generation,

@@ -23,8 +23,7 @@ const EMAIL: &str = "demo@example.com";
 const NEW_PASSWORD: &str = "account password --email demo@example.com";
 const NEW_KEY: &str = "key create --email demo@example.com --name demo";
 
-/// Prints where to log in, and how to get a new password and key, since the first ones are shown
-/// only once.
+/// Prints where to log in, and how to get a new password and key.
 pub(super) async fn remind(app: &App, data: &Path, url: &str) -> Result<(), AppError> {
     match app.service.user(EMAIL).await {
         Err(ServiceError::NotFound) => return Ok(()),

@@ -1,5 +1,4 @@
-//! The accept loop: limits connections, times out silent and slow peers, and ends connections at a
-//! stop.
+//! The accept loop: limits connections, times out slow peers, and ends connections at a stop.
 
 mod guarded;
 mod places;
@@ -160,8 +159,7 @@ async fn connection(
             if response.extensions().get::<Authenticated>().is_some() {
                 places.authenticated(place);
             }
-            // An authenticated connection is never closed to make room, so its requests need not be
-            // counted.
+            // An authenticated connection is not closed to make room; its requests need no count.
             if place.is_authenticated() {
                 return Ok(response);
             }

@@ -157,8 +157,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Binds the metrics port. A port in use, by another server of this machine, does not prevent the
-/// start.
+/// Binds the metrics port. If another server of this machine uses it, the start continues.
 async fn metrics_port(config: &Config) -> Result<Option<MetricsPort>, AppError> {
     if config.metrics.token.is_some() {
         return Ok(None);

@@ -95,8 +95,7 @@ impl Stop {
         process::exit(0);
     }
 
-    /// Runs a step of the stop until `within` after the end of the grace period. Returns `None` if
-    /// it took longer.
+    /// Runs a step until `within` after the end of the grace period. `None` if it took longer.
     pub async fn step<T>(
         &self,
         name: &'static str,

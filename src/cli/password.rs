@@ -1,5 +1,4 @@
-//! Reads a password from stdin, so that neither the shell's history nor the list of processes shows
-//! it.
+//! Reads a password from stdin, so that shell history and process lists do not show it.
 
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 

@@ -122,8 +122,7 @@ fn check_names(
     Err(ConfigError::new(format!("defaults.{modality}"), problem))
 }
 
-/// Parses a file. The error has the position and the reason, but not the line, which may contain a
-/// secret.
+/// Parses a file. The error has position and reason, but not the line, which may contain a secret.
 fn parse(name: &str, text: &str) -> Result<Table, ConfigError> {
     text.parse().map_err(|error: toml::de::Error| {
         let start = error.span().map_or(0, |span| span.start);

@@ -275,8 +275,7 @@ pub(super) fn check_names(names: &[String]) -> Result<(), &'static str> {
          must be letters, digits and _, such as \"OPENAI_API_KEY\"")
 }
 
-/// Returns the base URL. The vendor's variable overrides the files, and a `GENSVC__` variable
-/// overrides both.
+/// Returns the base URL: from a `GENSVC__` variable, else the vendor's variable, else the files.
 fn base_url(
     path: &str,
     vendor_variable: Option<&str>,

@@ -12,8 +12,7 @@ use crate::domain::catalogue::Catalogue;
 pub struct Reloaded {
     /// The models of the enabled providers.
     pub catalogue: Catalogue,
-    /// The enabled providers, with the models of the file and their earlier models, which running
-    /// work may need.
+    /// The enabled providers, with the file's models and earlier ones, which running work may need.
     pub providers: Vec<Provider>,
     pub settings: Table,
     pub needs_restart: Vec<String>,
@@ -21,8 +20,7 @@ pub struct Reloaded {
 }
 
 impl Config {
-    /// Reads the file and the environment of this configuration again. `served`: the providers that
-    /// the server uses.
+    /// Reads this configuration's file and environment again. `served`: the server's providers.
     pub fn reload(&self, served: &[Provider]) -> Result<Reloaded, ConfigError> {
         let Origin {
             file, env, vendors, ..

@@ -83,8 +83,7 @@ impl Form {
         }
     }
 
-    /// Adds a text field to a body, unless it is empty. Converts line ends to LF: browsers send
-    /// CRLF.
+    /// Adds a text field to a body, unless it is empty. Converts the browser's CRLF to LF.
     pub fn put_text(&self, body: &mut Map<String, Value>, name: &str) {
         let text = self.get(name).replace("\r\n", "\n");
         if !text.is_empty() {

@@ -42,8 +42,7 @@ pub fn sentence(message: &str) -> String {
     format!("{}{}{end}", first.unwrap_or_default(), chars.as_str())
 }
 
-/// Formats a decimal number with thousands separators. JavaScript adapts it to the reader's
-/// language.
+/// Formats a decimal number with thousands separators. JavaScript localizes it.
 pub fn grouped(number: &str) -> String {
     let (sign, digits) = number
         .strip_prefix('-')

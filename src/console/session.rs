@@ -203,8 +203,7 @@ impl FromRequestParts<Console> for Session {
     }
 }
 
-/// Applies the cookie of a viewed account to a page that can show it. Ignores it if the user is not
-/// an operator.
+/// Applies the cookie of a viewed account to a page that can show it, if the user is an operator.
 async fn view(client: &mut Client, parts: &Parts) -> Result<(), Problem> {
     let path = parts.uri.path().strip_prefix('/').unwrap_or_default();
     let place = path.split(['/', '.']).next().unwrap_or_default();

@@ -150,8 +150,7 @@ pub async fn page(session: Session, Path(id): Path<String>) -> Result<Response, 
     })
 }
 
-/// Returns the secret of the webhook that the browser's form just created, unless it was already
-/// shown.
+/// Returns the secret of the webhook that the browser's form just created, if not shown yet.
 fn unshown(session: &Session) -> Option<String> {
     let token = once::unshown(session)?;
     Some(secret_text(&token.webhook_secret(once::account(session))))

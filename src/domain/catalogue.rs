@@ -127,8 +127,7 @@ impl Model {
         }
     }
 
-    /// Returns every field of a request that this model does not support. `chars`: length of the
-    /// prompt as sent.
+    /// Returns every field of a request that this model lacks. `chars`: length of the sent prompt.
     pub fn violations(&self, request: &GenerationRequest, chars: usize) -> Vec<FieldError> {
         match (&self.kind, request) {
             (ModelKind::Text(model), GenerationRequest::Text(request)) => {
@@ -220,8 +219,7 @@ impl Catalogue {
             .find(|m| m.provider == provider && m.has_name(name))
     }
 
-    /// Returns the sorted providers: all, or those that have a model for a modality, retired or
-    /// not.
+    /// Returns the sorted providers: all, or those with a model for a modality, retired or not.
     pub fn providers(&self, modality: Option<Modality>) -> Vec<&str> {
         let mut names: Vec<&str> = self
             .models

@@ -22,8 +22,7 @@ pub trait Clock: Send + Sync {
     /// equals the one in memory.
     fn now(&self) -> DateTime<Utc>;
 
-    /// Returns the monotonic time since an arbitrary origin, to measure durations within this
-    /// process.
+    /// Returns the monotonic time since an arbitrary origin, to measure durations in this process.
     fn monotonic(&self) -> Duration;
 
     /// Adjusts to a reading of the database's clock; only [`DatabaseClock`] does.

@@ -180,8 +180,7 @@ pub enum Stop {
     Sequence(String),
     /// To call tools.
     Tools,
-    /// The provider paused a long turn (Anthropic's `pause_turn`). The caller sends the answer back
-    /// to continue it.
+    /// The provider paused a long turn (`pause_turn` of Anthropic); sending it back continues it.
     Paused,
     /// The provider ended it early for its content policy.
     #[serde(skip)]

@@ -126,8 +126,7 @@ pub struct Failure {
     pub code: FailureCode,
     /// Contains no upstream text except the provider's message about the caller's input.
     pub message: String,
-    /// The retry delay that the provider requests. Not stored; only for callers that wait for the
-    /// end.
+    /// The retry delay that the provider requests, for callers that wait for the end. Not stored.
     pub retry_after: Option<Duration>,
 }
 

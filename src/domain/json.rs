@@ -21,8 +21,7 @@ pub use object::parse_object;
 
 /// Maximum nesting of arrays and objects in a body.
 pub const MAX_DEPTH: usize = 64;
-/// Maximum number of values in a body. A value takes 72 bytes of memory but may take only two in
-/// the body.
+/// Maximum number of values in a body. A value of two bytes takes 72 bytes of memory.
 const MAX_VALUES: usize = 1_000_000;
 
 /// Memory of one value, in bytes.

@@ -75,8 +75,7 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         Self::with_queue((total, half(total)), (queue, half(queue)))
     }
 
-    /// Creates a limiter with maximum `weights` in use and maximum `waiters`, each in total and per
-    /// key.
+    /// Creates a limiter with maximum `weights` and maximum `waiters`, each in total and per key.
     pub fn with_queue(weights: (usize, usize), waiters: (usize, usize)) -> Self {
         Self(Arc::new(Inner {
             bounds: Bounds {
@@ -94,8 +93,7 @@ impl<K: Copy + Eq + Hash> Limiter<K> {
         self.try_acquire_many(key, 1)
     }
 
-    /// Returns a permit of `weight`, or `None` if a limit would be exceeded or others wait for
-    /// room.
+    /// Returns a permit of `weight`; `None` if it exceeds a limit or others wait for room.
     pub fn try_acquire_many(&self, key: K, weight: usize) -> Option<Permit<K>> {
         let entered = self.update(|state, bounds| state.try_enter(bounds, key, weight));
         entered.then(|| self.permit(key, weight))

@@ -121,8 +121,7 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// Builds a page from up to `per_page + 1` fetched rows: the extra row only shows that there is
-    /// a next page.
+    /// Builds a page from up to `per_page + 1` rows: the extra row shows that there is a next page.
     pub fn from_surplus(mut rows: Vec<T>, per_page: i64, key: impl Fn(&T) -> Cursor) -> Self {
         let size = usize::try_from(per_page).unwrap_or(1);
         let more = rows.len() > size;

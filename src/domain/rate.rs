@@ -45,8 +45,7 @@ impl Gcra {
         }
     }
 
-    /// Returns the nanoseconds per request, rounded up, so that no more than the limit are
-    /// admitted.
+    /// Returns the nanoseconds per request, rounded up to admit no more than the limit.
     fn emission_nanos(self) -> u64 {
         MINUTE_NANOS.div_ceil(self.limit.into())
     }

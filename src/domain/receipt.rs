@@ -14,8 +14,7 @@ use super::{dialect::messages::without_billing_header, generation::Surface, usag
 const RULES: u32 = 3;
 /// Minimum bound of a dialogue for which a receipt is stored; shorter dialogues gain too little.
 const WORTH: u64 = 4_096;
-/// Maximum prefixes of a dialogue to look up, from its end. A turn adds two messages and further
-/// tool results.
+/// Maximum prefixes of a dialogue to look up. A turn adds two messages and further tool results.
 const LOOKED_FOR: usize = 128;
 /// Tokens that a vendor's template may render differently in the next turn: an absolute number, and
 /// a fraction of all.

@@ -39,8 +39,7 @@ impl Span {
         let (days, [before, after]) = self.whole(TimeDelta::days(1));
         let (hours_before, edges_before) = before.whole(TimeDelta::hours(1));
         let (hours_after, edges_after) = after.whole(TimeDelta::hours(1));
-        // At most two edges remain: if the span is cut at midnight, nothing is left on either side
-        // of the cut.
+        // At most two edges remain: a cut at midnight leaves nothing on either side of it.
         let mut edges = edges_before.into_iter().chain(edges_after);
         let mut edge = || edges.find(|edge| !edge.is_empty()).unwrap_or(nothing);
         SpanParts {

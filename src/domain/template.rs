@@ -77,8 +77,7 @@ impl<'a> Template<'a> {
         names.filter(|name| *name != PROMPT)
     }
 
-    /// Returns the names that must be given, because the template does not test whether they are
-    /// defined.
+    /// Returns the names that must be given, because the template does not test for them.
     pub fn required(&self) -> impl Iterator<Item = &str> {
         self.variables()
             .filter(|name| !self.reads.optional.contains(name))

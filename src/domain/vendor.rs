@@ -96,8 +96,7 @@ pub trait ModelSettings: Any + Debug + Send + Sync {
         CacheWrites::None
     }
 
-    /// Returns the supported features of dialogues, if they differ from those of the vendor's other
-    /// models.
+    /// Returns the features of dialogues, if they differ from those of the vendor's other models.
     fn dialogue(&self, vendor: Dialogue) -> Dialogue {
         vendor
     }

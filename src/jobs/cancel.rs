@@ -23,8 +23,7 @@ use crate::{
 
 /// Maximum wait for the end of a text whose cancel was requested.
 const STREAM_WAIT: Duration = Duration::from_secs(10);
-/// Interval between reads of the row of a text that another server streams, if no notification
-/// comes.
+/// Interval between reads of the row of another server's text, without a notification.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The failure of a generation that is cancelled before anything was delivered.
@@ -41,8 +40,7 @@ impl Runner {
         if generation.modality == Modality::Text && self.ask_stream(generation).await? {
             return self.stream_cancelled(generation).await;
         }
-        // Runs to its end even if the caller disconnects, so that the provider's call is cancelled
-        // too.
+        // Completes even if the caller disconnects, to cancel the provider's call too.
         let (runner, (done, verdict)) = (self.clone(), oneshot::channel());
         let of = (generation.account_id, generation.id);
         self.spawn(async move {

@@ -152,8 +152,7 @@ impl Runner {
                     }
                     ended => ended.map(|ended| ended.record(new)),
                 };
-                // A large record is looked up, so that a client that does not read cannot keep it
-                // in memory.
+                // A large record is looked up, so that a slow client cannot keep it in memory.
                 let record = record.filter(|record| !new.streamed || !is_large(record));
                 done.send_replace(record.map(Arc::new));
                 drop(guard);

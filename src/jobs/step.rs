@@ -44,8 +44,7 @@ pub(super) enum Step {
         progress: Option<u8>,
         wait: Wait,
     },
-    /// As [`Self::Retry`], because our file storage failed; past the deadline, the job fails with
-    /// this failure.
+    /// As [`Self::Retry`], because our file storage failed; fails the job past its deadline.
     NotStored(Failure),
     /// The provider is known not to have started, and there are other candidates.
     Left(Box<LeftCandidate>),
@@ -215,8 +214,7 @@ impl Runner {
 }
 
 impl Run<'_> {
-    /// Takes the next step and stores its outcome. `call`: the provider call; `None` if the row
-    /// describes none.
+    /// Takes the next step and stores its outcome. `call`: `None` if the row describes no call.
     pub(super) async fn advance(&self, call: Option<&Call>) -> Advanced {
         let job = self.job;
         let late = job.deadline_at.is_some_and(|at| at <= self.0.clock.now());

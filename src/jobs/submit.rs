@@ -60,8 +60,7 @@ impl Submissions {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Submission {
-    /// Work of the process that created the row. No other process submits it, so it needs no stored
-    /// intent.
+    /// Work of the process that created the row. It needs no stored intent: no other submits it.
     Once,
     /// As [`Self::Once`], but the call itself handles a cancel.
     OfText,
@@ -154,8 +153,7 @@ impl Run<'_> {
         }
     }
 
-    /// Stores the intent to submit before the call. Returns `false` if the job must not be
-    /// submitted.
+    /// Stores the intent to submit before the call. Returns `false` if it must not be submitted.
     async fn store_intent(&self, made: u32) -> bool {
         let job = self.job;
         if self.0.interrupt.is_cancelled() {

@@ -172,8 +172,7 @@ impl Runner {
         };
         match self.end(&settlement).await {
             Ok(ended) => Ok(u64::from(ended.is_some())),
-            // Its account is locked. The next sweep retries it; other generations do not wait for
-            // it.
+            // Its account is locked. The next sweep retries it; other generations do not wait.
             Err(error) if error.is_locked() => Ok(0),
             Err(error @ StoreError::Unavailable(_)) => Err(error),
             // A row that cannot be ended must not block the others.

@@ -75,8 +75,7 @@ impl Runner {
     /// Takes a claimed job's next step in its own task.
     fn run_job(&self, job: Job) {
         if self.0.running.contains(job.id) {
-            // An earlier step of the job is still running here; the sweep releases the row
-            // afterwards.
+            // An earlier step is still running here; the sweep releases the row afterwards.
             return;
         }
         let (guard, done) = self.0.running.reserve(job.id, false);

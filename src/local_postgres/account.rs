@@ -81,8 +81,7 @@ impl Account {
         command
     }
 
-    /// Whether this user may enter `folder`. Tested by trying, since mode bits do not include
-    /// access lists.
+    /// Whether this user may enter `folder`. Tried, since mode bits do not include access lists.
     pub(super) async fn can_enter(&self, folder: &Path) -> Result<bool> {
         let mut shell = self.command("/bin/sh");
         shell.args(["-c", "cd \"$0\" 2>/dev/null"]).arg(folder);

@@ -88,8 +88,7 @@ impl Cluster {
         is_ready && self.is_server(pid) && socket::file(&self.socket).exists()
     }
 
-    /// Starts the server unless it is running, and waits until it is ready. Returns whether it was
-    /// started.
+    /// Starts the server unless it is running, and waits until it is ready. Returns whether it did.
     pub(super) async fn start(&self) -> Result<bool> {
         let begun = Instant::now();
         let (mut started, mut failures) = (false, 0);

@@ -123,8 +123,7 @@ fn remove_leftovers(home: &Path) -> Result<()> {
         let path = entry.at("read", home)?.path();
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         if name.starts_with(b"new-") {
-            // An initdb that outlived its gensvc may still write there. The next creation removes
-            // the rest.
+            // An outlived initdb may still write there. The next creation removes the rest.
             let _ = fs::remove_dir_all(&path);
         }
     }

@@ -223,8 +223,7 @@ pub fn arguments(value: Option<&Value>) -> Option<String> {
     }
 }
 
-/// As [`arguments`], for vendors that send an object. Returns `None` for text that is not an
-/// object.
+/// As [`arguments`], for vendors that send an object. `None` for text that is not an object.
 pub fn object_arguments(value: Option<&Value>) -> Option<String> {
     let is_object =
         |text: &str| Json::parse(text).is_some_and(|json| json.as_str().starts_with('{'));

@@ -72,8 +72,7 @@ impl DeltaSink {
         }
     }
 
-    /// Forwards a piece unless the sink is closed. A disconnected caller does not stop a paid
-    /// generation.
+    /// Forwards a piece unless the sink is closed. A disconnected caller does not stop the work.
     pub fn push(&self, piece: Delta) {
         let mut state = self.state();
         if state.first_at.is_none() {

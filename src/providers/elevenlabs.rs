@@ -151,8 +151,7 @@ fn error_info(root: Option<&Value>) -> ErrorInfo {
     }
 }
 
-/// Returns the kind for billing codes, which take precedence over the status, and for content
-/// policy.
+/// Returns the kind of billing codes, which override the status, and of content policy.
 fn kind(code: &str) -> Option<ProviderErrorKind> {
     let has = |words: &[&str]| words.iter().any(|word| code.contains(word));
     if has(&["quota", "payment", "billing", "insufficient_credits"]) {

@@ -45,8 +45,7 @@ pub struct ProviderError {
     pub retry_after: Option<Duration>,
     /// The provider's request id, for its support.
     pub request_id: Option<String>,
-    /// The provider's message about the caller's input, without keys, hosts and ids of the
-    /// operator.
+    /// The provider's message about the caller's input, without the operator's keys, hosts and ids.
     pub vendor_message: Option<String>,
     /// The token counts of [`ProviderErrorKind::ContextLength`].
     pub overflow: Option<Box<ContextOverflow>>,
@@ -110,8 +109,7 @@ impl ProviderError {
         }
     }
 
-    /// Creates the error of a call that is refused before it is sent, as the provider would refuse
-    /// it.
+    /// Creates the error of a call that is refused before sending, as the provider would.
     pub fn rejected(detail: &str) -> Self {
         Self::new(ProviderErrorKind::Rejected, detail)
     }

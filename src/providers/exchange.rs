@@ -1,5 +1,4 @@
-//! Makes one call of a text adapter: sends a JSON request and reads one JSON body or an event
-//! stream.
+//! Makes one call of a text adapter: sends JSON, and reads one JSON body or an event stream.
 //!
 //! A vendor's wire format is in its request and its [`TextParser`].
 
@@ -167,8 +166,7 @@ pub struct AnswerBuilder<'a> {
 }
 
 impl<'a> AnswerBuilder<'a> {
-    /// Sets the stop sequences at which this server ends the answer. They are not sent to the
-    /// vendor.
+    /// Sets the stop sequences at which this server ends the answer; the vendor does not get them.
     pub fn stop_at(&mut self, sequences: impl Iterator<Item = &'a String>) {
         self.stops = StopFilter::new(sequences);
     }

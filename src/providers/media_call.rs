@@ -187,8 +187,7 @@ pub trait VideoProvider: Send + Sync {
         true
     }
 
-    /// Whether the next poll needs the inputs of its call. Only the sandbox does, to make the
-    /// result.
+    /// Whether the next poll needs the call's inputs. The sandbox does, to make the result.
     fn poll_needs_inputs(&self, _task: &str) -> bool {
         false
     }

@@ -43,8 +43,7 @@ impl Registry {
         self.video.insert(setup.name.clone(), Arc::new(adapter));
     }
 
-    /// Returns a permit for a call of `account`, or `None` if the provider or the account is at its
-    /// limit.
+    /// Returns a permit for a call of `account`; `None` if the provider or account is at its limit.
     pub fn try_acquire(&self, provider: &str, account: AccountId) -> Option<ProviderPermit> {
         let permit = match self.limiters.get(provider) {
             Some(limiter) => Some(limiter.try_acquire(account)?),

@@ -211,8 +211,7 @@ impl VideoProvider for Runway {
         self.status(task).await
     }
 
-    /// Cancels a task, or deletes the output of a finished one. An unknown task counts as
-    /// cancelled.
+    /// Cancels a task, or deletes a finished one's output. An unknown task counts as cancelled.
     async fn cancel(&self, task: &str) -> Result<(), ProviderError> {
         self.task(Method::DELETE, task).await?;
         Ok(())

@@ -34,8 +34,7 @@ pub struct Blocks {
     pub piece: &'static str,
     /// The type of the last event of a block.
     pub end: &'static str,
-    /// The member of the last event that contains the whole block, so that it may be the only
-    /// event.
+    /// The member of the last event with the whole block, so that it may be the only event.
     pub whole: Option<&'static str>,
     /// The types of the events after the last block.
     pub after: &'static [&'static str],
@@ -147,8 +146,7 @@ impl Sequence {
         by_id.or(by_index).copied()
     }
 
-    /// As [`Self::find`]. An event without a name belongs to the last block; fails if others are
-    /// open.
+    /// As [`Self::find`]. Events without a name belong to the last block; fails if others are open.
     fn find_or_last(&self, names: &Names<'_>) -> Result<Option<usize>, ProviderError> {
         if names.is_some() {
             return Ok(self.find(names));

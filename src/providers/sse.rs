@@ -78,8 +78,7 @@ impl EventLength {
 /// Chunks of a fast body in memory: one is parsed, one waits, and one is being read.
 const CHUNKS: usize = 3;
 
-/// Reserves memory for the largest chunks: the connection's buffer grows to their size and keeps
-/// it.
+/// Reserves memory for the largest chunks, to whose size the connection's buffer grows for good.
 #[derive(Debug)]
 struct Buffer {
     bytes: usize,

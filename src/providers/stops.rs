@@ -25,8 +25,7 @@ impl<'a> StopFilter<'a> {
         self.found
     }
 
-    /// Adds a piece. Returns the text that cannot be part of a sequence; nothing after a sequence
-    /// was found.
+    /// Adds a piece. Returns the text that cannot be part of a sequence; none after a found one.
     pub fn push(&mut self, piece: &str) -> String {
         if self.found.is_some() {
             return String::new();

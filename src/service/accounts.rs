@@ -109,8 +109,7 @@ impl Service {
         account.ok_or(ServiceError::NotFound)
     }
 
-    /// Suspends or resumes an account. A suspended account's tokens are refused; its running work
-    /// finishes.
+    /// Suspends or resumes an account. Suspension refuses its tokens; running work finishes.
     pub async fn set_suspended(
         &self,
         account: AccountId,

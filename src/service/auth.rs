@@ -217,8 +217,7 @@ impl Service {
     }
 }
 
-/// The cached key of a request. If the request is dropped before it was counted, it is counted
-/// then.
+/// The cached key of a request. Counts an uncounted request on drop.
 struct CachedKey {
     service: Service,
     presumed: Arc<Presumed>,
@@ -289,8 +288,7 @@ impl Caller {
         Ok(Some(caller))
     }
 
-    /// Like [`Self::confirm`], but also refuses a key that has lost the ability since it was
-    /// cached.
+    /// Like [`Self::confirm`], but refuses a key that has lost the ability since it was cached.
     pub async fn confirm_for(&self, ability: Ability) -> Result<Option<Self>> {
         let confirmed = self.confirm().await?;
         if let Some(caller) = &confirmed {

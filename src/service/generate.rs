@@ -457,8 +457,7 @@ impl Service {
         Ok(fits)
     }
 
-    /// Takes the permits for a call that begins now, without waiting. Returns `None` for a worker's
-    /// job.
+    /// Takes the permits for a call that begins now, without waiting. `None` for a worker's job.
     fn permits(&self, plan: &mut Prepared<'_>) -> Result<Option<Permits>> {
         if plan.is_queued() {
             return Ok(None);

@@ -106,8 +106,7 @@ impl Service {
                         return Err(ServiceError::StoppedWaiting(record));
                     }
                 }
-                // Its task ended without a record; the database has it, unless it refused the
-                // settlement.
+                // Its task ended without a record; the database has it, unless it refused it.
                 (record.id, Duration::ZERO, None)
             }
             Submitted::Queued(record, place) => (record.id, LONGEST, place),

@@ -252,8 +252,7 @@ impl Hasher {
         run(turn, move || hash(password.expose_secret())).await?.0
     }
 
-    /// Checks a password against a stored hash; `None` for an unknown email. Also returns the
-    /// permit.
+    /// Checks a password against a stored hash (`None`: unknown email). Also returns the permit.
     pub(super) async fn verify(
         &self,
         turn: Turn,

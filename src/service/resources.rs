@@ -51,8 +51,7 @@ impl Service {
         Ok((key, token.secret))
     }
 
-    /// Creates the key of a console form, unless it exists: a form may be sent again, to any
-    /// server.
+    /// Creates the key of a console form, unless it exists: any server may get the form again.
     pub async fn create_key_by_form(
         &self,
         caller: &Caller,

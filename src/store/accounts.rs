@@ -24,8 +24,7 @@ pub const USERS_EMAIL_KEY: &str = "users_email_key";
 pub struct AccountFilter {
     /// The email of one of its users, compared without case.
     pub email: Option<String>,
-    /// A generation of the account, also a deleted one. Finished generations that were free are not
-    /// found.
+    /// A generation of the account, also a deleted one, but not a finished one that was free.
     pub generation: Option<GenerationId>,
     /// The hint of one of its API keys, also of a revoked one.
     pub key_hint: Option<String>,

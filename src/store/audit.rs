@@ -26,8 +26,7 @@ const SCRAPE_TIME: Duration = Duration::from_secs(2);
 pub struct AuditScope<'a> {
     /// The comparison with the ledger begins after this account id.
     pub after: i64,
-    /// Maximum accounts of this run's window. Accounts that moved recently or have holds are
-    /// compared too.
+    /// Maximum accounts of the window. Accounts that moved recently or have holds are added.
     pub window: i64,
     /// Accounts that differed in the last run; compared too.
     pub suspects: &'a [i64],

@@ -59,8 +59,7 @@ pub enum Attempt {
     Retry,
 }
 
-/// Returns the key that all retries of a request are bound to. Callers' keys cannot begin with a
-/// space.
+/// Returns the key to which a request's retries are bound. Callers' keys cannot begin with a space.
 pub fn retry_key(fingerprint: &[u8; 32]) -> String {
     let (first, _) = fingerprint.split_at(16);
     first

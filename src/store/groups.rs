@@ -241,8 +241,7 @@ impl<I: Item> State<I> {
         !self.busy.contains(&key) && !self.for_lanes.iter().any(|&(other, _)| other == key)
     }
 
-    /// Returns when to check waiting items again, in case no other event follows. `None` if a timer
-    /// already runs.
+    /// Returns when to check waiting items again without another event, unless a timer runs.
     fn watch(&mut self, bounds: Bounds) -> Option<Instant> {
         let slow_at = self.begun.checked_add(bounds.hurry)?;
         // The statement that is about to take waiting items checks again itself.

@@ -14,8 +14,7 @@ use crate::domain::{
 /// Resolution of the times in ids.
 const MILLISECOND: TimeDelta = TimeDelta::milliseconds(1);
 
-/// Maximum generations that one page searches for a text or an id. More indexes would slow each
-/// settlement.
+/// Maximum generations that a page searches for a text or an id. Indexes would slow settlements.
 const SEARCHED_ROWS: i64 = 10_000;
 /// Maximum characters of a prompt that are searched, so that long prompts are not read whole.
 const SEARCHED_CHARS: i32 = 2_000;
@@ -177,8 +176,7 @@ fn push_searched(
     query.push_bind(page.per_page + 1).push(")");
 }
 
-/// Adds conditions without an index on finished generations. `provider_id`: the column of the
-/// provider's id.
+/// Adds conditions that no index of finished generations has, for the given column of provider ids.
 fn push_unindexed(
     query: &mut QueryBuilder<Postgres>,
     filter: &HistoryFilter,
@@ -256,8 +254,7 @@ fn push_finished(
     query.push_bind(page.per_page + 1).push(")");
 }
 
-/// Adds the newest finished generations of one caller: those in the sums, and those not in them
-/// yet.
+/// Adds the newest finished generations of one caller, whether or not they are in the sums.
 fn push_finished_of(
     caller: CallerFilter,
     query: &mut QueryBuilder<Postgres>,

@@ -102,8 +102,7 @@ impl Store {
         }
     }
 
-    /// Recounts usage in a database restored from a dump: cursors are transaction ids, which start
-    /// over there.
+    /// Recounts usage after a restore from a dump, where transaction ids, the cursors, start over.
     async fn recount_restored(&self) -> Result<()> {
         let restored = sqlx::query_scalar!(
             r#"select exists (select from settled_cursors

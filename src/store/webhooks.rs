@@ -15,8 +15,7 @@ use crate::domain::{
 
 /// Prefix of the webhook list's cursors.
 pub const WEBHOOKS_CURSOR: u8 = b'w';
-/// How long a deleted webhook's row is kept: longer than any settlement that began before its
-/// deletion.
+/// How long a deleted webhook's row is kept: longer than any running settlement.
 const SETTLEMENT_AT_MOST: TimeDelta = TimeDelta::hours(1);
 
 #[derive(Debug)]

@@ -1,5 +1,4 @@
-//! An example of each error for the OpenAPI document, created by the code that creates the real
-//! ones.
+//! An example of each error for the OpenAPI document, created by the code for real errors.
 
 use super::{ApiError, Code};
 use crate::{

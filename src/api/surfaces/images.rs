@@ -129,8 +129,7 @@ async fn streamed(
 ) -> Result<Response, ApiError> {
     let mut files = Vec::with_capacity(outputs.len());
     let mut length = 0;
-    // All files exist before the 200 is sent; if one cannot be read later, the connection is
-    // closed.
+    // All files exist before the 200 is sent. If one cannot be read later, the connection closes.
     for output in outputs {
         let key: MediaKey = output.key.parse().map_err(|_| ApiError::internal())?;
         let head = state.settings.storage.head(&key).await?;

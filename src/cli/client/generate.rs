@@ -304,8 +304,7 @@ async fn made(
             passing(&bar(&record));
             shown = true;
         }
-        // The progress bar follows the provider's reports; the server responds as soon as it is
-        // done.
+        // The progress bar follows the provider's reports; the server responds once it is done.
         let wait = [("prefer", "wait=3")];
         tokio::select! {
             looked = connection.look(&path, &wait) => match looked {

@@ -114,8 +114,7 @@ impl Comparison {
         join_all(bodies.iter().enumerate().map(run)).await
     }
 
-    /// Returns the URL of the results. It keeps what the records do not have, or have for only one
-    /// model.
+    /// Returns the URL of the results, with the form's values that some record lacks.
     fn address(&self, runs: &[Run]) -> String {
         let parameters = self
             .form

@@ -38,8 +38,7 @@ pub struct Dialogue {
     pub reasoning_fields: bool,
     /// Reasoning that OpenAI encrypted, sent back.
     pub encrypted_reasoning: bool,
-    /// A limit of one call per answer. Without it, the answer is cut to one call if one function is
-    /// forced.
+    /// A limit of one call per answer. Without it, the answer is cut if one function is forced.
     pub one_at_a_time: bool,
     /// Arguments that must follow their schema.
     pub strict_tools: bool,

@@ -185,8 +185,7 @@ impl Catalogue {
     }
 }
 
-/// Refuses video sources that are not results: images cannot be extended, and videos cannot be
-/// uploaded.
+/// Refuses video sources that are not results: images cannot be extended, videos not uploaded.
 fn source_violations(inputs: &[InputRequest]) -> impl Iterator<Item = FieldError> {
     let sources = inputs.iter().enumerate();
     let sources = sources.filter(|(_, input)| input.role == InputRole::Source);

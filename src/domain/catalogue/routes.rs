@@ -97,8 +97,7 @@ impl Catalogue {
             .filter_map(|target| self.find(target.provider.as_deref()?, target.model.as_deref()?))
     }
 
-    /// Returns the model of a target with a provider and a model, or its replacement if there is
-    /// one.
+    /// Returns the model of a target with provider and model, or its replacement if it has one.
     pub fn followed(&self, target: &Target) -> Option<&Model> {
         let model = self.find(target.provider.as_deref()?, target.model.as_deref()?)?;
         Some(self.served(model, "").unwrap_or(model))
@@ -122,8 +121,7 @@ impl Catalogue {
         self.models.iter().chain(routes)
     }
 
-    /// Finds the model or route with this provider and id, or the model that this alias resolves
-    /// to.
+    /// Finds the model or route with this provider and id, or the model with this alias.
     pub fn find_listed(&self, provider: &str, name: &str) -> Option<&Model> {
         let is_it = |model: &&Model| model.provider == provider && model.has_name(name);
         let model = self.listed().find(is_it)?;

@@ -86,15 +86,13 @@ impl TextModel {
         }
     }
 
-    /// Returns the maximum input tokens of a dialogue by its bytes. `others`: bytes that only the
-    /// vendor reads.
+    /// Returns a dialogue's maximum input tokens by its bytes. `others`: bytes only vendors read.
     pub fn input_bound(&self, conversation: &Conversation, others: usize) -> u64 {
         let most = conversation.most_tokens() + self.image_tokens(conversation) + others;
         most as u64 + u64::from(self.overhead_tokens)
     }
 
-    /// Returns how a dialogue exceeds the model's context; `None` unless it is certain to exceed
-    /// it.
+    /// Returns how a dialogue exceeds the model's context, if it is certain to exceed it.
     pub fn overflow(&self, conversation: &Conversation) -> Option<ContextOverflow> {
         let maximum = u64::from(self.limits.max_input_tokens?);
         // A cheap upper bound of the count below.

@@ -215,8 +215,7 @@ impl TextModel {
         true
     }
 
-    /// Completes arguments that are not an object: the model may have been cut off while it wrote
-    /// them.
+    /// Completes arguments that are not an object, because the model was cut off.
     fn complete_arguments(&self, call: &mut ToolCall) {
         // Some clients encode them twice.
         if call.arguments.starts_with('"')

@@ -101,8 +101,7 @@ impl Vision {
         matches!(self, Self::Patch32(own) if own.max_patches > CLOSE_PATCHES)
     }
 
-    /// Returns the maximum tokens of an image: by its size, or the maximum of any image if its size
-    /// is unknown.
+    /// Returns the maximum tokens of an image: by its size, or of any image if that is unknown.
     pub fn most_tokens(self, image: &Image) -> usize {
         let size = match image.source {
             ImageSource::Base64 { size, .. } => size,
@@ -142,8 +141,7 @@ fn times(patches: usize, factor: f64) -> usize {
     (patches as f64 * factor).ceil() as usize
 }
 
-/// Returns the patches of an image scaled down to a longest edge; of a square if the size is
-/// unknown.
+/// Returns the patches of an image scaled down to a longest edge; of a square without a size.
 fn patches(size: Option<(usize, usize)>, patch: usize, max_edge: usize) -> usize {
     let (width, height) = size.unwrap_or((max_edge, max_edge));
     let longest = width.max(height);

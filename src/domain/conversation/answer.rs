@@ -206,8 +206,7 @@ impl Answered {
         })
     }
 
-    /// Returns the stop of an answer without a stored one. `at_limit`: it has the maximum number of
-    /// tokens.
+    /// Returns the stop of an answer without a stored one. `at_limit`: it has the maximum tokens.
     pub const fn default_stop(at_limit: bool) -> Stop {
         if at_limit { Stop::Limit } else { Stop::Done }
     }

@@ -34,8 +34,7 @@ fn items(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     value.and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// Replaces some items of a JSON array. Returns `None` if none is replaced, or `array` is not an
-/// array.
+/// Replaces some items of a JSON array. Returns `None` if it replaced none, or for other JSON.
 fn with_replaced<'a>(
     array: &'a [u8],
     replacement: impl Fn(&'a RawValue) -> Option<Box<RawValue>>,
@@ -58,8 +57,7 @@ pub const TOOL_CHOICE: &str = "tool_choice";
 /// Members of a chat and of a Messages body that Gemini has, too.
 pub const SEED: &str = "seed";
 pub const TOP_K: &str = "top_k";
-/// A member of a Messages body that names an earlier message by this server's id. It is never sent
-/// to a vendor.
+/// A member of a Messages body with this server's id of an earlier message. No vendor gets it.
 pub const DIAGNOSTICS: &str = "diagnostics";
 
 impl Original {

@@ -70,8 +70,7 @@ impl FieldError {
 pub struct Errors(RefCell<Vec<FieldError>>);
 
 impl Errors {
-    /// Adds an error, up to [`MAX_ERRORS`]: a response must not be many times larger than its
-    /// request.
+    /// Adds an error, up to [`MAX_ERRORS`], so that responses are not much larger than requests.
     pub fn add(&self, param: impl Into<String>, code: FieldCode, message: impl Into<String>) {
         let mut errors = self.0.borrow_mut();
         if errors.len() < MAX_ERRORS {

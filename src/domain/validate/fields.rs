@@ -54,8 +54,7 @@ pub struct Others {
 }
 
 impl Others {
-    /// Returns the name of cache markers, if any; they are not sent to providers that do not know
-    /// them.
+    /// Returns the name of cache markers, if any. Providers that do not know them do not get them.
     pub fn marker(&self) -> Option<&'static str> {
         self.has_markers.then_some(MARKER)
     }
@@ -273,8 +272,7 @@ impl<'a> Fields<'a> {
         self.unsupported.borrow_mut().extend(names);
     }
 
-    /// Makes unknown members kept instead of refused, from this call on, also in the objects within
-    /// this one.
+    /// Keeps unknown members instead of refusing them, from this call on, also in inner objects.
     pub fn keep_others(&self) {
         *self.others.borrow_mut() = Some(Rc::default());
         if let Some(description) = &self.description {
@@ -282,8 +280,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Makes unknown null members count as absent, from this call on, also in the objects within
-    /// this one.
+    /// Counts unknown null members as absent, from this call on, also in inner objects.
     pub fn take_unknown_nulls(&self) {
         self.takes_nulls.set(true);
     }
@@ -304,8 +301,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Accepts a field with these values only, which change nothing; with another value it counts
-    /// as unknown.
+    /// Accepts a field with these values only, which change nothing; others count as unknown.
     pub fn neutral(&self, name: &'static str, values: Vec<Value>) {
         let about = "As it is anyway, where the provider does not know more.";
         self.describe(name, about, false, |_| json!({}));

@@ -70,8 +70,7 @@ impl Header {
         (self.rate, self.samples, self.mono) == (other.rate, other.samples, other.mono)
     }
 
-    /// Returns the length of the side information between header and audio data, without a
-    /// checksum.
+    /// Returns the length of the side information between header and audio, without checksum.
     pub(super) fn side_bytes(&self) -> usize {
         match (self.samples == 1_152, self.mono) {
             (true, false) => 32,

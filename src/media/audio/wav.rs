@@ -86,8 +86,7 @@ pub fn wav(channels: u16, rate: u32, blocks: &[&[u8]]) -> Option<Bytes> {
     Some(file.freeze())
 }
 
-/// Whether the samples after this header are in the format of PCM without one: 24 kHz, 16 bits,
-/// mono.
+/// Whether the header describes the format of PCM without a header: 24 kHz, 16 bits, mono.
 pub fn is_bare_pcm(header: &[u8]) -> bool {
     parse(header).is_ok_and(|(format, ..)| format == BARE)
 }

@@ -306,8 +306,7 @@ impl ResponseParser<'_> {
     }
 }
 
-/// Returns the counts, or the sums of `iterations` if these are larger: the main counts exclude
-/// compactions.
+/// Returns the counts, or the larger sums of `iterations`: the main counts exclude compactions.
 fn reported(usage: &Map<String, Value>) -> TokenCounts {
     let main = counts(usage);
     let iterations = usage.get("iterations").and_then(Value::as_array);
@@ -340,8 +339,7 @@ fn sum(a: TokenCounts, b: TokenCounts) -> TokenCounts {
     }
 }
 
-/// Reads the counts. `input_tokens` excludes cache writes and reads; `output_tokens` includes
-/// thinking.
+/// Reads the counts. Input excludes cache writes and reads; output includes thinking.
 fn counts(usage: &Map<String, Value>) -> TokenCounts {
     let field = |name: &str| usage.get(name);
     let read = field("cache_read_input_tokens");

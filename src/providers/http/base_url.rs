@@ -63,8 +63,7 @@ pub fn base_url(base: &str, version: VersionPath) -> Result<Url, BaseUrlError> {
     Ok(url)
 }
 
-/// Appends `path` to `base`. Segments are percent-encoded, so that a model id cannot reach another
-/// endpoint.
+/// Appends `path` to `base`, percent-encoded, so that a model id cannot reach another endpoint.
 pub fn endpoint(base: &Url, path: &[&str]) -> Url {
     let mut url = base.clone();
     // Every HTTP URL has segments.

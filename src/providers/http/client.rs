@@ -126,8 +126,7 @@ impl VendorClient {
         classify::error(&self.name, head, &(self.error_info)(root))
     }
 
-    /// Creates the error of a successful response whose work ended with `code`. `kind`: the code's
-    /// kind, if known.
+    /// Creates the error of a successful response whose work failed with `code`, of this `kind`.
     pub fn error_of_code(
         &self,
         head: &Head,

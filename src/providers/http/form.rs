@@ -37,8 +37,7 @@ impl Form {
         self
     }
 
-    /// Returns the content type and the body. The boundary is random, so that a prompt cannot
-    /// inject a field.
+    /// Returns content type and body. The boundary is random, so that prompts cannot inject fields.
     pub fn encoded(&self) -> Result<(String, Bytes), RandomError> {
         let random = u128::from_be_bytes(token::random()?);
         let boundary = format!("gensvc-form-{random:032x}");

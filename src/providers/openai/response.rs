@@ -153,8 +153,7 @@ fn stop_of(reason: &str) -> Option<Stop> {
 }
 
 impl ResponseParser<'_> {
-    /// Parses a whole response or one chunk. Fails on an error object, a refusal, and fields of a
-    /// wrong type.
+    /// Parses a response or a chunk. Fails on an error object, a refusal, and wrong types.
     fn feed(&mut self, root: &Value, place: Place) -> Result<(), ProviderError> {
         if errors::is_error(root) {
             return Err(self.answer.error(root));
@@ -189,8 +188,7 @@ impl ResponseParser<'_> {
         Ok(())
     }
 
-    /// Merges a usage with earlier ones. The returned counts include output only if this usage has
-    /// it.
+    /// Merges a usage with earlier ones. The result has output only if this usage has it.
     fn count(&mut self, usage: &Map<String, Value>) -> TokenCounts {
         let own = usage::counts(usage).output;
         merge_usage(&mut self.usage, usage);

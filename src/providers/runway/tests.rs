@@ -100,8 +100,7 @@ async fn an_image_is_sent_as_the_sdk_sends_it() {
     assert_eq!(upstream.seen().len(), 2);
 }
 
-/// Drops an image call once the provider has received `calls`, and checks that its task is
-/// cancelled.
+/// Drops an image call after `calls` of the provider, and checks that its task is cancelled.
 async fn drop_image_call(calls: usize) {
     let task = json!({"id": TASK, "status": "RUNNING"});
     let upstream = Upstream::start(Reply::json(&task)).await;

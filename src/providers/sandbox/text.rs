@@ -54,8 +54,7 @@ pub struct SandboxText {
 }
 
 impl SandboxText {
-    /// `word_delay`: the pause between two streamed words. Answers without streaming are not
-    /// delayed.
+    /// `word_delay`: the pause between two streamed words; other answers are not delayed.
     pub fn new(word_delay: Duration) -> Self {
         Self { word_delay }
     }

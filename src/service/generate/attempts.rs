@@ -1,5 +1,4 @@
-//! Finds earlier requests that are the same: by the caller's idempotency key, or as attempts of an
-//! SDK.
+//! Finds earlier equal requests: by the caller's idempotency key, or as attempts of an SDK.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Map, Value};
@@ -36,8 +35,7 @@ enum By {
 const MAX_JOIN_ATTEMPTS: usize = 8;
 
 impl IdempotentRequest {
-    /// Creates the key of a request. Equal requests have the same route and body, ignoring
-    /// `stream`.
+    /// Creates the key of a request. Equal requests have the same route and body without `stream`.
     pub fn new(key: String, route: &str, body: &Map<String, Value>) -> Self {
         Self {
             key,

@@ -438,8 +438,7 @@ impl Prepared<'_> {
     }
 }
 
-/// Returns the error if no candidate is left. `soonest`: time until the first open circuit is
-/// probed.
+/// Returns the error if no candidate is left. `soonest`: time until the first circuit's probe.
 fn without_candidate(refusal: Option<ServiceError>, soonest: Option<Duration>) -> ServiceError {
     match (refusal, soonest) {
         (Some(short @ ServiceError::CreditsShort(_)), _) => short,

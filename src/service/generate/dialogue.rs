@@ -36,8 +36,7 @@ impl Service {
         deltas: Option<DeltaSink>,
     ) -> Result<Plan<'a>> {
         let passes = text.passes(&request);
-        // Before the input is bounded, because the translated request may be longer than the
-        // original.
+        // Before the input is bounded, because the translated request may be longer.
         let replaced_names = text.translate(&mut request);
         // A vendor that gets the original body may ignore a part of it.
         let may_shrink = passes
@@ -267,8 +266,7 @@ pub struct Preview {
 }
 
 impl Preview {
-    /// Returns the fields that the provider of a generation does not get because they change no
-    /// answer.
+    /// Returns the fields that are not sent to a generation's provider; they change no answer.
     pub fn left_out(&self, record: &Generation) -> &[&'static str] {
         let mut all = self.by_candidate.iter();
         let own = all
@@ -277,8 +275,7 @@ impl Preview {
     }
 }
 
-/// Updates the output limit of a dialogue that has none. Returns `false` if the credits are too
-/// few.
+/// Updates the output limit of a dialogue that has none. `false` if the credits are too few.
 pub(super) fn replan_text(
     text: &TextModel,
     ceiling: &mut TextCeiling,

@@ -55,8 +55,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Option<Message> {
     // The package's helpers add this to an answer and send it back.
     fields.hints(&["parsed"]);
     if fields.value("role") == Some(&json!("tool")) {
-        // The name of the call with this id. Chat templates of servers may read it, so its bytes
-        // count.
+        // The name of the called function. Chat templates of servers may read it, so it counts.
         fields.hints(&["name"]);
         let name = fields.value("name").and_then(Value::as_str);
         fields.count_others(name.map_or(0, str::len));

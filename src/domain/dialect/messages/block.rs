@@ -137,8 +137,7 @@ fn search_result(fields: &Fields<'_>, noted: &Noted) -> Option<Part> {
 /// Blocks of Anthropic's searches, which the next turn sends back.
 const SEARCHES: [&str; 2] = ["server_tool_use", "web_search_tool_result"];
 
-/// Reads the arguments of a tool use as text. Agents send arguments that a limit cut off back
-/// unchanged.
+/// Reads the arguments of a tool use as text. Agents also send back truncated arguments.
 #[derive(Debug)]
 struct Input;
 

@@ -252,8 +252,7 @@ fn summary(fields: &Fields<'_>) -> String {
     parts.unwrap_or_default().join("\n\n")
 }
 
-/// Returns the instructions and the messages. An assistant's texts and calls are merged into one
-/// message.
+/// Returns the instructions and the messages. Merges an assistant's texts and calls.
 pub(super) fn dialogue(first: Option<String>, items: Vec<Item>) -> (Option<String>, Vec<Message>) {
     let (leading, mut messages) = sorted(messages(items), |last, next| {
         last.role == Role::Assistant && next.role == Role::Assistant

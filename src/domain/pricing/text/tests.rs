@@ -69,8 +69,7 @@ fn exact(prices: &TextPrices, usage: &TextUsage) -> i128 {
             * 1_000_000
 }
 
-/// Prices with up to three tiers that begin below `most` tokens. Tiers and the cache need not be
-/// cheaper.
+/// Prices with up to three tiers that begin below `most` tokens, not necessarily cheaper.
 fn prices(most: u64) -> impl Strategy<Value = TextPrices> {
     let price = 0..1_000_000_000_i64;
     let row = [
