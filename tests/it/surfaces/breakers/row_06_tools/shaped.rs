@@ -22,8 +22,10 @@ async fn an_answer_follows_its_schema(_: PgPoolOptions, options: PgConnectOption
     for path in ROUTES {
         for model in MODELS {
             let is_claude = model.starts_with("anthropic/");
+            // OpenAI refuses open objects as strict.
+            let is_strict = !model.starts_with("openai/");
             let more = if path == CHAT {
-                let format = json!({"name": "trip", "schema": schema(), "strict": true});
+                let format = json!({"name": "trip", "schema": schema(), "strict": is_strict});
                 json!({"response_format": {"type": "json_schema", "json_schema": format}})
             } else {
                 let schema = if is_claude {
@@ -49,7 +51,7 @@ async fn an_answer_follows_its_schema(_: PgPoolOptions, options: PgConnectOption
             let found = if model.starts_with("openai/") {
                 let format = &sent["response_format"]["json_schema"];
                 let (name, strict) = match path {
-                    CHAT => ("trip", json!(true)),
+                    CHAT => ("trip", json!(false)),
                     _ => ("answer", Value::Null),
                 };
                 assert_eq!(
