@@ -303,7 +303,7 @@ impl<'a> Fields<'a> {
 
     /// Accepts a field with these values only, which change nothing; others count as unknown.
     pub fn neutral(&self, name: &'static str, values: Vec<Value>) {
-        let about = "As it is anyway, where the provider does not know more.";
+        let about = "A value that changes nothing; others only if the provider knows the field.";
         self.describe(name, about, false, |_| json!({}));
         let Some(value) = self.value(name) else {
             return;
