@@ -191,7 +191,7 @@ impl Original {
                 continue;
             }
             match kept.last_mut() {
-                Some(last) if is_joined && last.role == message.role => {
+                Some(last) if is_joined && last.role == message.role && !message.configures => {
                     let mut blocks = last.take_blocks();
                     blocks.append(&mut message.take_blocks());
                     last.content = Some(blocks);
@@ -314,6 +314,22 @@ mod tests {
                     effort(""),
                     without("user", &[&a_marked]),
                     effort(r#","content":[]"#),
+                ]),
+            ),
+            // Settings are not joined with what they follow.
+            (
+                vec![
+                    of("user", &[&a]),
+                    of("system", &[&b]),
+                    of("assistant", &[&blank]),
+                    effort(""),
+                    of("user", &[&a]),
+                ],
+                Some(vec![
+                    of("user", &[&a]),
+                    of("system", &[&b]),
+                    effort(""),
+                    of("user", &[&a]),
                 ]),
             ),
             // Joined.
