@@ -8,56 +8,71 @@ const ANNOTATIONS: &str = "annotations";
 const REASONING: &str = "reasoning_details";
 /// Texts that a stream sends in pieces.
 const TEXTS: [&str; 2] = ["text", "summary"];
-/// Maximum bytes of one message's members. Above it none are delivered: no vendor accepts back a part
-/// of its reasoning.
-const CAP: usize = 1 << 20;
+/// Maximum bytes of one list. A longer one is not delivered: no vendor accepts back a part of its
+/// reasoning.
+const CAP: usize = 256 * 1024;
 
 #[derive(Debug, Default)]
 pub struct OwnMembers {
-    annotations: Vec<Value>,
-    reasoning: Vec<Value>,
+    annotations: Items,
+    reasoning: Items,
+}
+
+#[derive(Debug, Default)]
+struct Items {
+    items: Vec<Value>,
     bytes: usize,
+}
+
+impl Items {
+    fn push(&mut self, item: &Value) {
+        self.bytes += item.to_string().len();
+        self.items.push(item.clone());
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes > CAP
+    }
 }
 
 impl OwnMembers {
     /// Reads a message, or a delta if `is_piece`.
     pub fn read(&mut self, body: &Map<String, Value>, is_piece: bool) {
+        let Self {
+            annotations,
+            reasoning,
+        } = self;
         for item in list(body, ANNOTATIONS) {
             // Some servers repeat the list in each chunk.
-            if self.bytes <= CAP && !self.annotations.contains(item) {
-                self.bytes += push(&mut self.annotations, item);
+            if !annotations.is_full() && !annotations.items.contains(item) {
+                annotations.push(item);
             }
         }
         for item in list(body, REASONING) {
-            let last = self.reasoning.last_mut();
-            self.bytes += match last.filter(|last| is_piece && continues(last, item)) {
-                _ if self.bytes > CAP => 0,
-                Some(last) => join(last, item),
-                None => push(&mut self.reasoning, item),
-            };
+            let last = reasoning.items.last_mut();
+            match last.filter(|last| is_piece && continues(last, item)) {
+                _ if reasoning.bytes > CAP => break,
+                Some(last) => reasoning.bytes += join(last, item),
+                None => reasoning.push(item),
+            }
         }
     }
 
     /// Returns the members, or `None` if there are none.
     pub fn end(self) -> Option<Map<String, Value>> {
         let lists = [(ANNOTATIONS, self.annotations), (REASONING, self.reasoning)];
-        let lists = lists.into_iter().filter(|(_, items)| !items.is_empty());
         let members: Map<_, _> = lists
-            .map(|(name, items)| (name.to_owned(), items.into()))
+            .into_iter()
+            .filter(|(_, list)| !list.items.is_empty() && !list.is_full())
+            .map(|(name, list)| (name.to_owned(), list.items.into()))
             .collect();
-        (!members.is_empty() && self.bytes <= CAP).then_some(members)
+        (!members.is_empty()).then_some(members)
     }
 }
 
 fn list<'a>(body: &'a Map<String, Value>, name: &str) -> impl Iterator<Item = &'a Value> {
     let items = body.get(name).and_then(Value::as_array);
     items.into_iter().flatten()
-}
-
-/// Adds an item. Returns its bytes.
-fn push(items: &mut Vec<Value>, item: &Value) -> usize {
-    items.push(item.clone());
-    item.to_string().len()
 }
 
 /// Whether an item is a piece of the last one's text, or its signature.
@@ -144,12 +159,12 @@ mod tests {
     }
 
     #[test]
-    fn repeated_annotations_come_once_and_too_long_members_never() {
+    fn repeated_annotations_come_once_and_a_too_long_list_never() {
         let cited = json!({"annotations": [{"type": "url_citation"}]});
         let repeated = [cited.clone(), cited.clone()];
         assert_eq!(read(&repeated, true), Some(cited.clone()));
         let piece = details(&[text(0, &"x".repeat(CAP / 2))]);
-        let long = [cited, piece.clone(), piece.clone(), piece];
-        assert_eq!(read(&long, true), None);
+        let long = [cited.clone(), piece.clone(), piece.clone(), piece];
+        assert_eq!(read(&long, true), Some(cited));
     }
 }
