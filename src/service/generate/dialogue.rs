@@ -313,7 +313,8 @@ fn base_ceiling(text: &TextModel, request: &DialogueRequest, input_tokens: u64) 
         min_tokens: text
             .dialogue
             .min_output_tokens
-            .max(thinking.saturating_add(1)),
+            .max(thinking.saturating_add(1))
+            .min(text.limits.max_output_tokens),
         choices: request.choices,
         searches: 0,
         search_tokens: text.limits.search_tokens,
