@@ -329,20 +329,20 @@ impl<'a> AnswerBuilder<'a> {
     }
 
     /// The whole answer. An answer with calls ends for tools, whatever the vendor says. One without
-    /// a text or a call is a failure, unless thinking was delivered or the provider counted output,
-    /// and in any case if the provider sent content that no caller gets.
+    /// a text or a call is a failure, unless thinking was delivered, or the provider counted output
+    /// and sent no content that the caller does not get.
     pub fn finish(mut self, usage: TokenCounts, stop: Stop) -> Result<TextAnswer, ProviderError> {
         self.release_text()?;
         let found = self.stops.found().map(str::to_owned);
         let stop = found.map_or(stop, Stop::Sequence);
         let stop = self.early.clone().unwrap_or(stop);
         let stop = stop.corrected(self.calls().next().is_some());
-        if self.is_empty() {
+        if self.is_empty() && !self.parts.has_delivered() {
             if self.has_unread {
                 let detail = "answer has only content that cannot be returned";
                 return Err(self.head.failed(detail));
             }
-            if !self.parts.has_delivered() && !self.was_billed(&usage, &stop) {
+            if !self.was_billed(&usage, &stop) {
                 return Err(self.head.failed("empty answer"));
             }
         }

@@ -63,12 +63,7 @@ fn unreadable() -> Vec<(&'static str, Value)> {
         (ACME, json!({"content": null, "audio": audio})),
         (ACME, json!({"content": [image]})),
         (ACME, json!({"content": [{"type": "chart", "data": 1}]})),
-        (
-            ACME,
-            json!({"content": null, "reasoning": "hm", "images": [image]}),
-        ),
         (MODELS[3], json!([inline])),
-        (MODELS[3], json!([{"text": "hm", "thought": true}, inline])),
         (MODELS[3], json!([code, output])),
     ]
 }
@@ -100,6 +95,31 @@ async fn an_answer_without_readable_content_fails_and_is_free(
         let answer = app.post(&account.key, "/v1/generate/text", &body).await;
         assert!(answer.text.contains("provider_error"), "{}", answer.text);
         assert_eq!(app.balance(&account).await.0, "100");
+    }
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn streamed_thinking_is_charged_without_readable_content(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    let (app, account) = acme(options, &upstream).await;
+    upstream.play(message(
+        &json!({"content": null, "reasoning": "hm", "images": [{"type": "image_url"}]}),
+    ));
+    for path in PATHS {
+        let before = app.balance(&account).await.0;
+        let body = request(path, ACME, "x");
+        let answer = app.post(&account.key, path, &body).await;
+        error(path, &answer, 502, "provider_error");
+        assert_eq!(app.balance(&account).await.0, before);
+        let streamed = with(body, &json!({"stream": true}));
+        let answer = app.post(&account.key, path, &streamed).await;
+        assert!(answer.text.contains("hm"), "{}", answer.text);
+        assert!(!answer.text.contains("provider_error"), "{}", answer.text);
+        assert_ne!(app.balance(&account).await.0, before);
     }
     app.assert_settled().await;
 }
