@@ -109,10 +109,10 @@ s3-server:
 	@[ -x $(s3_server) ] || cargo install --quiet --locked --debug --features binary \
 		--root $(CARGO_TARGET_DIR)/tools --version 0.14.1 s3s-fs
 
-# Runs its own database, servers and upstreams on loopback addresses, and stops them. One of the
-# servers is of the previous release, where make upgrade has built it. Files are stored on an S3
-# server, where make test-s3 has built it; with s3= in a folder.
-previous ?= $(abspath $(wildcard $(CARGO_TARGET_DIR)/previous/gensvc))
+# Runs its own database, servers and upstreams on loopback addresses, and stops them. previous=PROGRAM:
+# the second server is of another release, whose known defects are reported as violations. Files are
+# stored on an S3 server, where make test-s3 has built it; with s3= in a folder.
+previous ?=
 rounds ?= 20
 seconds ?= 5
 s3 ?= $(abspath $(wildcard $(s3_server)))
