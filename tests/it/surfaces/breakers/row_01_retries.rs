@@ -3,17 +3,25 @@
 mod hanging;
 mod unconfirmed;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use axum::body::Body;
 use chrono::TimeDelta;
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, future::join_all};
 use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::task::JoinHandle;
+use tower::ServiceExt as _;
 
 use super::{CHAT, MESSAGES, MODELS, ROUTES, ask, error, events, parts, record, text_of, with};
-use crate::common::{Account, Answer, Reply, TestApp, Upstream};
+use crate::{
+    common::{Account, Answer, Reply, TestApp, Upstream},
+    envelope::raw,
+};
 
 const TRIES: &str = "x-stainless-retry-count";
 /// The longest wait, in looks at the record.
@@ -340,39 +348,59 @@ async fn tries_side_by_side_are_retried_side_by_side(_: PgPoolOptions, options: 
 async fn a_streamed_replay_waits_for_the_end(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
     upstream.reply(Reply::Text("Hello there.".to_owned(), 10, 3));
-    // The headers are sent after 15 s of silence.
-    let wait = [("GENSVC__IDEMPOTENCY__WAIT_SECONDS", "16")];
+    // The headers are sent with the first keep-alive, after 15 s.
+    let wait = [("GENSVC__IDEMPOTENCY__WAIT_SECONDS", "22")];
     let app = Arc::new(TestApp::upstream_with(options, &upstream, &wait).await);
     let other = Arc::new(app.replica().await);
     let hasty = [("GENSVC__IDEMPOTENCY__WAIT_SECONDS", "1")];
     let hasty = Arc::new(app.replica_with(&hasty).await);
     let key = [("idempotency-key", "k")];
     upstream.hold();
-    let mut answers = Vec::new();
+    let mut replays = Vec::new();
     for (n, path) in ROUTES.into_iter().enumerate() {
         let account = app.account("1").await;
         let body = with(ask(MODELS[1], "x"), &json!({"stream": true}));
         let post = |app: &Arc<TestApp>| app.spawn_post(&account.key, path, &key, body.clone());
         let first = post(&app);
         upstream.arrived(n + 1).await;
-        answers.extend([&app, &other].map(|app| (path, post(app))));
+        for app in [&app, &other] {
+            let headers = [key[0], ("content-type", "application/json")];
+            let body = Body::from(body.to_string());
+            let request = raw(Method::POST, path, &account.key, &headers, body);
+            let router = app.app.router.clone();
+            let reading = tokio::spawn(async move {
+                let began = Instant::now();
+                let answer = router.oneshot(request).await.unwrap();
+                assert_eq!(answer.headers()["idempotent-replayed"], "true");
+                let mut body = answer.into_body().into_data_stream();
+                let mut text = String::new();
+                // The second keep-alive comes when the wait would have ended.
+                while began.elapsed() < Duration::from_secs(23) {
+                    text += str::from_utf8(&body.next().await.unwrap().unwrap()).unwrap();
+                }
+                (body, text)
+            });
+            replays.push((path, reading));
+        }
         let early = post(&hasty).await.unwrap();
         error(path, &early, 409, "idempotency_in_progress");
         assert_eq!(early.header("x-should-retry"), "true");
         drop(first);
     }
-    sleep(Duration::from_secs(18)).await;
+    let mut open = Vec::new();
+    for (path, reading) in replays {
+        open.push((path, reading.await.unwrap()));
+    }
     upstream.release(2);
-    for (path, answer) in answers {
-        let answer = answer.await.unwrap();
+    for (path, (mut body, mut text)) in open {
+        while let Some(piece) = body.next().await {
+            text += str::from_utf8(&piece.unwrap()).unwrap();
+        }
         assert_eq!(
-            answer.header("idempotent-replayed"),
-            "true",
-            "{}",
-            answer.text
+            text_of(path, &events(path, &text)),
+            "Hello there.",
+            "{text}"
         );
-        let text = text_of(path, &events(path, &answer.text));
-        assert_eq!(text, "Hello there.", "{}", answer.text);
     }
     app.idle().await;
     app.assert_settled().await;

@@ -210,7 +210,7 @@ async fn until_joined(app: &TestApp, account: &Account) {
         if record["status"] == "processing" && held == "0.004113" {
             return;
         }
-        sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     panic!("it does not run");
 }
