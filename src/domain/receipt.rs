@@ -14,7 +14,7 @@ use super::{dialect::messages::without_billing_header, generation::Surface, usag
 const RULES: u32 = 3;
 /// Minimum bound of a dialogue for which a receipt is stored; shorter dialogues gain too little.
 const WORTH: u64 = 4_096;
-/// Maximum prefixes of a dialogue to look up. A turn adds two messages and further tool results.
+/// Maximum prefixes of a dialogue to look up.
 const LOOKED_FOR: usize = 128;
 /// Tokens that a vendor's template may render differently in the next turn: an absolute number, and
 /// a fraction of all.
@@ -81,7 +81,8 @@ fn is_marker(name: &str, value: &Value) -> bool {
         }
 }
 
-/// Digests of a dialogue up to each of its last messages, the whole dialogue first.
+/// Digests of a dialogue and of its prefixes that another turn can have sent: those before an
+/// answer. The whole dialogue is first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefixes {
     digests: Vec<[u8; 32]>,
@@ -133,18 +134,19 @@ impl Prefixes {
             }
         }
         let undigested = encoding.left_out;
-        let mut digest = encoding.finish();
-        let short = messages.len().saturating_sub(LOOKED_FOR);
         let mut digests = Vec::new();
+        let mut digest = encoding.finish();
+        encoding.bytes.extend(digest);
         for (at, message) in messages.iter().enumerate() {
-            encoding.bytes.extend(digest);
             encoding.unmarked(message, true);
-            digest = encoding.finish();
-            if at >= short {
+            if messages.get(at + 1).is_none_or(is_answer) {
+                digest = encoding.finish();
+                encoding.bytes.extend(digest);
                 digests.push(digest);
             }
         }
         digests.reverse();
+        digests.truncate(LOOKED_FOR);
         Some(Self {
             digests,
             undigested,
@@ -166,6 +168,16 @@ impl Prefixes {
             Uuid::from_slice(first).unwrap_or_default()
         });
         keys.collect()
+    }
+}
+
+/// Whether a message, or an item of the Responses API, is the model's.
+fn is_answer(message: &Value) -> bool {
+    match message["role"].as_str() {
+        Some(role) => role == "assistant",
+        None => message["type"]
+            .as_str()
+            .is_some_and(|kind| !kind.ends_with("_output")),
     }
 }
 

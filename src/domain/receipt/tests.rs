@@ -12,19 +12,23 @@ fn keys(body: &Value) -> Vec<Uuid> {
     prefixes.map_or_else(Vec::new, |prefixes| prefixes.keys(&"scope"))
 }
 
+/// A dialogue of a user, who begins it, and a model.
 fn said(texts: &[&str]) -> Value {
+    let roles = ["user", "assistant"].into_iter().cycle();
     let messages = texts
         .iter()
-        .map(|text| json!({"role": "user", "content": text}));
+        .zip(roles)
+        .map(|(text, role)| json!({"role": role, "content": text}));
     json!({"model": "m", "messages": messages.collect::<Vec<_>>()})
 }
 
 #[test]
 fn a_dialogue_has_the_keys_of_its_beginnings() {
     let (one, three) = (keys(&said(&["a"])), keys(&said(&["a", "b", "c"])));
-    assert_eq!((one.len(), three.len()), (1, 3));
-    assert_eq!(three[2], one[0]);
-    assert_eq!(three[1..], keys(&said(&["a", "b"])));
+    assert_eq!((one.len(), three.len()), (1, 2));
+    assert_eq!(three[1..], one);
+    let five = keys(&said(&["a", "b", "c", "d", "e"]));
+    assert_eq!(five[1..], three);
     // The place of a message matters.
     assert_ne!(three[0], keys(&said(&["a", "bc", ""]))[0]);
     let whole = Prefixes::of(
@@ -37,6 +41,31 @@ fn a_dialogue_has_the_keys_of_its_beginnings() {
     let mut truncated = said(&["a"]);
     truncated["truncation"] = json!("auto");
     assert!(keys(&truncated).is_empty());
+}
+
+#[test]
+fn a_turn_ends_before_what_the_model_wrote() {
+    let beginnings = |surface, list: &str, messages: Value| {
+        let body = json!({ list: messages });
+        let prefixes = Prefixes::of(surface, body.as_object().unwrap(), &[]);
+        prefixes.unwrap().digests.len()
+    };
+    let role = |role: &str| json!({"role": role, "content": "x"});
+    let chat = ["system", "user", "user", "assistant", "tool", "tool"].map(role);
+    assert_eq!(beginnings(Surface::OpenAiChat, "messages", json!(chat)), 2);
+    let item = |kind: &str| json!({"type": kind});
+    let items = [
+        role("user"),
+        item("function_call"),
+        item("function_call_output"),
+        item("custom_tool_call_output"),
+        item("reasoning"),
+    ];
+    assert_eq!(
+        beginnings(Surface::OpenAiResponses, "input", json!(items)),
+        3
+    );
+    assert_eq!(beginnings(Surface::OpenAiResponses, "input", json!("x")), 1);
 }
 
 #[test]
@@ -74,14 +103,12 @@ fn only_lines_for_billing_are_not_digested() {
 
 #[test]
 fn the_last_beginnings_are_looked_for() {
-    let texts: Vec<String> = (0..=LOOKED_FOR).map(|n| n.to_string()).collect();
+    let texts: Vec<String> = (0..=2 * LOOKED_FOR).map(|n| n.to_string()).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let all = keys(&said(&texts));
     assert_eq!(all.len(), LOOKED_FOR);
-    assert_eq!(
-        all[1..],
-        keys(&said(&texts[..LOOKED_FOR]))[..LOOKED_FOR - 1]
-    );
+    let earlier = keys(&said(&texts[..2 * LOOKED_FOR - 1]));
+    assert_eq!(all[1..], earlier[..LOOKED_FOR - 1]);
 }
 
 #[test]
