@@ -13,8 +13,8 @@ use utoipa::ToSchema;
 
 pub use bill::{Bill, BillLine};
 pub use exact::{
-    ANY_SIZE, ImagePrices, InputCeiling, PER_THOUSAND, QualityPrices, SpeechPrices, UnitCeiling,
-    VideoPrices,
+    ANY_SIZE, ImagePrices, InputCeiling, PER_THOUSAND, Quality, QualityPrices, SpeechPrices,
+    UnitCeiling, VideoPrices,
 };
 pub use text::{CacheWrites, PriceTier, TextCeiling, TextPrices, TokenPrices};
 

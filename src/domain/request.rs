@@ -22,8 +22,8 @@ pub use inputs::{
     MAX_INPUTS, read_inputs,
 };
 pub use media::{
-    Background, ImageRequest, Outpaint, Quality, Ratio, SDK_SIZES, SIZES, SpeechFormat,
-    SpeechRequest, Style, VOICE, VideoRequest, VoiceIds, size, size_names,
+    Background, ImageRequest, Outpaint, Ratio, SDK_SIZES, SIZES, SpeechFormat, SpeechRequest,
+    Style, VOICE, VideoRequest, VoiceIds, size, size_names,
 };
 pub use operator::{
     AccountRequest, AccountUpdate, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS,

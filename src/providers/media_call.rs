@@ -11,7 +11,10 @@ use http::{HeaderName, HeaderValue};
 use url::Url;
 
 use super::ProviderError;
-use crate::domain::request::{Background, InputRole, Outpaint, Quality, SpeechFormat, Style};
+use crate::domain::{
+    pricing::Quality,
+    request::{Background, InputRole, Outpaint, SpeechFormat, Style},
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputPicture {

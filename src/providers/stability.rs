@@ -30,7 +30,8 @@ use super::{
 };
 use crate::domain::{
     generation::Modality,
-    request::{InputRole, Outpaint, Quality, Style},
+    pricing::Quality,
+    request::{InputRole, Outpaint, Style},
     vendor::Vendor,
 };
 pub use settings::{StabilityEndpoint, StabilityModel, StabilityTarget};

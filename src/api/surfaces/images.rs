@@ -27,7 +27,7 @@ use crate::{
     domain::{
         dialect::images::{EditsRequest, ImageFormat, ImagesRequest},
         generation::Output,
-        request::Quality,
+        pricing::Quality,
     },
     media::{MediaKey, MediaStoreError},
 };

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::domain::{
     catalogue::{ImageLimits, ImageModel, InputLimits, Support},
-    pricing::{ANY_SIZE, ImagePrices},
-    request::{IMAGE_PROMPT_CHARS, InputRole, Quality, SDK_SIZES, SIZES},
+    pricing::{ANY_SIZE, ImagePrices, Quality},
+    request::{IMAGE_PROMPT_CHARS, InputRole, SDK_SIZES, SIZES},
     settings::{MISSING, quoted, range::Bounded},
     vendor::ModelSettings,
 };

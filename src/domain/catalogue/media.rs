@@ -9,9 +9,9 @@ use utoipa::ToSchema;
 use super::InputLimits;
 use crate::domain::{
     generation::Surface,
-    pricing::{ImagePrices, SpeechPrices, VideoPrices},
+    pricing::{ImagePrices, Quality, SpeechPrices, VideoPrices},
     request::{
-        IMAGE_PROMPT_CHARS, ImageRequest, MAX_DURATION, Quality, Ratio, SDK_SIZES, SIZES,
+        IMAGE_PROMPT_CHARS, ImageRequest, MAX_DURATION, Ratio, SDK_SIZES, SIZES,
         SPEECH_PROMPT_CHARS, SpeechFormat, SpeechRequest, Style, VIDEO_PROMPT_CHARS, VideoRequest,
         VoiceIds, size_names,
     },

@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use crate::domain::{
     generation::Surface,
     named::named_enum,
+    pricing::Quality,
     request::{
         Background, ImageRequest, InputFrom, InputRequest, InputRole, MAX_INPUTS, MODEL_NAME,
-        Quality, SDK_SIZES, Target, size, size_names,
+        SDK_SIZES, Target, size, size_names,
     },
     validate::{
         FieldCode, Fields, List, Object, Parsed, SchemaName, integer, only, parsed, text, words,

@@ -7,12 +7,12 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    ImagePrices, SpeechPrices, TextPrices, VideoPrices, exact::PER_THOUSAND, text::PER_MILLION,
+    ImagePrices, Quality, SpeechPrices, TextPrices, VideoPrices, exact::PER_THOUSAND,
+    text::PER_MILLION,
 };
 use crate::domain::{
     credits::{Credits, decimal},
     generation::Modality,
-    request::Quality,
     usage::TextUsage,
     validate::group,
 };

@@ -6,10 +6,18 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{largest, text::PER_MILLION};
-use crate::domain::{credits::Credits, request::Quality};
+use crate::domain::{credits::Credits, named::named_enum};
 
 /// Speech prices are per this many characters.
 pub const PER_THOUSAND: u64 = 1_000;
+
+named_enum!(
+    /// The quality tier of an image.
+    Quality {
+        Standard = "standard",
+        Hd = "hd",
+    }
+);
 
 /// Prices of the quality tiers of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -13,6 +13,7 @@ use crate::domain::{
     credits::Credits,
     generation::Surface,
     named::named_enum,
+    pricing::Quality,
     validate::{
         FieldCode, Fields, Object, Parsed, Refusal, SchemaName, integer, number, parsed, text,
         too_long, words,
@@ -38,14 +39,6 @@ pub const SDK_SIZES: [(u32, u32); 7] = [
     (1536, 1024),
     (1792, 1024),
 ];
-
-named_enum!(
-    /// The quality tier of an image.
-    Quality {
-        Standard = "standard",
-        Hd = "hd",
-    }
-);
 
 named_enum!(
     /// The background of an image.

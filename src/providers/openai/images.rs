@@ -22,7 +22,8 @@ use super::{
 use crate::domain::{
     catalogue::{ModelKind, Support},
     conversation::WireObject,
-    request::{Background, InputRole, Quality},
+    pricing::Quality,
+    request::{Background, InputRole},
     settings::{ConfigError, words},
     vendor::ModelSettings,
 };

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::*;
 use crate::{
-    domain::request::Quality,
+    domain::pricing::Quality,
     providers::{
         ImageCall, ImageProvider as _, ProviderErrorKind, VideoOutput,
         tests::fake::{Reply, Seen, TIMEOUT, Upstream, ends, recorded, setup},

@@ -20,7 +20,8 @@ use super::{
 use crate::{
     domain::{
         clock::SharedClock,
-        request::{InputRole, Quality},
+        pricing::Quality,
+        request::InputRole,
         token::{self, RandomError},
     },
     providers::{

@@ -8,7 +8,8 @@ use toml::Value;
 use crate::domain::{
     catalogue::{ImageModel, ModelKind, Support},
     named::named_enum,
-    request::{InputRole, Quality},
+    pricing::Quality,
+    request::InputRole,
     settings::{ConfigError, blank_is_none, read_table, words},
     vendor::{ModelSettings, SharedSettings},
 };

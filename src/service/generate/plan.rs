@@ -15,10 +15,10 @@ use crate::{
         conversation::{Conversation, Sampling},
         credits::Credits,
         generation::TemplateUse,
-        pricing::{Ceiling, InputCeiling, PER_THOUSAND, TextCeiling, UnitCeiling},
+        pricing::{Ceiling, InputCeiling, PER_THOUSAND, Quality, TextCeiling, UnitCeiling},
         request::{
-            DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, InputRole, Outpaint, Quality,
-            Ratio, SIZES, SpeechRequest, TextRequest, VideoRequest,
+            DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, InputRole, Outpaint, Ratio, SIZES,
+            SpeechRequest, TextRequest, VideoRequest,
         },
         template::PROMPT,
         validate::{FieldCode, FieldError},

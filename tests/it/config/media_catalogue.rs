@@ -5,7 +5,8 @@ use gensvc::{
     domain::{
         catalogue::{ImageModel, ModelKind, Support},
         generation::Modality,
-        request::{Quality, SDK_SIZES, SIZES, SpeechFormat},
+        pricing::Quality,
+        request::{SDK_SIZES, SIZES, SpeechFormat},
     },
     providers::{
         elevenlabs::ElevenLabsModel,

@@ -4,7 +4,8 @@ use super::*;
 use gensvc::{
     domain::{
         catalogue::{ImageModel, Support},
-        request::{Quality, SpeechFormat},
+        pricing::Quality,
+        request::SpeechFormat,
     },
     providers::{openai::images::OpenAiImageModel, runway::RunwayModel},
 };

@@ -2,7 +2,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    domain::request::{Quality, Style},
+    domain::{pricing::Quality, request::Style},
     providers::ProviderErrorKind,
 };
 
