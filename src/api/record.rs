@@ -20,10 +20,9 @@ use crate::domain::{
         TemplateUse,
     },
     ids::{ApiKeyId, GenerationId},
-    inputs::{INPUTS, InputOrigin},
+    inputs::{INPUTS, InputOrigin, InputRole},
     page::Page,
     pricing::Bill,
-    request::InputRole,
     route::{Attempt, Dropped},
     usage::TextUsage,
 };

@@ -1,12 +1,28 @@
-//! An input of a generation, as stored in its record.
+//! An input of a generation: its role, and the form in which its record stores it.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{named::named_enum, request::InputRole};
+use super::named::named_enum;
 
 /// The member of a generation's stored parameters that lists its inputs.
 pub const INPUTS: &str = "inputs";
+
+named_enum!(
+    /// The role of an input image.
+    InputRole {
+        /// The image to change, or the video to extend.
+        Source = "source",
+        /// The part of the source to change: a PNG of its size, transparent there.
+        Mask = "mask",
+        /// A person, a thing or a style to keep.
+        Reference = "reference",
+        /// The first frame of a video.
+        FirstFrame = "first_frame",
+        /// The last frame of a video.
+        LastFrame = "last_frame",
+    }
+);
 
 named_enum!(
     /// Origin of an input.

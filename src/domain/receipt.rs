@@ -6,7 +6,7 @@ use std::fmt::Display;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{dialect::messages::without_billing_header, generation::Surface, usage::TokenCounts};
+use super::{generation::Surface, usage::TokenCounts};
 
 /// Version of the rules by which bytes bound tokens. Increase it with each release that changes
 /// what is counted, here or in `conversation` and `catalogue`: an older bound says nothing about
@@ -55,6 +55,9 @@ const UNREAD: &[&str] = &[
 /// Marks a position for a vendor's cache. No model reads it, and agents move it from turn to turn.
 pub const MARKER: &str = "cache_control";
 const MARKER_BYTES: usize = 16;
+/// Prefix of a line of `name=value;` in Claude Code's instructions. It changes with each request
+/// and is only for Anthropic (anthropics/claude-code#68900).
+pub const BILLING_HEADER: &str = "x-anthropic-billing-header";
 
 /// Whether no model reads a member. `prefix`: the path of the containing object in the body.
 pub fn is_unread(prefix: &str, name: &str, value: &Value) -> bool {
@@ -187,6 +190,16 @@ fn by_name(members: &Map<String, Value>) -> Vec<(&String, &Value)> {
     let mut members: Vec<_> = members.iter().collect();
     members.sort_by_key(|(name, _)| *name);
     members
+}
+
+/// Returns instructions without Anthropic's billing line; `None` if they do not begin with one.
+pub fn without_billing_header(text: &str) -> Option<&str> {
+    let header = text.trim_start().strip_prefix(BILLING_HEADER)?;
+    let pairs = header.strip_prefix(':')?;
+    let (pairs, rest) = pairs.split_once('\n').unwrap_or((pairs, ""));
+    let is_pair = |pair: &str| pair.is_empty() || pair.contains('=') && !pair.contains(' ');
+    let only_pairs = pairs.split(';').map(str::trim).all(is_pair);
+    only_pairs.then(|| rest.trim_start())
 }
 
 /// Whether a block is a text without anything else that a model could read.

@@ -18,8 +18,8 @@ pub use account::{
 };
 pub use dialogue::{DialogueRequest, Search};
 pub use inputs::{
-    InputFrom, InputRequest, InputRole, MAX_ALL_INPUT_BYTES, MAX_INPUT_BYTES, MAX_INPUT_PIXELS,
-    MAX_INPUTS, read_inputs,
+    InputFrom, InputRequest, MAX_ALL_INPUT_BYTES, MAX_INPUT_BYTES, MAX_INPUT_PIXELS, MAX_INPUTS,
+    read_inputs,
 };
 pub use media::{
     Background, ImageRequest, Outpaint, Ratio, SDK_SIZES, SIZES, SpeechFormat, SpeechRequest,

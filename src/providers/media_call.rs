@@ -12,8 +12,9 @@ use url::Url;
 
 use super::ProviderError;
 use crate::domain::{
+    inputs::InputRole,
     pricing::Quality,
-    request::{Background, InputRole, Outpaint, SpeechFormat, Style},
+    request::{Background, Outpaint, SpeechFormat, Style},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -35,7 +35,8 @@ use crate::domain::{
     catalogue::ModelKind,
     conversation::WireObject,
     generation::Modality,
-    request::{InputRole, Ratio},
+    inputs::InputRole,
+    request::Ratio,
     settings::{ConfigError, blank_is_none, quoted},
     vendor::{ModelSettings, Vendor, read_settings},
 };

@@ -30,8 +30,9 @@ use super::{
 };
 use crate::domain::{
     generation::Modality,
+    inputs::InputRole,
     pricing::Quality,
-    request::{InputRole, Outpaint, Style},
+    request::{Outpaint, Style},
     vendor::Vendor,
 };
 pub use settings::{StabilityEndpoint, StabilityModel, StabilityTarget};

@@ -12,8 +12,9 @@ use super::{
 };
 use crate::domain::{
     catalogue::{ImageLimits, ImageModel, InputLimits, Support},
+    inputs::InputRole,
     pricing::{ANY_SIZE, ImagePrices, Quality},
-    request::{IMAGE_PROMPT_CHARS, InputRole, SDK_SIZES, SIZES},
+    request::{IMAGE_PROMPT_CHARS, SDK_SIZES, SIZES},
     settings::{MISSING, quoted, range::Bounded},
     vendor::ModelSettings,
 };

@@ -7,7 +7,7 @@ use super::super::ConfigError;
 use crate::domain::{
     catalogue::InputLimits,
     credits::Credits,
-    request::InputRole,
+    inputs::InputRole,
     settings::{MISSING, quoted, read, read_table},
 };
 

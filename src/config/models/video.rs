@@ -8,8 +8,9 @@ use super::{
 };
 use crate::domain::{
     catalogue::{VideoLimits, VideoModel},
+    inputs::InputRole,
     pricing::VideoPrices,
-    request::{InputRole, Ratio, VIDEO_PROMPT_CHARS},
+    request::{Ratio, VIDEO_PROMPT_CHARS},
     settings::quoted,
     vendor::{Access, Vendor},
 };

@@ -16,7 +16,7 @@ use crate::{
         parts::{list, option, text},
         problem::Problem,
     },
-    domain::request::InputRole,
+    domain::inputs::InputRole,
 };
 
 /// Maximum bytes of a form with a picture.

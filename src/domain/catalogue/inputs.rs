@@ -8,8 +8,9 @@ use utoipa::ToSchema;
 use super::{Catalogue, Model, ModelKind};
 use crate::domain::{
     generation::Modality,
+    inputs::InputRole,
     request::{
-        GenerationRequest, InputFrom, InputRequest, InputRole, MAX_ALL_INPUT_BYTES, MAX_DURATION,
+        GenerationRequest, InputFrom, InputRequest, MAX_ALL_INPUT_BYTES, MAX_DURATION,
         MAX_INPUT_BYTES, MAX_INPUT_PIXELS, MAX_INPUTS,
     },
     settings::range::Bounded,

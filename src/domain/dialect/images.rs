@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 
 use crate::domain::{
     generation::Surface,
+    inputs::InputRole,
     named::named_enum,
     pricing::Quality,
     request::{
-        Background, ImageRequest, InputFrom, InputRequest, InputRole, MAX_INPUTS, MODEL_NAME,
-        SDK_SIZES, Target, size, size_names,
+        Background, ImageRequest, InputFrom, InputRequest, MAX_INPUTS, MODEL_NAME, SDK_SIZES,
+        Target, size, size_names,
     },
     validate::{
         FieldCode, Fields, List, Object, Parsed, SchemaName, integer, only, parsed, text, words,

@@ -16,6 +16,7 @@ use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, leading};
 use crate::domain::{
     conversation::{Conversation, Part, Sampling},
     generation::Surface,
+    receipt::{BILLING_HEADER, without_billing_header},
     request::{DIAGNOSTICS, DialogueRequest, MODEL_NAME, Search},
     validate::{
         FieldCode, Fields, List, Object, Others, SchemaName, boolean, integer, number, only,
@@ -29,20 +30,6 @@ pub use writer::MessagesWriter;
 /// not know them, and the response says so.
 const HINTS: &[&str] = &["context_management", DIAGNOSTICS, "metadata"];
 const MAX_STOPS: usize = 100;
-
-/// Prefix of a line of `name=value;` in Claude Code's instructions. It changes with each request
-/// and is only for Anthropic (anthropics/claude-code#68900).
-const BILLING_HEADER: &str = "x-anthropic-billing-header";
-
-/// Returns instructions without Anthropic's billing line; `None` if they do not begin with one.
-pub fn without_billing_header(text: &str) -> Option<&str> {
-    let header = text.trim_start().strip_prefix(BILLING_HEADER)?;
-    let pairs = header.strip_prefix(':')?;
-    let (pairs, rest) = pairs.split_once('\n').unwrap_or((pairs, ""));
-    let is_pair = |pair: &str| pair.is_empty() || pair.contains('=') && !pair.contains(' ');
-    let only_pairs = pairs.split(';').map(str::trim).all(is_pair);
-    only_pairs.then(|| rest.trim_start())
-}
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct MessagesRequest(pub DialogueRequest);

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::domain::{
     ids::{GenerationId, UploadId},
-    named::named_enum,
+    inputs::InputRole,
     validate::{FieldCode, Fields, List, Parsed, generation_id, integer, parsed, words},
 };
 
@@ -20,22 +20,6 @@ pub const MAX_INPUT_PIXELS: u64 = 40_000_000;
 pub const MAX_ALL_INPUT_BYTES: u64 = 40 << 20;
 /// Maximum files of a generation.
 const MAX_OUTPUTS: i64 = 4;
-
-named_enum!(
-    /// The role of an input image.
-    InputRole {
-        /// The image to change, or the video to extend.
-        Source = "source",
-        /// The part of the source to change: a PNG of its size, transparent there.
-        Mask = "mask",
-        /// A person, a thing or a style to keep.
-        Reference = "reference",
-        /// The first frame of a video.
-        FirstFrame = "first_frame",
-        /// The last frame of a video.
-        LastFrame = "last_frame",
-    }
-);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputRequest {

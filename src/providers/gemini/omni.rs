@@ -24,7 +24,8 @@ use super::{
 };
 use crate::domain::{
     catalogue::ModelKind,
-    request::{InputRole, Ratio},
+    inputs::InputRole,
+    request::Ratio,
     settings::{ConfigError, words},
     vendor::ModelSettings,
 };

@@ -69,7 +69,7 @@ impl Form {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::request::InputRole;
+    use crate::domain::inputs::InputRole;
 
     #[test]
     fn fields_in_order() {

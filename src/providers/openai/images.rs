@@ -22,8 +22,9 @@ use super::{
 use crate::domain::{
     catalogue::{ModelKind, Support},
     conversation::WireObject,
+    inputs::InputRole,
     pricing::Quality,
-    request::{Background, InputRole},
+    request::Background,
     settings::{ConfigError, words},
     vendor::ModelSettings,
 };

@@ -22,7 +22,7 @@ use crate::{
     domain::{
         catalogue::{ModelKind, Support},
         conversation::WireObject,
-        request::InputRole,
+        inputs::InputRole,
         settings::ConfigError,
         vendor::ModelSettings,
     },

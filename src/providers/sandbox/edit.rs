@@ -10,10 +10,7 @@ use image::{
 };
 
 use crate::{
-    domain::{
-        lock::lock,
-        request::{InputRole, Outpaint},
-    },
+    domain::{inputs::InputRole, lock::lock, request::Outpaint},
     media::{MAX_DECODED_BYTES, is_turned},
     providers::{InputPicture, ProviderError, media_call::inputs_with_role},
 };

@@ -20,8 +20,8 @@ use super::{
 use crate::{
     domain::{
         clock::SharedClock,
+        inputs::InputRole,
         pricing::Quality,
-        request::InputRole,
         token::{self, RandomError},
     },
     providers::{

@@ -5,7 +5,7 @@ use std::io::Cursor;
 use image::{DynamicImage, GrayImage, ImageFormat, ImageReader, Limits};
 
 use crate::{
-    domain::request::InputRole,
+    domain::inputs::InputRole,
     media::MAX_DECODED_BYTES,
     offload::offload,
     providers::{ImageCall, InputPicture, ProviderError},

@@ -7,9 +7,9 @@ use toml::Value;
 
 use crate::domain::{
     catalogue::{ImageModel, ModelKind, Support},
+    inputs::InputRole,
     named::named_enum,
     pricing::Quality,
-    request::InputRole,
     settings::{ConfigError, blank_is_none, read_table, words},
     vendor::{ModelSettings, SharedSettings},
 };

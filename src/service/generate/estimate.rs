@@ -8,8 +8,9 @@ use crate::{
     domain::{
         credits::Credits,
         generation::Modality,
+        inputs::InputRole,
         pricing::{Ceiling, Prices},
-        request::{GenerationRequest, InputRole},
+        request::GenerationRequest,
         route::Dropped,
     },
     service::{Result, Service, auth::Caller},

@@ -15,9 +15,10 @@ use crate::{
         conversation::{Conversation, Sampling},
         credits::Credits,
         generation::TemplateUse,
+        inputs::InputRole,
         pricing::{Ceiling, InputCeiling, PER_THOUSAND, Quality, TextCeiling, UnitCeiling},
         request::{
-            DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, InputRole, Outpaint, Ratio, SIZES,
+            DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, Outpaint, Ratio, SIZES,
             SpeechRequest, TextRequest, VideoRequest,
         },
         template::PROMPT,
