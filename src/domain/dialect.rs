@@ -7,10 +7,13 @@ pub mod chat;
 mod functions;
 pub mod images;
 pub mod messages;
+mod original;
 pub mod responses;
 pub mod speech;
 
 pub use functions::{ALLOWED_TOOLS, allowed_tools, custom_arguments};
+use original::has_empty_members;
+pub use original::{DIAGNOSTICS, SEED, SHARED, TOOL_CHOICE, TOP_K, VERBOSITY};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -21,7 +24,7 @@ use super::{
     generation::{FinishReason, Generation, Surface},
     json::Members,
     pricing::CacheWrites,
-    request::{Original, has_empty_members},
+    request::Original,
     usage::{TextUsage, TokenCounts},
     validate::{FieldCode, Fields, List, Parsed, Text, parsed, text},
 };

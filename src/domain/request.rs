@@ -7,7 +7,6 @@ mod dialogue;
 mod inputs;
 mod media;
 mod operator;
-mod original;
 mod text;
 mod usage;
 
@@ -16,7 +15,7 @@ use serde_json::{Map, Value, json};
 pub use account::{
     AccountChange, KeyRequest, Login, PasswordChange, TemplatePreview, TemplateText, WebhookRequest,
 };
-pub use dialogue::{DialogueRequest, Search};
+pub use dialogue::{DialogueRequest, Original, Search};
 pub use inputs::{
     InputFrom, InputRequest, MAX_ALL_INPUT_BYTES, MAX_INPUT_BYTES, MAX_INPUT_PIXELS, MAX_INPUTS,
     read_inputs,
@@ -28,9 +27,6 @@ pub use media::{
 pub use operator::{
     AccountRequest, AccountUpdate, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS,
     SuspensionRequest, password_violations,
-};
-pub use original::{
-    DIAGNOSTICS, Original, SEED, SHARED, TOOL_CHOICE, TOP_K, VERBOSITY, has_empty_members,
 };
 pub use text::TextRequest;
 pub use usage::{GROUPS, UsageRequest};

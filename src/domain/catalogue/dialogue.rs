@@ -10,10 +10,10 @@ use crate::domain::{
         Conversation, Detail, Effort, Format, Function, Image, ImageSource, ImageType, MAX_IMAGES,
         Message, Part, Role, Sampling, Spelling, Thinking, ToolChoice, Tools, is_strict,
     },
-    dialect::allowed_tools,
+    dialect::{DIAGNOSTICS, SEED, SHARED, TOOL_CHOICE, TOP_K, VERBOSITY, allowed_tools},
     generation::Surface,
     pricing::CacheWrites,
-    request::{DIAGNOSTICS, DialogueRequest, SEED, SHARED, TOOL_CHOICE, TOP_K, VERBOSITY},
+    request::DialogueRequest,
     validate::{FieldCode, FieldError},
 };
 

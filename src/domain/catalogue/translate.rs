@@ -11,8 +11,9 @@ use crate::domain::{
         Conversation, Format, Function, Json, Message, Parameters, Part, ReplacedNames, Role,
         ToolCall, ToolChoice, Tools, make_enforceable, make_references_bare,
     },
+    dialect::DIAGNOSTICS,
     generation::Surface,
-    request::{DIAGNOSTICS, DialogueRequest},
+    request::DialogueRequest,
 };
 
 /// The member for earlier calls' arguments that are not a JSON object.

@@ -12,12 +12,12 @@ use std::cell::{Cell, RefCell};
 
 use serde_json::{Value, json};
 
-use super::{MAX_LIMIT, REFUSED, instructions, json as text_of, leading};
+use super::{DIAGNOSTICS, MAX_LIMIT, REFUSED, instructions, json as text_of, leading};
 use crate::domain::{
     conversation::{Conversation, Part, Sampling},
     generation::Surface,
     receipt::{BILLING_HEADER, without_billing_header},
-    request::{DIAGNOSTICS, DialogueRequest, MODEL_NAME, Search},
+    request::{DialogueRequest, MODEL_NAME, Search},
     validate::{
         FieldCode, Fields, List, Object, Others, SchemaName, boolean, integer, number, only,
         sequences,

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Original, TEXT_PROMPT_CHARS};
+use super::TEXT_PROMPT_CHARS;
 use crate::domain::{
     conversation::{Conversation, Part, Sampling, Visibility},
     generation::Surface,
+    json::Members,
+    pricing::CacheWrites,
     receipt::Prefixes,
     validate::Others,
 };
@@ -17,6 +19,18 @@ pub struct Search {
     pub most: Option<u32>,
     /// Index of the tool with the limit, if the request itself does not have it.
     pub tool: Option<usize>,
+}
+
+/// An unchanged body, for a vendor that speaks its dialect.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Original {
+    pub members: Members,
+    /// Headers that belong to the body, by name.
+    pub headers: Vec<(&'static str, String)>,
+    /// Cache writes that its cache markers allow.
+    pub cache_writes: CacheWrites,
+    /// Whether messages of a chat have members without a value.
+    pub has_empty_members: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -79,22 +93,6 @@ impl DialogueRequest {
         Visibility {
             encrypted: own.encrypted || is_requested,
             ..own
-        }
-    }
-
-    /// Leaves out the signatures of Gemini's thoughts, which other vendors refuse.
-    pub fn leave_out_thought_signatures(&mut self) {
-        if !self.conversation.parts().any(Part::has_thought_signature) {
-            return;
-        }
-        let messages = &mut Arc::make_mut(&mut self.conversation).messages;
-        for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
-            if let Part::ToolCall(call) = part {
-                call.thought_signature = None;
-            }
-        }
-        if let Some(original) = &mut self.original {
-            original.leave_out_extra_content();
         }
     }
 

@@ -17,7 +17,7 @@ use crate::domain::{
         Message, Part, Reasoning, Role, Schema, Thinking, ToolChoice, Tools, WireObject, WireValue,
         texts,
     },
-    request::{SEED, TOP_K},
+    dialect::{SEED, TOP_K},
 };
 
 /// The signature for a call that Gemini did not make, which it refuses without one (ai.google.dev,

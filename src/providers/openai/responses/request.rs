@@ -14,8 +14,7 @@ use super::{
 };
 use crate::domain::{
     conversation::{Conversation, Format, Function, ToolChoice, WireObject},
-    dialect::{ALLOWED_TOOLS, allowed_tools},
-    request::{SHARED, TOOL_CHOICE, VERBOSITY},
+    dialect::{ALLOWED_TOOLS, SHARED, TOOL_CHOICE, VERBOSITY, allowed_tools},
 };
 
 const ENCRYPTED: &str = "reasoning.encrypted_content";

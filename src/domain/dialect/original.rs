@@ -1,33 +1,22 @@
-//! An unchanged body, for a vendor that speaks its dialect.
+//! Edits of an original body, for a vendor that speaks its dialect.
 
 mod items;
 mod messages;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use serde::de::IgnoredAny;
 use serde_json::{Value, json, value::RawValue};
 
-pub use items::has_empty_members;
+pub(super) use items::has_empty_members;
 
+use super::{messages::SEARCH, responses::is_encrypted_by_openai as is_openai};
 use crate::domain::{
-    conversation::{ReplacedNames, Spelling, complete_schema},
-    dialect::{messages::SEARCH, responses::is_encrypted_by_openai as is_openai},
+    conversation::{Part, ReplacedNames, Spelling, complete_schema},
     generation::Surface,
     json::Members,
-    pricing::CacheWrites,
+    request::{DialogueRequest, Original},
 };
-
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Original {
-    pub members: Members,
-    /// Headers that belong to the body, by name.
-    pub headers: Vec<(&'static str, String)>,
-    /// Cache writes that its cache markers allow.
-    pub cache_writes: CacheWrites,
-    /// Whether messages of a chat have members without a value.
-    pub has_empty_members: bool,
-}
 
 /// Returns the items of an array; none for other values.
 fn items(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
@@ -208,6 +197,24 @@ impl Original {
                 }
             }
         });
+    }
+}
+
+impl DialogueRequest {
+    /// Leaves out the signatures of Gemini's thoughts, which other vendors refuse.
+    pub fn leave_out_thought_signatures(&mut self) {
+        if !self.conversation.parts().any(Part::has_thought_signature) {
+            return;
+        }
+        let messages = &mut Arc::make_mut(&mut self.conversation).messages;
+        for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
+            if let Part::ToolCall(call) = part {
+                call.thought_signature = None;
+            }
+        }
+        if let Some(original) = &mut self.original {
+            original.leave_out_extra_content();
+        }
     }
 }
 

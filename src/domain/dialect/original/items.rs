@@ -4,8 +4,10 @@ use bytes::Bytes;
 use memchr::memmem::find;
 use serde_json::{Map, Value, value::to_raw_value};
 
-use super::{Original, with_replaced};
-use crate::domain::{conversation::ReasoningField, dialect::responses::referenced, json::Members};
+use super::with_replaced;
+use crate::domain::{
+    conversation::ReasoningField, dialect::responses::referenced, json::Members, request::Original,
+};
 
 impl Original {
     /// Edits the objects of a list. `edit` returns whether it changed one; others keep their bytes.

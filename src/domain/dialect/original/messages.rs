@@ -10,8 +10,8 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::{Original, with_replaced};
-use crate::domain::json::Members;
+use super::with_replaced;
+use crate::domain::{json::Members, request::Original};
 
 /// The parsed members of a message, or of a block of its content.
 #[derive(Default, Deserialize)]
