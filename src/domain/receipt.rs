@@ -11,7 +11,7 @@ use super::{generation::Surface, usage::TokenCounts};
 /// Version of the rules by which bytes bound tokens. Increase it with each release that changes
 /// what is counted, here or in `conversation` and `catalogue`: an older bound says nothing about
 /// content that is counted now.
-const RULES: u32 = 3;
+pub(crate) const RULES: u32 = 3;
 /// Minimum bound of a dialogue for which a receipt is stored; shorter dialogues gain too little.
 const WORTH: u64 = 4_096;
 /// Maximum prefixes of a dialogue to look up.

@@ -1,7 +1,5 @@
 //! Which dialogues share a prefix, and how a count bounds the next turn.
 
-mod edits;
-
 use serde_json::json;
 
 use super::*;

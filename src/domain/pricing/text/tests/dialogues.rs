@@ -7,10 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::domain::{
-    dialect::messages::MessagesRequest,
+    conversation::{Conversation, Message, Part, Role},
     generation::Surface,
     receipt::{Blank, Prefixes, Receipt},
-    validate::Body as _,
 };
 
 /// Maximum tokens of the vendor's template.
@@ -73,6 +72,7 @@ proptest! {
         let prices = Arc::new(prices);
         let mut kept: HashMap<_, Receipt> = HashMap::new();
         let (mut messages, mut counted) = (Vec::new(), 0);
+        let mut conversation = Conversation::default();
         for turn in turns {
             if turn.drops {
                 counted = 0;
@@ -80,14 +80,13 @@ proptest! {
             for (letter, letters, thousandths) in turn.said {
                 let text = letter.to_string().repeat(letters);
                 counted += (text.len() as u64 + 8) * thousandths / 1_000;
-                let role = ["user", "assistant"][messages.len() % 2];
-                messages.push(json!({"role": role, "content": text}));
+                let roles = [("user", Role::User), ("assistant", Role::Assistant)];
+                let (name, role) = roles[messages.len() % 2];
+                messages.push(json!({"role": name, "content": text}));
+                conversation.messages.push(Message { role, parts: vec![Part::text(text)] });
             }
             let body = json!({"model": "m", "max_tokens": max_tokens, "messages": messages});
             let body: Map<String, Value> = body.as_object().unwrap().clone();
-            let (request, errors) = MessagesRequest::parse(&body);
-            prop_assert!(errors.is_empty());
-            let conversation = request.unwrap().0.conversation;
             let bound = conversation.most_tokens() as u64 + OVERHEAD;
             let prefixes = Prefixes::of(Surface::AnthropicMessages, &body, &[]).unwrap();
             let keys = prefixes.keys(&"an account and a model");

@@ -1,13 +1,16 @@
-//! Randomly edited bodies: bodies with the same key have the same bounds.
+//! Receipts of randomly edited bodies: bodies with the same key have the same bounds.
 
 use std::sync::Arc;
 
 use proptest::{collection, prelude::*, sample::Index};
+use serde_json::{Value, json};
+use uuid::Uuid;
 
-use super::*;
 use crate::domain::{
     conversation::{Conversation, Reasoning},
     dialect::{chat::ChatRequest, messages::MessagesRequest, responses::ResponsesRequest},
+    generation::Surface,
+    receipt::{MARKER, Prefixes, RULES},
     request::DialogueRequest,
     validate::Body,
 };
