@@ -1,6 +1,6 @@
 //! The configuration: built-in defaults, a file, and environment variables.
 //!
-//! Vendors (`domain::vendor`) and the process environment are passed in. The rest of the program
+//! Vendors (`catalogue::vendor`) and the process environment are passed in. The rest of the program
 //! gets values, not the configuration. Every error is one sentence that names the key, the invalid
 //! value and the fix.
 
@@ -36,10 +36,9 @@ pub use summary::Summary;
 
 pub use crate::domain::settings::ConfigError;
 
-use crate::domain::{
-    catalogue::{Catalogue, Route},
-    generation::Modality,
-    vendor::Vendor,
+use crate::{
+    catalogue::{Catalogue, Route, vendor::Vendor},
+    domain::generation::Modality,
 };
 
 /// A valid configuration. Its `Debug` output has no secret.

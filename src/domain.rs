@@ -4,7 +4,6 @@
 //! database, HTTP, network or system time (a [`clock::Clock`] is passed in).
 
 pub mod ability;
-pub mod catalogue;
 pub mod clock;
 pub mod context;
 pub mod conversation;
@@ -35,5 +34,4 @@ pub mod template;
 pub mod token;
 pub mod usage;
 pub mod validate;
-pub mod vendor;
 pub mod webhook;

@@ -29,6 +29,7 @@
 
 pub mod api;
 pub mod app;
+pub mod catalogue;
 pub mod cli;
 pub mod config;
 pub mod console;

@@ -19,8 +19,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync::oneshot;
 
 use crate::{
+    catalogue::Catalogue,
     domain::{
-        catalogue::Catalogue,
         clock::{MAX_SKEW, SharedClock},
         context::ContextOverflow,
         credits::Credits,

@@ -16,10 +16,8 @@ use super::{
     extract::{AnyToken, Authorized, NoQuery, Query},
 };
 use crate::{
+    catalogue::{Feature, ImageLimits, Model, ModelKind, SpeechLimits, TextLimits, VideoLimits},
     domain::{
-        catalogue::{
-            Feature, ImageLimits, Model, ModelKind, SpeechLimits, TextLimits, VideoLimits,
-        },
         generation::Modality,
         pricing::Prices,
         request::Target,

@@ -34,8 +34,8 @@ use super::{
     record::{SERVED_BY, mark_replay, served_by},
 };
 use crate::{
+    catalogue::Model,
     domain::{
-        catalogue::Model,
         conversation::Delta,
         dialect::{Answer, Head, Writer},
         generation::{FinishReason, Generation, Modality, Status, Surface},

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, path::Path};
 
 use crate::{
+    catalogue::vendor::Vendor,
     config::{Config, ConfigError},
-    domain::vendor::Vendor,
     providers::VENDORS,
 };
 

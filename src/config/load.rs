@@ -13,7 +13,10 @@ use super::{
     providers::{self, check_margin},
     routes,
 };
-use crate::domain::{generation::Modality, settings, vendor::Vendor};
+use crate::{
+    catalogue::vendor::Vendor,
+    domain::{generation::Modality, settings},
+};
 
 /// The defaults, with the documentation of every key.
 pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");

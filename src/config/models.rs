@@ -1,7 +1,7 @@
 //! Models: their prices, limits and defaults.
 //!
 //! A model is only offered with a complete price. Its limits are within those of the API and the
-//! vendor. `domain::catalogue` checks requests against them.
+//! vendor. `catalogue` checks requests against them.
 
 mod dated;
 mod image;
@@ -17,12 +17,16 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::Value;
 
 use super::ConfigError;
-use crate::domain::{
-    catalogue::{Model, ModelKind},
-    generation::Modality,
-    pricing::Markup,
-    settings::{blank_is_none, quoted, range::Bounded, shown},
-    vendor::{SharedSettings, Vendor},
+use crate::{
+    catalogue::{
+        Model, ModelKind,
+        vendor::{SharedSettings, Vendor},
+    },
+    domain::{
+        generation::Modality,
+        pricing::Markup,
+        settings::{blank_is_none, quoted, range::Bounded, shown},
+    },
 };
 
 /// Maximum characters of a model id.

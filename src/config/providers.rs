@@ -15,13 +15,15 @@ use super::{
     models::{self, RawModel},
     net::http_url,
 };
-use crate::domain::{
-    pricing::Markup,
-    settings::{
-        quoted,
-        range::{Bounded, Seconds},
+use crate::{
+    catalogue::vendor::{Access, Vendor},
+    domain::{
+        pricing::Markup,
+        settings::{
+            quoted,
+            range::{Bounded, Seconds},
+        },
     },
-    vendor::{Access, Vendor},
 };
 
 /// Maximum characters of a provider's name.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use toml::Table;
 
 use super::{Config, ConfigError, Origin, Provider, changes, environment::Overrides};
-use crate::domain::catalogue::Catalogue;
+use crate::catalogue::Catalogue;
 
 /// The catalogue and settings of a changed file.
 #[derive(Debug)]

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{ConfigError, Provider};
-use crate::domain::{
+use crate::{
     catalogue::{Catalogue, Route},
-    generation::Modality,
-    request::Target,
-    route::{MAX_MODELS, Order, PROVIDER, route_name},
-    settings::quoted,
+    domain::{
+        generation::Modality,
+        request::Target,
+        route::{MAX_MODELS, Order, PROVIDER, route_name},
+        settings::quoted,
+    },
 };
 
 /// Maximum characters of a route's name.

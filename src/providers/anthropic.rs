@@ -23,12 +23,16 @@ use super::{
     },
     setup::{Adapter, Adapters, Setup},
 };
-use crate::domain::{
-    catalogue::{Dialogue, ModelKind},
-    conversation::Spelling,
-    generation::{Modality, Surface},
-    settings::{ConfigError, words},
-    vendor::{ModelSettings, Vendor, read_settings},
+use crate::{
+    catalogue::{
+        Dialogue, ModelKind,
+        vendor::{ModelSettings, Vendor, read_settings},
+    },
+    domain::{
+        conversation::Spelling,
+        generation::{Modality, Surface},
+        settings::{ConfigError, words},
+    },
 };
 use response::ResponseParser;
 

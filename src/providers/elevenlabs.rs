@@ -18,11 +18,13 @@ use super::{
     },
     setup::{Adapter, Adapters, Setup},
 };
-use crate::domain::{
-    generation::Modality,
-    request::{SpeechFormat, VoiceIds},
-    settings::words,
-    vendor::{ModelSettings, SpeechRange, Vendor, read_settings},
+use crate::{
+    catalogue::vendor::{ModelSettings, SpeechRange, Vendor, read_settings},
+    domain::{
+        generation::Modality,
+        request::{SpeechFormat, VoiceIds},
+        settings::words,
+    },
 };
 
 /// A voice is a path segment in this API. Its ids have 20 characters.

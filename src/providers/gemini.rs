@@ -29,13 +29,17 @@ use super::{
     },
     setup::{Adapter, Adapters, Setup},
 };
-use crate::domain::{
-    catalogue::Dialogue,
-    conversation::Spelling,
-    generation::Modality,
-    request::SpeechFormat,
-    settings::{ConfigError, range::bounded, read_table, words},
-    vendor::{ModelSettings, SharedSettings, SpeechRange, Vendor, no_settings, read_settings},
+use crate::{
+    catalogue::{
+        Dialogue,
+        vendor::{ModelSettings, SharedSettings, SpeechRange, Vendor, no_settings, read_settings},
+    },
+    domain::{
+        conversation::Spelling,
+        generation::Modality,
+        request::SpeechFormat,
+        settings::{ConfigError, range::bounded, read_table, words},
+    },
 };
 use omni::{GeminiOmni, OmniModel};
 use response::ResponseParser;

@@ -28,13 +28,17 @@ use super::{
     http::{SetupError, VendorClient, base_url::VersionPath},
     setup::{Adapter, Adapters, Setup},
 };
-use crate::domain::{
-    catalogue::Dialogue,
-    conversation::Spelling,
-    generation::{Modality, Surface},
-    pricing::CacheWrites,
-    settings::ConfigError,
-    vendor::{Access, SharedSettings, Vendor, read_settings},
+use crate::{
+    catalogue::{
+        Dialogue,
+        vendor::{Access, SharedSettings, Vendor, read_settings},
+    },
+    domain::{
+        conversation::Spelling,
+        generation::{Modality, Surface},
+        pricing::CacheWrites,
+        settings::ConfigError,
+    },
 };
 use images::{OpenAiImageModel, OpenAiImages};
 pub use request::{Api, OpenAiModel, SystemRole, TokenField};

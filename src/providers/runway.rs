@@ -31,14 +31,18 @@ use super::{
     },
     setup::{Adapter, Adapters, Setup},
 };
-use crate::domain::{
-    catalogue::ModelKind,
-    conversation::WireObject,
-    generation::Modality,
-    inputs::InputRole,
-    request::Ratio,
-    settings::{ConfigError, blank_is_none, quoted},
-    vendor::{ModelSettings, Vendor, read_settings},
+use crate::{
+    catalogue::{
+        ModelKind,
+        vendor::{ModelSettings, Vendor, read_settings},
+    },
+    domain::{
+        conversation::WireObject,
+        generation::Modality,
+        inputs::InputRole,
+        request::Ratio,
+        settings::{ConfigError, blank_is_none, quoted},
+    },
 };
 pub use image::RunwayImageModel;
 

@@ -17,9 +17,9 @@ pub mod video;
 use std::{sync::Arc, time::Duration};
 
 use super::setup::Adapters;
-use crate::domain::{
-    generation::Modality,
-    vendor::{Access, ModelSettings, Vendor, no_settings},
+use crate::{
+    catalogue::vendor::{Access, ModelSettings, Vendor, no_settings},
+    domain::generation::Modality,
 };
 
 pub use fault::Faults;

@@ -8,9 +8,9 @@ use super::{
     Registry,
     http::{HttpClient, SetupError, VendorClient},
 };
-use crate::domain::{
-    clock::SharedClock,
-    vendor::{SharedSettings, Vendor},
+use crate::{
+    catalogue::vendor::{SharedSettings, Vendor},
+    domain::clock::SharedClock,
 };
 
 /// Address, credentials and model settings of a provider.

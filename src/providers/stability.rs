@@ -28,12 +28,14 @@ use super::{
     media_call::inputs_with_role,
     setup::{Adapter, Adapters, Setup},
 };
-use crate::domain::{
-    generation::Modality,
-    inputs::InputRole,
-    pricing::Quality,
-    request::{Outpaint, Style},
-    vendor::Vendor,
+use crate::{
+    catalogue::vendor::Vendor,
+    domain::{
+        generation::Modality,
+        inputs::InputRole,
+        pricing::Quality,
+        request::{Outpaint, Style},
+    },
 };
 pub use settings::{StabilityEndpoint, StabilityModel, StabilityTarget};
 

@@ -27,9 +27,9 @@ pub use hold_wait::HoldQueues;
 
 use super::{Result, Service, ServiceError, WaitPlace, auth::Caller};
 use crate::{
+    catalogue::ModelKind,
     domain::{
         ability::Ability,
-        catalogue::ModelKind,
         credits::Credits,
         generation::{Generation, REQUEST_ID, Status, Surface},
         ids::{GenerationId, UploadId},

@@ -9,6 +9,7 @@ use std::{
 /// What each folder or file under `src/` may import of the others.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("domain", &[]),
+    ("catalogue", &["domain"]),
     ("offload", &["domain"]),
     ("memory", &["domain"]),
     // Named limiters, for whichever module has a resource.
@@ -16,7 +17,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("store", &["domain", "observe"]),
     ("media", &["domain"]),
     // Pictures are read by the rules by which they are accepted.
-    ("providers", &["domain", "memory", "offload", "media"]),
+    (
+        "providers",
+        &["domain", "catalogue", "memory", "offload", "media"],
+    ),
     // Counted into by those that know what a number means.
     ("observe", &["domain"]),
     (
@@ -36,6 +40,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "service",
         &[
             "domain",
+            "catalogue",
             "memory",
             "offload",
             "resource",
@@ -49,6 +54,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "api",
         &[
             "domain",
+            "catalogue",
             "memory",
             "offload",
             "resource",
@@ -62,13 +68,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     // A client of the API: whatever it does, the API allows.
     ("console", &["domain", "api"]),
-    ("config", &["domain"]),
+    ("config", &["domain", "catalogue"]),
     ("telemetry", &["observe"]),
     ("local_postgres", &[]),
     (
         "app",
         &[
             "domain",
+            "catalogue",
             "memory",
             "resource",
             "store",
@@ -88,6 +95,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "cli",
         &[
             "domain",
+            "catalogue",
             "memory",
             "store",
             "providers",

@@ -23,8 +23,8 @@ use std::{
 
 use gensvc::{
     app::config::load,
+    catalogue::{ModelKind, TextModel},
     config::{Config, ConfigError, ModelConfig},
-    domain::catalogue::{ModelKind, TextModel},
 };
 
 fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

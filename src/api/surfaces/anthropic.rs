@@ -17,8 +17,8 @@ use crate::{
         error::ApiError,
         extract::{AnyToken, Authorized, BetaQuery, CountTokens, GenerateText, Query},
     },
+    catalogue::{Model, ModelKind},
     domain::{
-        catalogue::{Model, ModelKind},
         dialect::messages::{CountRequest, MessagesRequest, MessagesWriter},
         generation::{Modality, Surface},
         validate::{Fields, Input, integer, text},

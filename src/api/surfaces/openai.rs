@@ -20,8 +20,8 @@ use crate::{
         error::ApiError,
         extract::{AnyToken, Authorized, GenerateText},
     },
+    catalogue::Model,
     domain::{
-        catalogue::Model,
         dialect::{
             chat::{ChatRequest, ChatWriter},
             responses::ResponsesRequest,

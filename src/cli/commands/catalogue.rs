@@ -6,9 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::{checked, with_app};
 use crate::{
+    catalogue::Comparison,
     cli::{Outcome, args::CatalogueCommand, output::Output},
     config::Config,
-    domain::{catalogue::Comparison, clock::machine_time},
+    domain::clock::machine_time,
 };
 
 pub(super) async fn run(config: &Config, command: CatalogueCommand, output: Output) -> Outcome {

@@ -4,7 +4,7 @@ use chrono::NaiveDate;
 use toml::{Table, Value};
 
 use super::{super::ConfigError, read_day};
-use crate::domain::{catalogue::Terms, settings};
+use crate::{catalogue::Terms, domain::settings};
 
 const VALID_FROM: &str = "valid_from";
 

@@ -1,6 +1,6 @@
 //! Models of images.
 //!
-//! Every size that a model can serve needs a price. `domain::catalogue` chooses the larger size
+//! Every size that a model can serve needs a price. `catalogue` chooses the larger size
 //! from which a size is scaled down.
 
 use serde::Deserialize;
@@ -10,13 +10,14 @@ use super::{
     super::ConfigError,
     rules::{check_input_prices, check_inputs, check_list, hinted, limits, priced, prices},
 };
-use crate::domain::{
-    catalogue::{ImageLimits, ImageModel, InputLimits, Support},
-    inputs::InputRole,
-    pricing::{ANY_SIZE, ImagePrices, Quality},
-    request::{IMAGE_PROMPT_CHARS, SDK_SIZES, SIZES},
-    settings::{MISSING, quoted, range::Bounded},
-    vendor::ModelSettings,
+use crate::{
+    catalogue::{ImageLimits, ImageModel, InputLimits, Support, vendor::ModelSettings},
+    domain::{
+        inputs::InputRole,
+        pricing::{ANY_SIZE, ImagePrices, Quality},
+        request::{IMAGE_PROMPT_CHARS, SDK_SIZES, SIZES},
+        settings::{MISSING, quoted, range::Bounded},
+    },
 };
 
 /// Maximum images of a request.

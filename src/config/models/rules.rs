@@ -4,11 +4,13 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::super::ConfigError;
-use crate::domain::{
+use crate::{
     catalogue::InputLimits,
-    credits::Credits,
-    inputs::InputRole,
-    settings::{MISSING, quoted, read, read_table},
+    domain::{
+        credits::Credits,
+        inputs::InputRole,
+        settings::{MISSING, quoted, read, read_table},
+    },
 };
 
 /// Reads the table `limits` of a model, with defaults.

@@ -6,11 +6,15 @@ use super::{
     super::ConfigError,
     rules::{check_list, limits, prices},
 };
-use crate::domain::{
-    catalogue::{SpeechLimits, SpeechModel},
-    request::{SPEECH_PROMPT_CHARS, SpeechFormat},
-    settings::quoted,
-    vendor::{ModelSettings, Vendor},
+use crate::{
+    catalogue::{
+        SpeechLimits, SpeechModel,
+        vendor::{ModelSettings, Vendor},
+    },
+    domain::{
+        request::{SPEECH_PROMPT_CHARS, SpeechFormat},
+        settings::quoted,
+    },
 };
 
 pub(super) fn read(

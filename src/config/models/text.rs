@@ -6,13 +6,17 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::{super::ConfigError, rules};
-use crate::domain::{
-    catalogue::{TextLimits, TextModel, Vision},
-    pricing::{PriceTier, TextPrices, TokenPrices},
-    request::{MAX_TOKENS, TEXT_PROMPT_CHARS},
-    settings::{self, range::Bounded, read_table, shown},
-    usage::MAX_SEARCHES,
-    vendor::{ModelSettings, Vendor},
+use crate::{
+    catalogue::{
+        TextLimits, TextModel, Vision,
+        vendor::{ModelSettings, Vendor},
+    },
+    domain::{
+        pricing::{PriceTier, TextPrices, TokenPrices},
+        request::{MAX_TOKENS, TEXT_PROMPT_CHARS},
+        settings::{self, range::Bounded, read_table, shown},
+        usage::MAX_SEARCHES,
+    },
 };
 
 /// Default of the tokens that a provider's template adds.

@@ -6,13 +6,17 @@ use super::{
     super::ConfigError,
     rules::{check_input_prices, check_inputs, check_list, limits, prices},
 };
-use crate::domain::{
-    catalogue::{VideoLimits, VideoModel},
-    inputs::InputRole,
-    pricing::VideoPrices,
-    request::{Ratio, VIDEO_PROMPT_CHARS},
-    settings::quoted,
-    vendor::{Access, Vendor},
+use crate::{
+    catalogue::{
+        VideoLimits, VideoModel,
+        vendor::{Access, Vendor},
+    },
+    domain::{
+        inputs::InputRole,
+        pricing::VideoPrices,
+        request::{Ratio, VIDEO_PROMPT_CHARS},
+        settings::quoted,
+    },
 };
 
 /// Supported roles of inputs. Only the sandbox supports the first one, a source to extend.

@@ -22,12 +22,13 @@ use super::{
     },
     KEY, error_of,
 };
-use crate::domain::{
-    catalogue::ModelKind,
-    inputs::InputRole,
-    request::Ratio,
-    settings::{ConfigError, words},
-    vendor::ModelSettings,
+use crate::{
+    catalogue::{ModelKind, vendor::ModelSettings},
+    domain::{
+        inputs::InputRole,
+        request::Ratio,
+        settings::{ConfigError, words},
+    },
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

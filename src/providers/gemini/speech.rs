@@ -24,9 +24,8 @@ use super::{
     bare_name, error_of, method_url, response,
 };
 use crate::{
-    domain::{
-        catalogue::ModelKind, request::SpeechFormat, settings::ConfigError, vendor::ModelSettings,
-    },
+    catalogue::{ModelKind, vendor::ModelSettings},
+    domain::{request::SpeechFormat, settings::ConfigError},
     media::wav,
 };
 

@@ -19,14 +19,15 @@ use super::{
     },
     errors,
 };
-use crate::domain::{
-    catalogue::{ModelKind, Support},
-    conversation::WireObject,
-    inputs::InputRole,
-    pricing::Quality,
-    request::Background,
-    settings::{ConfigError, words},
-    vendor::ModelSettings,
+use crate::{
+    catalogue::{ModelKind, Support, vendor::ModelSettings},
+    domain::{
+        conversation::WireObject,
+        inputs::InputRole,
+        pricing::Quality,
+        request::Background,
+        settings::{ConfigError, words},
+    },
 };
 
 /// Settings of one model. The default suits the GPT image family.

@@ -9,17 +9,18 @@ use super::{
     super::{ProviderError, TextCall, http::RequestJson},
     message, responses,
 };
-use crate::domain::{
-    catalogue::Dialogue,
-    conversation::{
-        Conversation, Effort, Reasoning, Spelling, Thinking, Tools, WireObject, WireValue,
+use crate::{
+    catalogue::{Dialogue, vendor::ModelSettings},
+    domain::{
+        conversation::{
+            Conversation, Effort, Reasoning, Spelling, Thinking, Tools, WireObject, WireValue,
+        },
+        generation::Surface,
+        json::Members,
+        named::named_enum,
+        pricing::CacheWrites,
+        settings::blank_is_none,
     },
-    generation::Surface,
-    json::Members,
-    named::named_enum,
-    pricing::CacheWrites,
-    settings::blank_is_none,
-    vendor::ModelSettings,
 };
 
 /// Minimum `max_output_tokens` and maximum length of `call_id` of Responses, by its error messages.

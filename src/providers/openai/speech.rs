@@ -19,10 +19,12 @@ use super::{
     },
     over,
 };
-use crate::domain::{
-    conversation::WireObject,
-    settings::{ConfigError, blank_is_none, range::bounded},
-    vendor::{ModelSettings, SharedSettings, read_settings},
+use crate::{
+    catalogue::vendor::{ModelSettings, SharedSettings, read_settings},
+    domain::{
+        conversation::WireObject,
+        settings::{ConfigError, blank_is_none, range::bounded},
+    },
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
+    catalogue::vendor::ModelSettings as _,
     domain::{
         conversation::{Conversation, Sampling},
         usage::TokenCounts,
-        vendor::ModelSettings as _,
     },
     providers::{
         ProviderErrorKind,

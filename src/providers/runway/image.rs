@@ -19,13 +19,8 @@ use url::Url;
 
 use super::{Runway, picture};
 use crate::{
-    domain::{
-        catalogue::{ModelKind, Support},
-        conversation::WireObject,
-        inputs::InputRole,
-        settings::ConfigError,
-        vendor::ModelSettings,
-    },
+    catalogue::{ModelKind, Support, vendor::ModelSettings},
+    domain::{conversation::WireObject, inputs::InputRole, settings::ConfigError},
     providers::{
         ImageAnswer, ImageCall, ImageProvider, ProviderError, ProviderErrorKind, VideoOutput,
         VideoProvider as _, VideoStatus, http::RequestJson,

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::Value;
 
-use crate::domain::{
-    catalogue::{ImageModel, ModelKind, Support},
-    inputs::InputRole,
-    named::named_enum,
-    pricing::Quality,
-    settings::{ConfigError, blank_is_none, read_table, words},
-    vendor::{ModelSettings, SharedSettings},
+use crate::{
+    catalogue::{
+        ImageModel, ModelKind, Support,
+        vendor::{ModelSettings, SharedSettings},
+    },
+    domain::{
+        inputs::InputRole,
+        named::named_enum,
+        pricing::Quality,
+        settings::{ConfigError, blank_is_none, read_table, words},
+    },
 };
 
 named_enum!(

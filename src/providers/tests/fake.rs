@@ -17,11 +17,11 @@ use tokio::{
 };
 
 use crate::{
+    catalogue::vendor::ModelSettings,
     domain::{
         clock::{ManualClock, machine_time},
         conversation::{Conversation, Delta, Message, Part, Role, Visibility},
         generation::Surface,
-        vendor::ModelSettings,
     },
     providers::{
         DeltaSink, ProviderError, Setup, TextAnswer, TextCall, TextProvider, http::HttpClient,

@@ -7,8 +7,8 @@ use tokio::time::{Instant, timeout};
 
 use super::{Prepared, counted, plan::Plan, unshared};
 use crate::{
+    catalogue::{Model, ModelKind},
     domain::{
-        catalogue::{Model, ModelKind},
         credits::Credits,
         generation::Modality,
         ids::AccountId,

@@ -7,8 +7,8 @@ use tokio::time::timeout;
 
 use super::refusal::{above_available, above_spend_limit};
 use crate::{
+    catalogue::{Model, TextModel},
     domain::{
-        catalogue::{Model, TextModel},
         context::ContextOverflow,
         generation::Surface,
         pricing::{Ceiling, TextCeiling},

@@ -4,9 +4,9 @@ use std::{mem, sync::Arc};
 
 use super::plan::{Plan, check_context, plan_call};
 use crate::{
+    catalogue::{Model, ModelKind, TextModel},
     domain::{
         ability::Ability,
-        catalogue::{Model, ModelKind, TextModel},
         conversation::{Image, ImageSource, Reasoning, ReplacedNames, Sampling, Thinking},
         credits::Credits,
         generation::{Generation, Modality},

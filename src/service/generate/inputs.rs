@@ -6,9 +6,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Prepared, hold_wait::HoldWait};
 use crate::{
+    catalogue::InputLimits,
     domain::{
         ability::Ability,
-        catalogue::InputLimits,
         generation::{Generation, Modality, Output, Status},
         ids::{AccountId, GenerationId, UploadId},
         inputs::{INPUTS, InputOrigin, InputRole, StoredInput},

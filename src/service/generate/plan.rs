@@ -10,8 +10,8 @@ use super::{
     template::{Rendered, RenderedPrompt},
 };
 use crate::{
+    catalogue::{ImageModel, Model, ModelKind, SpeechModel, Support, TextModel, VideoModel},
     domain::{
-        catalogue::{ImageModel, Model, ModelKind, SpeechModel, Support, TextModel, VideoModel},
         conversation::{Conversation, Sampling},
         credits::Credits,
         generation::TemplateUse,

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::*;
 use gensvc::{
+    catalogue::ModelKind,
     config::{LogFormat, Status, load::DEFAULT_TOML},
     domain::{
-        catalogue::ModelKind,
         conversation::{Detail, Image, ImageSource},
         generation::Modality,
     },

@@ -2,8 +2,8 @@
 
 use super::{defaults::ALL_KEYS, *};
 use gensvc::{
+    catalogue::{ImageModel, ModelKind, Support},
     domain::{
-        catalogue::{ImageModel, ModelKind, Support},
         generation::Modality,
         pricing::Quality,
         request::{SDK_SIZES, SIZES, SpeechFormat},

@@ -2,11 +2,8 @@
 
 use super::*;
 use gensvc::{
-    domain::{
-        catalogue::{ImageModel, Support},
-        pricing::Quality,
-        request::SpeechFormat,
-    },
+    catalogue::{ImageModel, Support},
+    domain::{pricing::Quality, request::SpeechFormat},
     providers::{openai::images::OpenAiImageModel, runway::RunwayModel},
 };
 

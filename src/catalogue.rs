@@ -9,6 +9,7 @@ mod published;
 mod routes;
 mod text;
 mod translate;
+pub mod vendor;
 mod vision;
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
@@ -26,7 +27,7 @@ use serde_json::{Value, json};
 pub use text::{TextLimits, TextModel};
 pub use vision::Vision;
 
-use super::{
+use crate::domain::{
     generation::{Modality, Surface},
     likeness::suggestion,
     pricing::{LIST, Markup, Prices},

@@ -6,8 +6,8 @@ use std::{any::Any, fmt::Debug, sync::Arc};
 use serde::de::DeserializeOwned;
 use toml::Value;
 
-use super::{
-    catalogue::{Dialogue, ModelKind},
+use super::{Dialogue, ModelKind};
+use crate::domain::{
     generation::Modality,
     pricing::CacheWrites,
     request::{SPEED, SpeechFormat, VoiceIds},
