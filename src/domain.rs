@@ -8,7 +8,6 @@ pub mod clock;
 pub mod context;
 pub mod conversation;
 pub mod credits;
-pub mod dialect;
 pub mod form_token;
 pub mod generation;
 pub mod ids;

@@ -33,6 +33,7 @@ pub mod catalogue;
 pub mod cli;
 pub mod config;
 pub mod console;
+pub mod dialect;
 pub mod domain;
 pub mod jobs;
 pub mod local_postgres;

@@ -1,5 +1,5 @@
 //! Routes for the official SDKs: the pipeline of /v1/generate with their bodies, streams, errors
-//! and headers. `domain/dialect` reads the bodies and writes the answers.
+//! and headers. `dialect` reads the bodies and writes the answers.
 
 pub mod anthropic;
 mod dialogue_body;
@@ -35,9 +35,9 @@ use super::{
 };
 use crate::{
     catalogue::Model,
+    dialect::{Answer, Head, Writer},
     domain::{
         conversation::Delta,
-        dialect::{Answer, Head, Writer},
         generation::{FinishReason, Generation, Modality, Status, Surface},
         ids::GenerationId,
         request::{DialogueRequest, GenerationRequest},

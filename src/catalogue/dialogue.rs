@@ -5,16 +5,19 @@ use std::{borrow::Cow, collections::HashMap};
 use serde_json::Value;
 
 use super::{TextModel, Vision, text::NOT_TAKEN};
-use crate::domain::{
-    conversation::{
-        Conversation, Detail, Effort, Format, Function, Image, ImageSource, ImageType, MAX_IMAGES,
-        Message, Part, Role, Sampling, Spelling, Thinking, ToolChoice, Tools, is_strict,
-    },
+use crate::{
     dialect::{DIAGNOSTICS, SEED, SHARED, TOOL_CHOICE, TOP_K, VERBOSITY, allowed_tools},
-    generation::Surface,
-    pricing::CacheWrites,
-    request::DialogueRequest,
-    validate::{FieldCode, FieldError},
+    domain::{
+        conversation::{
+            Conversation, Detail, Effort, Format, Function, Image, ImageSource, ImageType,
+            MAX_IMAGES, Message, Part, Role, Sampling, Spelling, Thinking, ToolChoice, Tools,
+            is_strict,
+        },
+        generation::Surface,
+        pricing::CacheWrites,
+        request::DialogueRequest,
+        validate::{FieldCode, FieldError},
+    },
 };
 
 /// The features of dialogues that a vendor's models support.

@@ -6,14 +6,16 @@ use std::{collections::HashMap, sync::Arc};
 use serde_json::{Value, json};
 
 use super::{TextModel, dialogue::asked};
-use crate::domain::{
-    conversation::{
-        Conversation, Format, Function, Json, Message, Parameters, Part, ReplacedNames, Role,
-        ToolCall, ToolChoice, Tools, make_enforceable, make_references_bare,
-    },
+use crate::{
     dialect::DIAGNOSTICS,
-    generation::Surface,
-    request::DialogueRequest,
+    domain::{
+        conversation::{
+            Conversation, Format, Function, Json, Message, Parameters, Part, ReplacedNames, Role,
+            ToolCall, ToolChoice, Tools, make_enforceable, make_references_bare,
+        },
+        generation::Surface,
+        request::DialogueRequest,
+    },
 };
 
 /// The member for earlier calls' arguments that are not a JSON object.

@@ -6,11 +6,13 @@ use tokio::time::{self, Instant, sleep};
 use uuid::Uuid;
 
 use super::{Result, Service, ServiceError, WaitPlace, auth::Caller, generate::Submitted, reserve};
-use crate::domain::{
-    ability::Ability,
+use crate::{
     dialect::Answer,
-    generation::{Generation, Modality, Status},
-    ids::GenerationId,
+    domain::{
+        ability::Ability,
+        generation::{Generation, Modality, Status},
+        ids::GenerationId,
+    },
 };
 
 /// Maximum interval between reads of the row of a generation that another process runs.

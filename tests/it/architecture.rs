@@ -9,17 +9,25 @@ use std::{
 /// What each folder or file under `src/` may import of the others.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("domain", &[]),
-    ("catalogue", &["domain"]),
+    ("dialect", &["domain"]),
+    ("catalogue", &["domain", "dialect"]),
     ("offload", &["domain"]),
     ("memory", &["domain"]),
     // Named limiters, for whichever module has a resource.
     ("resource", &["domain"]),
-    ("store", &["domain", "observe"]),
+    ("store", &["domain", "dialect", "observe"]),
     ("media", &["domain"]),
     // Pictures are read by the rules by which they are accepted.
     (
         "providers",
-        &["domain", "catalogue", "memory", "offload", "media"],
+        &[
+            "domain",
+            "dialect",
+            "catalogue",
+            "memory",
+            "offload",
+            "media",
+        ],
     ),
     // Counted into by those that know what a number means.
     ("observe", &["domain"]),
@@ -40,6 +48,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "service",
         &[
             "domain",
+            "dialect",
             "catalogue",
             "memory",
             "offload",
@@ -54,6 +63,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "api",
         &[
             "domain",
+            "dialect",
             "catalogue",
             "memory",
             "offload",

@@ -18,8 +18,8 @@ use crate::{
         extract::{AnyToken, Authorized, BetaQuery, CountTokens, GenerateText, Query},
     },
     catalogue::{Model, ModelKind},
+    dialect::messages::{CountRequest, MessagesRequest, MessagesWriter},
     domain::{
-        dialect::messages::{CountRequest, MessagesRequest, MessagesWriter},
         generation::{Modality, Surface},
         validate::{Fields, Input, integer, text},
     },

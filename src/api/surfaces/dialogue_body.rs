@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     api::{body::JsonBody, error::ApiError},
-    domain::{
-        dialect::original, generation::Surface, receipt::Prefixes, request::DialogueRequest,
-        validate::Body,
-    },
+    dialect::original,
+    domain::{generation::Surface, receipt::Prefixes, request::DialogueRequest, validate::Body},
 };
 
 /// Reads the body of a dialogue, and keeps its bytes, its original members and the digests of its

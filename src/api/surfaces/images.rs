@@ -24,11 +24,8 @@ use crate::{
         multipart,
         record::mark_replay,
     },
-    domain::{
-        dialect::images::{EditsRequest, ImageFormat, ImagesRequest},
-        generation::Output,
-        pricing::Quality,
-    },
+    dialect::images::{EditsRequest, ImageFormat, ImagesRequest},
+    domain::{generation::Output, pricing::Quality},
     media::{MediaKey, MediaStoreError},
 };
 

@@ -21,11 +21,11 @@ use crate::{
         extract::{AnyToken, Authorized, GenerateText},
     },
     catalogue::Model,
+    dialect::{
+        chat::{ChatRequest, ChatWriter},
+        responses::ResponsesRequest,
+    },
     domain::{
-        dialect::{
-            chat::{ChatRequest, ChatWriter},
-            responses::ResponsesRequest,
-        },
         generation::{Modality, Surface},
         request::DialogueRequest,
         validate::FieldCode,

@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use crate::{
     api::{ApiState, body::JsonBody, error::ApiError},
+    dialect::responses::referenced,
     domain::{
         ability::Ability,
-        dialect::responses::referenced,
         validate::{Body, FieldCode},
     },
     memory,

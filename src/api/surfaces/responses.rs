@@ -13,10 +13,8 @@ use crate::{
         error::ApiError,
         extract::{Authorized, CountTokens, GenerateText},
     },
-    domain::{
-        dialect::responses::{InputTokensRequest, ResponsesRequest, ResponsesWriter},
-        generation::Surface,
-    },
+    dialect::responses::{InputTokensRequest, ResponsesRequest, ResponsesWriter},
+    domain::generation::Surface,
 };
 
 const RESPONSES: &str = "/openai/v1/responses";

@@ -17,8 +17,8 @@ use crate::{
         extract::{Authorized, GenerateAudio},
         record::mark_replay,
     },
+    dialect::speech::SpokenRequest,
     domain::{
-        dialect::speech::SpokenRequest,
         generation::Generation,
         validate::{FieldCode, FieldError},
     },

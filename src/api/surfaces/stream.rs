@@ -12,10 +12,8 @@ use crate::{
         error::ApiError,
         stream::{Events, events},
     },
-    domain::{
-        conversation::Delta,
-        dialect::{Answer, Writer},
-    },
+    dialect::{Answer, Writer},
+    domain::conversation::Delta,
     providers::Deltas,
 };
 

@@ -11,13 +11,13 @@ use super::{
     super::{ProviderError, TextCall, http::RequestJson},
     GeminiModel, bare_name,
 };
-use crate::domain::{
-    conversation::{
+use crate::{
+    dialect::{SEED, TOP_K},
+    domain::conversation::{
         Conversation, Document, DocumentData, Effort, Format, Function, Image, ImageSource,
         Message, Part, Reasoning, Role, Schema, Thinking, ToolChoice, Tools, WireObject, WireValue,
         texts,
     },
-    dialect::{SEED, TOP_K},
 };
 
 /// The signature for a call that Gemini did not make, which it refuses without one (ai.google.dev,

@@ -14,9 +14,9 @@ use super::super::{
     answer::{TEXT_CAP, arguments},
     exchange::AnswerBuilder,
 };
-use crate::domain::{
-    conversation::{Delta, ToolCall},
+use crate::{
     dialect::custom_arguments,
+    domain::conversation::{Delta, ToolCall},
 };
 
 /// Maximum number of calls in one answer.

@@ -6,16 +6,18 @@ use sqlx::{FromRow as _, types::Json};
 use uuid::Uuid;
 
 use super::{Result, Store};
-use crate::domain::{
-    conversation::Answered,
-    credits::Credits,
+use crate::{
     dialect::Answer,
-    generation::{
-        Failure, FailureCode, FinishReason, Generation, Modality, Output, Status, Surface,
-        TemplateUse,
+    domain::{
+        conversation::Answered,
+        credits::Credits,
+        generation::{
+            Failure, FailureCode, FinishReason, Generation, Modality, Output, Status, Surface,
+            TemplateUse,
+        },
+        ids::{AccountId, ApiKeyId, GenerationId, InstanceId, TemplateId},
+        route::Routed,
     },
-    ids::{AccountId, ApiKeyId, GenerationId, InstanceId, TemplateId},
-    route::Routed,
 };
 
 #[derive(sqlx::FromRow)]

@@ -12,9 +12,9 @@ use super::{
     },
     item,
 };
-use crate::domain::{
-    conversation::{Conversation, Format, Function, ToolChoice, WireObject},
+use crate::{
     dialect::{ALLOWED_TOOLS, SHARED, TOOL_CHOICE, VERBOSITY, allowed_tools},
+    domain::conversation::{Conversation, Format, Function, ToolChoice, WireObject},
 };
 
 const ENCRYPTED: &str = "reasoning.encrypted_content";

@@ -2,15 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::domain::{
-    conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
+use crate::{
     dialect::{
         NOT_EMPTY, STRING, file_data,
         functions::{ToolType, custom_arguments, refuse},
         image_url, needed, refuse_reference, text_or_parts, without_images,
     },
-    named::named_enum,
-    validate::{FieldCode, Fields, List, words},
+    domain::{
+        conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
+        named::named_enum,
+        validate::{FieldCode, Fields, List, words},
+    },
 };
 
 named_enum!(

@@ -8,10 +8,12 @@ use super::{
     Echo, id, is_item,
     mapping::{OwnTool, Shown, encrypted_content, signature_before},
 };
-use crate::domain::{
-    conversation::{Part, Stop, ToolCall, WireObject, WireValue},
+use crate::{
     dialect::{Answer, Head, functions::custom_input},
-    usage::TextUsage,
+    domain::{
+        conversation::{Part, Stop, ToolCall, WireObject, WireValue},
+        usage::TextUsage,
+    },
 };
 
 /// The state of a response.

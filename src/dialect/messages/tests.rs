@@ -3,14 +3,16 @@
 use serde_json::Map;
 
 use super::*;
-use crate::domain::{
-    conversation::{
-        Delta, Effort, Format, Function, Json, Message as Turn, Parameters, Part, Reasoning, Role,
-        Schema, Stop, Thinking, ToolCall, ToolChoice, ToolResult, Tools,
-    },
+use crate::{
     dialect::{Answer, Head, Writer},
-    usage::TextUsage,
-    validate::{Body, FieldError},
+    domain::{
+        conversation::{
+            Delta, Effort, Format, Function, Json, Message as Turn, Parameters, Part, Reasoning,
+            Role, Schema, Stop, Thinking, ToolCall, ToolChoice, ToolResult, Tools,
+        },
+        usage::TextUsage,
+        validate::{Body, FieldError},
+    },
 };
 
 fn read<T: Body>(body: Value) -> Result<T, Vec<FieldError>> {

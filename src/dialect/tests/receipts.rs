@@ -6,13 +6,15 @@ use proptest::{collection, prelude::*, sample::Index};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::domain::{
-    conversation::{Conversation, Reasoning},
+use crate::{
     dialect::{chat::ChatRequest, messages::MessagesRequest, responses::ResponsesRequest},
-    generation::Surface,
-    receipt::{MARKER, Prefixes, RULES},
-    request::DialogueRequest,
-    validate::Body,
+    domain::{
+        conversation::{Conversation, Reasoning},
+        generation::Surface,
+        receipt::{MARKER, Prefixes, RULES},
+        request::DialogueRequest,
+        validate::Body,
+    },
 };
 
 /// A change of a body, at one of the places where it is possible.

@@ -8,14 +8,16 @@ use super::{
     mapping::{Tool, decrypted, function_name, give_to_calls},
     tools::{self, PASSED as PASSED_TOOLS, passes},
 };
-use crate::domain::{
-    conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
+use crate::{
     dialect::{
         NOT_EMPTY, STRING, file_data, functions::custom_arguments, image_url, instructions, needed,
         refuse_reference, sorted, text_or_parts, without_images,
     },
-    named::named_enum,
-    validate::{Field, FieldCode, Fields, Kind, List, Schemas, only, words},
+    domain::{
+        conversation::{Detail, Document, Image, Message, Part, Role, ToolCall, ToolResult},
+        named::named_enum,
+        validate::{Field, FieldCode, Fields, Kind, List, Schemas, only, words},
+    },
 };
 
 named_enum!(

@@ -6,11 +6,13 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::text_of;
-use crate::domain::{
-    conversation::{Delta, Json, Part, Stop, ToolCall, WireObject, WireValue},
+use crate::{
     dialect::{Answer, GEMINI, Head, Writer},
-    json::{without_escaped_nul, without_nul},
-    usage::{TextUsage, TokenCounts},
+    domain::{
+        conversation::{Delta, Json, Part, Stop, ToolCall, WireObject, WireValue},
+        json::{without_escaped_nul, without_nul},
+        usage::{TextUsage, TokenCounts},
+    },
 };
 
 /// A member of Anthropic's answers that is passed to callers of its dialect.

@@ -3,17 +3,21 @@
 use serde_json::{Map, Value, json};
 
 use super::Noted;
-use crate::domain::{
-    conversation::{
-        Document, DocumentSource, DocumentType, Image, ImageSource, Message, Part, Role, ToolCall,
-        ToolResult,
-    },
+use crate::{
     dialect::{
         GEMINI, NOT_EMPTY, STRING, give_signatures, image_url, instructions, needed, text_or_parts,
         without_images,
     },
-    named::named_enum,
-    validate::{Field, FieldCode, Fields, Kind, List, Refusal, Schemas, boolean, parsed, words},
+    domain::{
+        conversation::{
+            Document, DocumentSource, DocumentType, Image, ImageSource, Message, Part, Role,
+            ToolCall, ToolResult,
+        },
+        named::named_enum,
+        validate::{
+            Field, FieldCode, Fields, Kind, List, Refusal, Schemas, boolean, parsed, words,
+        },
+    },
 };
 
 named_enum!(

@@ -3,14 +3,16 @@
 use serde_json::Map;
 
 use super::*;
-use crate::domain::{
-    conversation::{
-        Delta, Format, Function, Json, Message, Parameters, Part, Role, Schema, Stop, ToolCall,
-        ToolChoice, ToolResult, Tools,
-    },
+use crate::{
     dialect::{Answer, Head, Writer},
-    usage::TextUsage,
-    validate::{Body, FieldError},
+    domain::{
+        conversation::{
+            Delta, Format, Function, Json, Message, Parameters, Part, Role, Schema, Stop, ToolCall,
+            ToolChoice, ToolResult, Tools,
+        },
+        usage::TextUsage,
+        validate::{Body, FieldError},
+    },
 };
 
 fn read(body: Value) -> Result<ChatRequest, Vec<FieldError>> {

@@ -12,11 +12,13 @@ use super::{
     mapping::{Shown, signature_before},
     text_of,
 };
-use crate::domain::{
-    conversation::{Delta, Part, WireObject},
+use crate::{
     dialect::{Answer, Head, Writer, functions::custom_input},
-    usage::{TextUsage, TokenCounts},
-    validate::Fields,
+    domain::{
+        conversation::{Delta, Part, WireObject},
+        usage::{TextUsage, TokenCounts},
+        validate::Fields,
+    },
 };
 
 /// The error code of input that is too long. Codex does not retry it.

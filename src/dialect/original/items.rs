@@ -5,8 +5,9 @@ use memchr::memmem::find;
 use serde_json::{Map, Value, value::to_raw_value};
 
 use super::with_replaced;
-use crate::domain::{
-    conversation::ReasoningField, dialect::responses::referenced, json::Members, request::Original,
+use crate::{
+    dialect::responses::referenced,
+    domain::{conversation::ReasoningField, json::Members, request::Original},
 };
 
 impl Original {

@@ -6,10 +6,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::text_of;
-use crate::domain::{
-    conversation::{self, Delta, Part, ReasoningField, ToolCall, choices, reasoning, texts},
+use crate::{
     dialect::{Answer, Head, Writer, functions::custom_input},
-    usage::TextUsage,
+    domain::{
+        conversation::{self, Delta, Part, ReasoningField, ToolCall, choices, reasoning, texts},
+        usage::TextUsage,
+    },
 };
 
 #[derive(Debug)]

@@ -3,14 +3,16 @@
 use serde_json::{Map, Value, json};
 
 use super::{MAX_LIMIT, Noted, note};
-use crate::domain::{
-    conversation::{
-        Effort, Format, Function, Json, Parameters, Reasoning, Schema, Thinking, ToolChoice, Tools,
-        is_strict,
-    },
+use crate::{
     dialect::{MAX_TOOLS, NOT_EMPTY, STRING, needed},
-    named::named_enum,
-    validate::{FieldCode, Fields, List, any_object, boolean, integer, words},
+    domain::{
+        conversation::{
+            Effort, Format, Function, Json, Parameters, Reasoning, Schema, Thinking, ToolChoice,
+            Tools, is_strict,
+        },
+        named::named_enum,
+        validate::{FieldCode, Fields, List, any_object, boolean, integer, words},
+    },
 };
 
 named_enum!(

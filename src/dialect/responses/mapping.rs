@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::referenced;
-use crate::domain::{
-    conversation::{EncryptedReasoning, Function, Part, ToolCall},
+use crate::{
     dialect::{
         GEMINI,
         functions::{self, GrammarSyntax},
         give_signatures,
     },
+    domain::conversation::{EncryptedReasoning, Function, Part, ToolCall},
 };
 
 /// The default namespace: its functions keep their names.

@@ -6,16 +6,18 @@ use super::{
     Item,
     mapping::{OwnTools, Tool, custom_tool, with_namespace},
 };
-use crate::domain::{
-    conversation::{Format, Json, Schema, TOOLS_TOKENS, Tools},
+use crate::{
     dialect::{
         NOT_EMPTY, STRING,
         functions::{self, Choice, CustomFormatType, GrammarSyntax, refuse},
         needed,
     },
-    named::named_enum,
-    request::Search,
-    validate::{FieldCode, Fields, List, any_object, boolean, words},
+    domain::{
+        conversation::{Format, Json, Schema, TOOLS_TOKENS, Tools},
+        named::named_enum,
+        request::Search,
+        validate::{FieldCode, Fields, List, any_object, boolean, words},
+    },
 };
 
 named_enum!(

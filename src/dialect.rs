@@ -17,7 +17,7 @@ pub use original::{DIAGNOSTICS, SEED, SHARED, TOOL_CHOICE, TOP_K, VERBOSITY};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{
+use crate::domain::{
     conversation::{
         Answered, Delta, DocumentSource, ImageSource, Message, Part, Role, Stop, texts,
     },

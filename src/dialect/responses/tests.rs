@@ -7,11 +7,13 @@ use std::collections::BTreeSet;
 use serde_json::Map;
 
 use super::*;
-use crate::domain::{
-    conversation::{Delta, Format, Stop, ToolCall, ToolChoice, ToolResult},
+use crate::{
     dialect::{Answer, Head, Writer},
-    usage::{TextUsage, TokenCounts},
-    validate::{Body, FieldError},
+    domain::{
+        conversation::{Delta, Format, Stop, ToolCall, ToolChoice, ToolResult},
+        usage::{TextUsage, TokenCounts},
+        validate::{Body, FieldError},
+    },
 };
 
 const ID: &str = "01a3185c500072abc0ffee0123456789";
