@@ -27,13 +27,15 @@ use serde_json::{Value, json};
 pub use text::{TextLimits, TextModel};
 pub use vision::Vision;
 
-use crate::domain::{
-    generation::{Modality, Surface},
-    likeness::suggestion,
-    pricing::{LIST, Markup, Prices},
+use crate::{
+    domain::{
+        generation::{Modality, Surface},
+        likeness::suggestion,
+        pricing::{LIST, Markup, Prices},
+        route::route_name,
+        validate::{FieldCode, FieldError},
+    },
     request::{GenerationRequest, Target},
-    route::route_name,
-    validate::{FieldCode, FieldError},
 };
 
 /// The prices and limits, by modality.

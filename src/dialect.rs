@@ -17,16 +17,18 @@ pub use original::{DIAGNOSTICS, SEED, SHARED, TOOL_CHOICE, TOP_K, VERBOSITY};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::domain::{
-    conversation::{
-        Answered, Delta, DocumentSource, ImageSource, Message, Part, Role, Stop, texts,
+use crate::{
+    domain::{
+        conversation::{
+            Answered, Delta, DocumentSource, ImageSource, Message, Part, Role, Stop, texts,
+        },
+        generation::{FinishReason, Generation, Surface},
+        json::Members,
+        pricing::CacheWrites,
+        usage::{TextUsage, TokenCounts},
+        validate::{FieldCode, Fields, List, Parsed, Text, parsed, text},
     },
-    generation::{FinishReason, Generation, Surface},
-    json::Members,
-    pricing::CacheWrites,
     request::Original,
-    usage::{TextUsage, TokenCounts},
-    validate::{FieldCode, Fields, List, Parsed, Text, parsed, text},
 };
 
 /// Maximum requested output tokens: more than any model writes.

@@ -24,7 +24,6 @@ pub mod pricing;
 pub mod rate;
 pub mod receipt;
 pub mod report;
-pub mod request;
 pub mod route;
 pub mod settings;
 pub mod share;

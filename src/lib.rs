@@ -42,6 +42,7 @@ pub mod memory;
 pub mod observe;
 pub mod offload;
 pub mod providers;
+pub mod request;
 pub mod resource;
 pub mod service;
 pub mod store;

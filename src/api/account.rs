@@ -11,7 +11,8 @@ use super::{
     extract::{Authorized, Manage, NoQuery},
 };
 use crate::{
-    domain::{clock::rfc3339, ids::AccountId, request::AccountChange},
+    domain::{clock::rfc3339, ids::AccountId},
+    request::AccountChange,
     store::accounts::AccountSettings,
 };
 

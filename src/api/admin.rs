@@ -23,10 +23,10 @@ use crate::{
     domain::{
         ids::{AccountId, ApiKeyId, WebhookDeliveryId},
         page::PageRequest,
-        request::{
-            AccountRequest, AccountUpdate, EMAIL_CHARS, KeyRequest, MoveRequest, SuspensionRequest,
-        },
         validate::{Fields, Input, generation_id, text},
+    },
+    request::{
+        AccountRequest, AccountUpdate, EMAIL_CHARS, KeyRequest, MoveRequest, SuspensionRequest,
     },
     service::{ServiceError, operators::Presented},
     store::{

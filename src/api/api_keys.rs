@@ -13,7 +13,8 @@ use super::{
     record::{self, PageBody},
 };
 use crate::{
-    domain::{ids::ApiKeyId, page::PageOf, request::KeyRequest},
+    domain::{ids::ApiKeyId, page::PageOf},
+    request::KeyRequest,
     service::resources::Created,
     store::keys::{ApiKeyRecord, KEYS_CURSOR},
 };

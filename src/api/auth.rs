@@ -14,10 +14,12 @@ use super::{
     error::ApiError,
     extract::{AnyToken, Authorized, NoQuery, SessionOnly},
 };
-use crate::domain::{
-    ability::Abilities,
-    clock::rfc3339,
-    ids::{AccountId, UserId},
+use crate::{
+    domain::{
+        ability::Abilities,
+        clock::rfc3339,
+        ids::{AccountId, UserId},
+    },
     request::{Login, PasswordChange},
 };
 

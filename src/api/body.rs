@@ -29,10 +29,10 @@ use crate::{
         json::{self, Members},
         limiter::Permit,
         party::Party,
-        request::MAX_INPUT_BYTES,
         validate::{Body as RequestForm, FieldError, Input, read_fields},
     },
     memory::{self, Reservation},
+    request::MAX_INPUT_BYTES,
 };
 
 /// Minimum speed of a sender, in bytes per second.

@@ -20,11 +20,11 @@ use crate::{
     domain::{
         generation::Modality,
         pricing::Prices,
-        request::Target,
         route::{Order, PROVIDER},
         validate::{Fields, Input, text, words},
     },
     jobs::Circuit,
+    request::Target,
     service::reports::ModelStats,
 };
 

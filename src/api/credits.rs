@@ -17,9 +17,9 @@ use crate::{
         credits::Credits,
         ids::GenerationId,
         page::PageRequest,
-        request::{GenerationRequest, UsageRequest},
         validate::{FieldCode, Fields, Input, Parsed, generation_id, parsed},
     },
+    request::{GenerationRequest, UsageRequest},
     service::{generate::Estimate, reports::UsageReport},
     store::credits::{LEDGER_CURSOR, LedgerEntry},
 };

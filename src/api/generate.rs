@@ -24,10 +24,10 @@ use crate::{
     domain::{
         conversation::{Delta, Visibility},
         generation::{Generation, Status},
-        request::{GenerationRequest, ImageRequest, SpeechRequest, TextRequest, VideoRequest},
         validate::Body,
     },
     providers::{DeltaSink, Deltas},
+    request::{GenerationRequest, ImageRequest, SpeechRequest, TextRequest, VideoRequest},
     service::{
         ServiceError,
         auth::Caller,

@@ -40,11 +40,11 @@ use crate::{
         conversation::Delta,
         generation::{FinishReason, Generation, Modality, Status, Surface},
         ids::GenerationId,
-        request::{DialogueRequest, GenerationRequest},
         route::{PROVIDER, route_name},
         validate::{Body, FieldCode, FieldError},
     },
     providers::{DeltaSink, Deltas},
+    request::{DialogueRequest, GenerationRequest},
     service::{
         Service, ServiceError,
         auth::Caller,

@@ -12,11 +12,8 @@ use super::{
     record::{self, PageBody},
 };
 use crate::{
-    domain::{
-        ids::TemplateId,
-        page::PageOf,
-        request::{TemplatePreview, TemplateText},
-    },
+    domain::{ids::TemplateId, page::PageOf},
+    request::{TemplatePreview, TemplateText},
     store::templates::{TEMPLATES_CURSOR, TemplateRecord},
 };
 

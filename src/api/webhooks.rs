@@ -19,9 +19,9 @@ use crate::{
     domain::{
         ids::{WebhookDeliveryId, WebhookId},
         page::PageOf,
-        request::WebhookRequest,
     },
     jobs::webhooks::RenderRecord,
+    request::WebhookRequest,
     store::{
         deliveries::{DELIVERIES_CURSOR, DeliveryRecord},
         webhooks::{WEBHOOKS_CURSOR, WebhookRecord},

@@ -10,12 +10,8 @@ use secrecy::ExposeSecret as _;
 use super::{App, AppError};
 use crate::{
     config::Config,
-    domain::{
-        ability::Abilities,
-        rate::DEFAULT_PER_MINUTE,
-        request::{AccountRequest, KeyRequest},
-        token,
-    },
+    domain::{ability::Abilities, rate::DEFAULT_PER_MINUTE, token},
+    request::{AccountRequest, KeyRequest},
     service::ServiceError,
 };
 

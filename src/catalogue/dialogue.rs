@@ -15,9 +15,9 @@ use crate::{
         },
         generation::Surface,
         pricing::CacheWrites,
-        request::DialogueRequest,
         validate::{FieldCode, FieldError},
     },
+    request::DialogueRequest,
 };
 
 /// The features of dialogues that a vendor's models support.

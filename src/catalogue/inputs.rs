@@ -6,15 +6,17 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Catalogue, Model, ModelKind};
-use crate::domain::{
-    generation::Modality,
-    inputs::InputRole,
+use crate::{
+    domain::{
+        generation::Modality,
+        inputs::InputRole,
+        settings::range::Bounded,
+        validate::{FieldCode, FieldError},
+    },
     request::{
         GenerationRequest, InputFrom, InputRequest, MAX_ALL_INPUT_BYTES, MAX_DURATION,
         MAX_INPUT_BYTES, MAX_INPUT_PIXELS, MAX_INPUTS,
     },
-    settings::range::Bounded,
-    validate::{FieldCode, FieldError},
 };
 
 type Count = Bounded<u32, 1, MAX_INPUTS>;

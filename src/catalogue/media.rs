@@ -7,19 +7,21 @@ use toml::Value;
 use utoipa::ToSchema;
 
 use super::InputLimits;
-use crate::domain::{
-    generation::Surface,
-    pricing::{ImagePrices, Quality, SpeechPrices, VideoPrices},
+use crate::{
+    domain::{
+        generation::Surface,
+        pricing::{ImagePrices, Quality, SpeechPrices, VideoPrices},
+        settings::{
+            range::{Bounded, bounded, span},
+            shown,
+        },
+        validate::{FieldCode, FieldError, too_long},
+    },
     request::{
         IMAGE_PROMPT_CHARS, ImageRequest, MAX_DURATION, Ratio, SDK_SIZES, SIZES,
         SPEECH_PROMPT_CHARS, SpeechFormat, SpeechRequest, Style, VIDEO_PROMPT_CHARS, VideoRequest,
         VoiceIds, size_names,
     },
-    settings::{
-        range::{Bounded, bounded, span},
-        shown,
-    },
-    validate::{FieldCode, FieldError, too_long},
 };
 
 /// How a model supports an optional field.

@@ -1,11 +1,13 @@
 //! Routes: lists of models under one name.
 
 use super::{Catalogue, Model, not_listed};
-use crate::domain::{
-    generation::{Modality, Surface},
+use crate::{
+    domain::{
+        generation::{Modality, Surface},
+        route::{Order, PROVIDER},
+        validate::{FieldCode, FieldError},
+    },
     request::Target,
-    route::{Order, PROVIDER},
-    validate::{FieldCode, FieldError},
 };
 
 #[derive(Debug, Clone)]

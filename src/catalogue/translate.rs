@@ -14,8 +14,8 @@ use crate::{
             ToolCall, ToolChoice, Tools, make_enforceable, make_references_bare,
         },
         generation::Surface,
-        request::DialogueRequest,
     },
+    request::DialogueRequest,
 };
 
 /// The member for earlier calls' arguments that are not a JSON object.

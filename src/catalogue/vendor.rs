@@ -7,11 +7,13 @@ use serde::de::DeserializeOwned;
 use toml::Value;
 
 use super::{Dialogue, ModelKind};
-use crate::domain::{
-    generation::Modality,
-    pricing::CacheWrites,
+use crate::{
+    domain::{
+        generation::Modality,
+        pricing::CacheWrites,
+        settings::{ConfigError, read_table},
+    },
     request::{SPEED, SpeechFormat, VoiceIds},
-    settings::{ConfigError, read_table},
 };
 
 /// A vendor (or the sandbox) with an adapter for its API.

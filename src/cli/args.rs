@@ -9,15 +9,17 @@ use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use secrecy::SecretString;
 
-use crate::domain::{
-    ability::{Abilities, AbilitiesError},
-    credits::Credits,
-    ids::GenerationId,
-    rate::MAX_PER_MINUTE,
-    report::UsageGroup,
+use crate::{
+    domain::{
+        ability::{Abilities, AbilitiesError},
+        credits::Credits,
+        ids::GenerationId,
+        rate::MAX_PER_MINUTE,
+        report::UsageGroup,
+        spend::SpendPeriod,
+        validate::timestamp,
+    },
     request::{GROUPS, LABEL},
-    spend::SpendPeriod,
-    validate::timestamp,
 };
 
 /// One HTTP API for text, image, video and speech generation, paid from prepaid credits.

@@ -9,10 +9,10 @@ use crate::{
     catalogue::{Catalogue, Route},
     domain::{
         generation::Modality,
-        request::Target,
         route::{MAX_MODELS, Order, PROVIDER, route_name},
         settings::quoted,
     },
+    request::Target,
 };
 
 /// Maximum characters of a route's name.

@@ -13,7 +13,7 @@ use super::{
     session::Session,
     shell,
 };
-use crate::domain::request::PasswordChange;
+use crate::request::PasswordChange;
 
 pub async fn page(session: Session) -> Result<Response, Problem> {
     answer(&session, None, None).await

@@ -9,7 +9,10 @@ use super::{
     parts::{self, field, option, text},
     problem::Problem,
 };
-use crate::domain::{ability::Ability, ids::AccountId, request::KeyRequest};
+use crate::{
+    domain::{ability::Ability, ids::AccountId},
+    request::KeyRequest,
+};
 
 const FIELDS: [&str; 6] = [
     "name",

@@ -17,7 +17,10 @@ use super::{
     shell,
     table::{self, Column, file},
 };
-use crate::domain::{ids::AccountId, request::WebhookRequest, webhook::secret_text};
+use crate::{
+    domain::{ids::AccountId, webhook::secret_text},
+    request::WebhookRequest,
+};
 
 const EVENTS: [(&str, &str); 2] = [
     ("generation.completed", "A generation completed"),

@@ -17,17 +17,19 @@ use super::{
     functions::{self, Choice, CustomFormatType, GrammarSyntax, ToolType, refuse, refuse_repeated},
     instructions, json as text_of, needed, sorted,
 };
-use crate::domain::{
-    conversation::{
-        Conversation, Effort, Format, Function, Json, Reasoning, Sampling, Schema, Tools,
+use crate::{
+    domain::{
+        conversation::{
+            Conversation, Effort, Format, Function, Json, Reasoning, Sampling, Schema, Tools,
+        },
+        generation::Surface,
+        named::named_enum,
+        validate::{
+            FieldCode, Fields, List, Object, SchemaName, any_object, boolean, integer, number,
+            only, sequences, words,
+        },
     },
-    generation::Surface,
-    named::named_enum,
     request::{DialogueRequest, MODEL_NAME},
-    validate::{
-        FieldCode, Fields, List, Object, SchemaName, any_object, boolean, integer, number, only,
-        sequences, words,
-    },
 };
 pub use writer::ChatWriter;
 

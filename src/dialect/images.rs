@@ -7,17 +7,19 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::domain::{
-    generation::Surface,
-    inputs::InputRole,
-    named::named_enum,
-    pricing::Quality,
+use crate::{
+    domain::{
+        generation::Surface,
+        inputs::InputRole,
+        named::named_enum,
+        pricing::Quality,
+        validate::{
+            FieldCode, Fields, List, Object, Parsed, SchemaName, integer, only, parsed, text, words,
+        },
+    },
     request::{
         Background, ImageRequest, InputFrom, InputRequest, MAX_INPUTS, MODEL_NAME, SDK_SIZES,
         Target, size, size_names,
-    },
-    validate::{
-        FieldCode, Fields, List, Object, Parsed, SchemaName, integer, only, parsed, text, words,
     },
 };
 

@@ -13,15 +13,17 @@ use std::cell::{Cell, RefCell};
 use serde_json::{Value, json};
 
 use super::{DIAGNOSTICS, MAX_LIMIT, REFUSED, instructions, json as text_of, leading};
-use crate::domain::{
-    conversation::{Conversation, Part, Sampling},
-    generation::Surface,
-    receipt::{BILLING_HEADER, without_billing_header},
-    request::{DialogueRequest, MODEL_NAME, Search},
-    validate::{
-        FieldCode, Fields, List, Object, Others, SchemaName, boolean, integer, number, only,
-        sequences,
+use crate::{
+    domain::{
+        conversation::{Conversation, Part, Sampling},
+        generation::Surface,
+        receipt::{BILLING_HEADER, without_billing_header},
+        validate::{
+            FieldCode, Fields, List, Object, Others, SchemaName, boolean, integer, number, only,
+            sequences,
+        },
     },
+    request::{DialogueRequest, MODEL_NAME, Search},
 };
 pub use tools::SEARCH;
 pub use writer::MessagesWriter;

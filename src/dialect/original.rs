@@ -11,10 +11,12 @@ use serde_json::{Value, json, value::RawValue};
 pub(super) use items::has_empty_members;
 
 use super::{messages::SEARCH, responses::is_encrypted_by_openai as is_openai};
-use crate::domain::{
-    conversation::{Part, ReplacedNames, Spelling, complete_schema},
-    generation::Surface,
-    json::Members,
+use crate::{
+    domain::{
+        conversation::{Part, ReplacedNames, Spelling, complete_schema},
+        generation::Surface,
+        json::Members,
+    },
     request::{DialogueRequest, Original},
 };
 

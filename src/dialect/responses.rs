@@ -16,14 +16,16 @@ mod writer;
 use serde_json::{Value, json};
 
 use super::{MAX_LIMIT, REFUSED, STRING, json as text_of};
-use crate::domain::{
-    conversation::{Conversation, Effort, Message, Part, Reasoning, Role, Sampling},
-    generation::Surface,
-    named::named_enum,
-    request::{DialogueRequest, MODEL_NAME},
-    validate::{
-        FieldCode, Fields, List, Object, SchemaName, boolean, integer, number, only, words,
+use crate::{
+    domain::{
+        conversation::{Conversation, Effort, Message, Part, Reasoning, Role, Sampling},
+        generation::Surface,
+        named::named_enum,
+        validate::{
+            FieldCode, Fields, List, Object, SchemaName, boolean, integer, number, only, words,
+        },
     },
+    request::{DialogueRequest, MODEL_NAME},
 };
 
 use item::Item;

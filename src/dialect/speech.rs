@@ -3,11 +3,13 @@
 
 use serde_json::{Value, json};
 
-use crate::domain::{
-    generation::Surface,
-    named::named_enum,
+use crate::{
+    domain::{
+        generation::Surface,
+        named::named_enum,
+        validate::{Fields, Object, SchemaName, number, only, text, words},
+    },
     request::{MODEL_NAME, SPEED, SpeechFormat, SpeechRequest, Target, VOICE},
-    validate::{Fields, Object, SchemaName, number, only, text, words},
 };
 
 /// `OpenAI`'s maximum.

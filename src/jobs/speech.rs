@@ -8,9 +8,9 @@ use super::{
     submit::Submission,
 };
 use crate::{
-    domain::request::SpeechFormat,
     media::{MediaKind, mp3_from_parts, wav_from_parts},
     providers::{SpeechAnswer, SpeechCall},
+    request::SpeechFormat,
 };
 
 impl Run<'_> {

@@ -19,10 +19,10 @@ use crate::{
         limiter::Permit,
         pricing::{TextPrices, UnitCeiling},
         receipt::Blank,
-        request::{Ratio, SpeechFormat},
     },
     memory,
     providers::{DeltaSink, ImageCall, ProviderPermit, SpeechCall, TextCall, VideoCall},
+    request::{Ratio, SpeechFormat},
     store::{
         StoreError,
         generations::{HoldOutcome, NewGeneration, Outcome},

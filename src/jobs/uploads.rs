@@ -17,13 +17,13 @@ use crate::{
         ids::{AccountId, GenerationId, UploadId},
         inputs::StoredInput,
         limiter::{Limiter, Permit},
-        request::MAX_ALL_INPUT_BYTES,
     },
     media::{
         InvalidMedia, MediaInfo, MediaKey, MediaKind, MediaStoreError, PICTURE_KINDS, read_picture,
     },
     offload::{for_account, offload},
     providers::InputPicture,
+    request::MAX_ALL_INPUT_BYTES,
     store::{
         StoreError,
         uploads::{UploadBytes, UploadLifetime, UploadRecord, UploadStored},

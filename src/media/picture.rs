@@ -9,7 +9,7 @@ use image::{
 };
 
 use super::{InvalidMedia, MediaInfo, MediaKind, fit::refusal, probe::inspect};
-use crate::domain::request::{MAX_INPUT_BYTES, MAX_INPUT_PIXELS};
+use crate::request::{MAX_INPUT_BYTES, MAX_INPUT_PIXELS};
 
 /// Accepted picture formats. The vendors also accept them.
 pub const PICTURE_KINDS: [MediaKind; 3] = [MediaKind::Png, MediaKind::Jpeg, MediaKind::Webp];

@@ -20,11 +20,8 @@ use super::{
 };
 use crate::{
     catalogue::vendor::{ModelSettings, SpeechRange, Vendor, read_settings},
-    domain::{
-        generation::Modality,
-        request::{SpeechFormat, VoiceIds},
-        settings::words,
-    },
+    domain::{generation::Modality, settings::words},
+    request::{SpeechFormat, VoiceIds},
 };
 
 /// A voice is a path segment in this API. Its ids have 20 characters.

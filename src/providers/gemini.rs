@@ -37,9 +37,9 @@ use crate::{
     domain::{
         conversation::Spelling,
         generation::Modality,
-        request::SpeechFormat,
         settings::{ConfigError, range::bounded, read_table, words},
     },
+    request::SpeechFormat,
 };
 use omni::{GeminiOmni, OmniModel};
 use response::ResponseParser;

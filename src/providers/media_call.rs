@@ -11,9 +11,8 @@ use http::{HeaderName, HeaderValue};
 use url::Url;
 
 use super::ProviderError;
-use crate::domain::{
-    inputs::InputRole,
-    pricing::Quality,
+use crate::{
+    domain::{inputs::InputRole, pricing::Quality},
     request::{Background, Outpaint, SpeechFormat, Style},
 };
 

@@ -40,9 +40,9 @@ use crate::{
         conversation::WireObject,
         generation::Modality,
         inputs::InputRole,
-        request::Ratio,
         settings::{ConfigError, blank_is_none, quoted},
     },
+    request::Ratio,
 };
 pub use image::RunwayImageModel;
 

@@ -30,12 +30,8 @@ use super::{
 };
 use crate::{
     catalogue::vendor::Vendor,
-    domain::{
-        generation::Modality,
-        inputs::InputRole,
-        pricing::Quality,
-        request::{Outpaint, Style},
-    },
+    domain::{generation::Modality, inputs::InputRole, pricing::Quality},
+    request::{Outpaint, Style},
 };
 pub use settings::{StabilityEndpoint, StabilityModel, StabilityTarget};
 

@@ -7,12 +7,14 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
 use super::{DeltaSink, ProviderError};
-use crate::domain::{
-    conversation::{Conversation, Json, Part, ReplacedNames, Sampling, Stop, choices, texts},
-    json::Members,
-    lock::lock,
+use crate::{
+    domain::{
+        conversation::{Conversation, Json, Part, ReplacedNames, Sampling, Stop, choices, texts},
+        json::Members,
+        lock::lock,
+        usage::TokenCounts,
+    },
     request::Original,
-    usage::TokenCounts,
 };
 
 /// A text generation as every adapter receives it.

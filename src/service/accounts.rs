@@ -8,10 +8,10 @@ use crate::{
     domain::{
         generation::Modality,
         ids::{AccountId, ApiKeyId, UserId},
-        request::{
-            AccountChange, AccountRequest, AccountUpdate, KeyRequest, Target, password_violations,
-        },
         validate::FieldError,
+    },
+    request::{
+        AccountChange, AccountRequest, AccountUpdate, KeyRequest, Target, password_violations,
     },
     store::{
         accounts::{AccountRecord, AccountSettings, NewAccount, USERS_EMAIL_KEY, UserRow},

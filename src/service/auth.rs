@@ -22,9 +22,9 @@ use crate::{
         ids::{AccountId, UserId},
         lock::lock,
         rate::RateState,
-        request::Target,
         token::{BearerToken, TokenDigest},
     },
+    request::Target,
     store::{
         generations::Credential,
         keys::{AuthenticatedKey, Presumed},

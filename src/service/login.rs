@@ -21,9 +21,9 @@ use crate::{
         limiter::{Limiter, Permit},
         lock::lock,
         party::{Address, Party},
-        request::{Login, PasswordChange},
         token,
     },
+    request::{Login, PasswordChange},
     resource::Refusals,
     store::{
         accounts::{Identity, UserRow},

@@ -11,11 +11,11 @@ use crate::{
         limiter::Limiter,
         party::Party,
         rate::RateState,
-        request::Move,
         token::{self, BearerToken},
         validate::FieldCode,
     },
     jobs::Circuit,
+    request::Move,
     store::{
         StoreError,
         credits::{LedgerEntry, Moved, NewMove},

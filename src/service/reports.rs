@@ -16,9 +16,9 @@ use crate::{
         limiter::Permit,
         party::Party,
         report::{Span, UsageRow, UsageTotals},
-        request::UsageRequest,
         validate::FieldCode,
     },
+    request::UsageRequest,
     store::{StoreError, operators::ModelHealth},
 };
 

@@ -10,12 +10,12 @@ use crate::{
         form_token::{self, FormToken},
         ids::{AccountId, ApiKeyId, TemplateId, WebhookDeliveryId, WebhookId},
         page::{Page, PageRequest},
-        request::{KeyRequest, TemplateText, WebhookRequest},
         token::{self, NewToken},
         validate::{FieldCode, FieldError},
         webhook::{MAX_PER_ACCOUNT, secret_text},
     },
     jobs::webhooks::AddressRefusal,
+    request::{KeyRequest, TemplateText, WebhookRequest},
     store::{
         StoreError,
         deliveries::DeliveryRecord,

@@ -6,13 +6,13 @@ use sqlx::{FromRow, QueryBuilder};
 use utoipa::ToSchema;
 
 use super::{Result, Store, keys::Credential, pool::Transaction};
-pub use crate::domain::request::Move;
 use crate::domain::{
     clock::rfc3339,
     credits::Credits,
     ids::{AccountId, GenerationId, LedgerEntryId},
     page::{Page, PageRequest},
 };
+pub use crate::request::Move;
 
 /// The kinds of entries. The index begins with the kind, so the newest entry is looked up by kind.
 pub(super) const ENTRY_KINDS: [&str; 6] =

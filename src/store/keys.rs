@@ -13,15 +13,17 @@ pub use presumed::Presumed;
 pub(super) use presumed::Presumptions;
 
 use super::{Result, Store, exactly_one, pool::Transaction};
-use crate::domain::{
-    ability::Abilities,
-    clock::rfc3339,
-    credits::Credits,
-    ids::{AccountId, ApiKeyId, SessionId},
-    page::{Page, PageRequest},
+use crate::{
+    domain::{
+        ability::Abilities,
+        clock::rfc3339,
+        credits::Credits,
+        ids::{AccountId, ApiKeyId, SessionId},
+        page::{Page, PageRequest},
+        spend::SpendPeriod,
+        token::{NewToken, TokenDigest},
+    },
     request::KeyRequest,
-    spend::SpendPeriod,
-    token::{NewToken, TokenDigest},
 };
 
 /// Prefix of the key list's cursors.

@@ -5,10 +5,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Result, Store, exactly_one};
-use crate::domain::{
-    clock::rfc3339,
-    ids::{AccountId, TemplateId},
-    page::{Page, PageRequest},
+use crate::{
+    domain::{
+        clock::rfc3339,
+        ids::{AccountId, TemplateId},
+        page::{Page, PageRequest},
+    },
     request::TemplateText,
 };
 

@@ -5,12 +5,14 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Result, Store, exactly_one, generations::Credential};
-use crate::domain::{
-    clock::rfc3339,
-    ids::{AccountId, WebhookId},
-    page::{Page, PageRequest},
+use crate::{
+    domain::{
+        clock::rfc3339,
+        ids::{AccountId, WebhookId},
+        page::{Page, PageRequest},
+        webhook::{MAX_PER_ACCOUNT, WebhookEvent},
+    },
     request::WebhookRequest,
-    webhook::{MAX_PER_ACCOUNT, WebhookEvent},
 };
 
 /// Prefix of the webhook list's cursors.

@@ -9,19 +9,21 @@ use std::{
 /// What each folder or file under `src/` may import of the others.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("domain", &[]),
-    ("dialect", &["domain"]),
-    ("catalogue", &["domain", "dialect"]),
+    ("request", &["domain"]),
+    ("dialect", &["domain", "request"]),
+    ("catalogue", &["domain", "request", "dialect"]),
     ("offload", &["domain"]),
     ("memory", &["domain"]),
     // Named limiters, for whichever module has a resource.
     ("resource", &["domain"]),
-    ("store", &["domain", "dialect", "observe"]),
-    ("media", &["domain"]),
+    ("store", &["domain", "request", "dialect", "observe"]),
+    ("media", &["domain", "request"]),
     // Pictures are read by the rules by which they are accepted.
     (
         "providers",
         &[
             "domain",
+            "request",
             "dialect",
             "catalogue",
             "memory",
@@ -35,6 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "jobs",
         &[
             "domain",
+            "request",
             "memory",
             "offload",
             "resource",
@@ -48,6 +51,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "service",
         &[
             "domain",
+            "request",
             "dialect",
             "catalogue",
             "memory",
@@ -63,6 +67,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "api",
         &[
             "domain",
+            "request",
             "dialect",
             "catalogue",
             "memory",
@@ -77,14 +82,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     // A client of the API: whatever it does, the API allows.
-    ("console", &["domain", "api"]),
-    ("config", &["domain", "catalogue"]),
+    ("console", &["domain", "request", "api"]),
+    ("config", &["domain", "request", "catalogue"]),
     ("telemetry", &["observe"]),
     ("local_postgres", &[]),
     (
         "app",
         &[
             "domain",
+            "request",
             "catalogue",
             "memory",
             "resource",
@@ -105,6 +111,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "cli",
         &[
             "domain",
+            "request",
             "catalogue",
             "memory",
             "store",

@@ -27,11 +27,11 @@ use gensvc::{
         clock::{Clock as _, ManualClock},
         credits::Credits,
         ids::AccountId,
-        request::{AccountRequest, KeyRequest},
         validate::Body as _,
     },
     media::MediaStore,
     providers::Registry,
+    request::{AccountRequest, KeyRequest},
     store::{Store, verify::Scope},
 };
 use http::{HeaderMap, Method, Request, Response, StatusCode};

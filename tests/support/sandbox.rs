@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use chrono::DateTime;
 use gensvc::{
-    domain::{clock::ManualClock, request::SpeechFormat},
+    domain::clock::ManualClock,
     providers::{
         SpeechCall, SpeechProvider as _, VideoCall, VideoOutput, VideoProvider as _, VideoStatus,
         sandbox::{SandboxSpeech, SandboxVideo},
     },
+    request::SpeechFormat,
 };
 
 pub async fn speech(format: SpeechFormat, text: &str) -> Bytes {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::{
     api::{body::JsonBody, error::ApiError},
     dialect::original,
-    domain::{generation::Surface, receipt::Prefixes, request::DialogueRequest, validate::Body},
+    domain::{generation::Surface, receipt::Prefixes, validate::Body},
+    request::DialogueRequest,
 };
 
 /// Reads the body of a dialogue, and keeps its bytes, its original members and the digests of its

@@ -27,9 +27,9 @@ use crate::{
     },
     domain::{
         generation::{Modality, Surface},
-        request::DialogueRequest,
         validate::FieldCode,
     },
+    request::DialogueRequest,
     service::ServiceError,
 };
 

@@ -13,10 +13,8 @@ use crate::{
         password,
     },
     config::Config,
-    domain::{
-        ids::AccountId,
-        request::{AccountRequest, AccountUpdate, password_violations},
-    },
+    domain::ids::AccountId,
+    request::{AccountRequest, AccountUpdate, password_violations},
     service::ServiceError,
     store::accounts::{AccountFilter, AccountRecord},
 };

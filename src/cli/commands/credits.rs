@@ -10,7 +10,7 @@ use crate::{
         output::{Output, credits},
     },
     config::Config,
-    domain::request::Move,
+    request::Move,
     service::ServiceError,
 };
 

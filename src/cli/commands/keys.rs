@@ -17,8 +17,8 @@ use crate::{
         ability::Abilities,
         ids::{AdminTokenId, ApiKeyId},
         rate::DEFAULT_PER_MINUTE,
-        request::KeyRequest,
     },
+    request::KeyRequest,
     store::{keys::ApiKeyRecord, sessions::AdminTokenRecord},
 };
 

@@ -12,9 +12,9 @@ use crate::{
     domain::{
         ids::AccountId,
         report::{UsageRow, UsageTotals},
-        request::UsageRequest,
     },
     local_postgres::LocalPostgresError,
+    request::UsageRequest,
     service::reports::UsageReport,
     store::accounts::AccountFilter,
 };

@@ -15,9 +15,9 @@ use crate::{
     domain::{
         inputs::InputRole,
         pricing::{ANY_SIZE, ImagePrices, Quality},
-        request::{IMAGE_PROMPT_CHARS, SDK_SIZES, SIZES},
         settings::{MISSING, quoted, range::Bounded},
     },
+    request::{IMAGE_PROMPT_CHARS, SDK_SIZES, SIZES},
 };
 
 /// Maximum images of a request.

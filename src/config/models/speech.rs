@@ -11,10 +11,8 @@ use crate::{
         SpeechLimits, SpeechModel,
         vendor::{ModelSettings, Vendor},
     },
-    domain::{
-        request::{SPEECH_PROMPT_CHARS, SpeechFormat},
-        settings::quoted,
-    },
+    domain::settings::quoted,
+    request::{SPEECH_PROMPT_CHARS, SpeechFormat},
 };
 
 pub(super) fn read(

@@ -13,10 +13,10 @@ use crate::{
     },
     domain::{
         pricing::{PriceTier, TextPrices, TokenPrices},
-        request::{MAX_TOKENS, TEXT_PROMPT_CHARS},
         settings::{self, range::Bounded, read_table, shown},
         usage::MAX_SEARCHES,
     },
+    request::{MAX_TOKENS, TEXT_PROMPT_CHARS},
 };
 
 /// Default of the tokens that a provider's template adds.

@@ -11,12 +11,8 @@ use crate::{
         VideoLimits, VideoModel,
         vendor::{Access, Vendor},
     },
-    domain::{
-        inputs::InputRole,
-        pricing::VideoPrices,
-        request::{Ratio, VIDEO_PROMPT_CHARS},
-        settings::quoted,
-    },
+    domain::{inputs::InputRole, pricing::VideoPrices, settings::quoted},
+    request::{Ratio, VIDEO_PROMPT_CHARS},
 };
 
 /// Supported roles of inputs. Only the sandbox supports the first one, a source to extend.

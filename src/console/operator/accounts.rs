@@ -20,10 +20,8 @@ use crate::{
         shell,
         table::{self, Column, file},
     },
-    domain::{
-        ids::{AccountId, GenerationId},
-        request::{AccountRequest, AccountUpdate, MoveRequest, SuspensionRequest},
-    },
+    domain::ids::{AccountId, GenerationId},
+    request::{AccountRequest, AccountUpdate, MoveRequest, SuspensionRequest},
 };
 
 pub async fn list(Operator(session): Operator) -> Result<Markup, Problem> {

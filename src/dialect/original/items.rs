@@ -7,7 +7,8 @@ use serde_json::{Map, Value, value::to_raw_value};
 use super::with_replaced;
 use crate::{
     dialect::responses::referenced,
-    domain::{conversation::ReasoningField, json::Members, request::Original},
+    domain::{conversation::ReasoningField, json::Members},
+    request::Original,
 };
 
 impl Original {

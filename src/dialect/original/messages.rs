@@ -11,7 +11,7 @@ use serde_json::{
 };
 
 use super::with_replaced;
-use crate::domain::{json::Members, request::Original};
+use crate::{domain::json::Members, request::Original};
 
 /// The parsed members of a message, or of a block of its content.
 #[derive(Default, Deserialize)]

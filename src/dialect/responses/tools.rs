@@ -15,9 +15,9 @@ use crate::{
     domain::{
         conversation::{Format, Json, Schema, TOOLS_TOKENS, Tools},
         named::named_enum,
-        request::Search,
         validate::{FieldCode, Fields, List, any_object, boolean, words},
     },
+    request::Search,
 };
 
 named_enum!(

@@ -12,9 +12,9 @@ use crate::{
         conversation::{Conversation, Reasoning},
         generation::Surface,
         receipt::{MARKER, Prefixes, RULES},
-        request::DialogueRequest,
         validate::Body,
     },
+    request::DialogueRequest,
 };
 
 /// A change of a body, at one of the places where it is possible.

@@ -9,12 +9,14 @@ use super::{
     super::{ProviderError, TextCall, http::RequestJson},
     ALWAYS, AnthropicModel, BETWEEN_TOOLS, CURRENT_VERSION, VERSION,
 };
-use crate::domain::{
-    conversation::{
-        Conversation, DocumentSource, Effort, Format, Function, ImageSource, Message, Part,
-        Reasoning, Role, Schema, Thinking, ToolChoice, Tools, WireObject, WireValue,
+use crate::{
+    domain::{
+        conversation::{
+            Conversation, DocumentSource, Effort, Format, Function, ImageSource, Message, Part,
+            Reasoning, Role, Schema, Thinking, ToolChoice, Tools, WireObject, WireValue,
+        },
+        json::Members,
     },
-    json::Members,
     request::Original,
 };
 

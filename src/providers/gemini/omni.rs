@@ -26,9 +26,9 @@ use crate::{
     catalogue::{ModelKind, vendor::ModelSettings},
     domain::{
         inputs::InputRole,
-        request::Ratio,
         settings::{ConfigError, words},
     },
+    request::Ratio,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

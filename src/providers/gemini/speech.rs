@@ -25,8 +25,9 @@ use super::{
 };
 use crate::{
     catalogue::{ModelKind, vendor::ModelSettings},
-    domain::{request::SpeechFormat, settings::ConfigError},
+    domain::settings::ConfigError,
     media::wav,
+    request::SpeechFormat,
 };
 
 /// Maximum bytes of a response. A model's maximum of 16,384 tokens is about 42 MB in base64, at 25

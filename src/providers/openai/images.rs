@@ -25,9 +25,9 @@ use crate::{
         conversation::WireObject,
         inputs::InputRole,
         pricing::Quality,
-        request::Background,
         settings::{ConfigError, words},
     },
+    request::Background,
 };
 
 /// Settings of one model. The default suits the GPT image family.

@@ -10,9 +10,10 @@ use image::{
 };
 
 use crate::{
-    domain::{inputs::InputRole, lock::lock, request::Outpaint},
+    domain::{inputs::InputRole, lock::lock},
     media::{MAX_DECODED_BYTES, is_turned},
     providers::{InputPicture, ProviderError, media_call::inputs_with_role},
+    request::Outpaint,
 };
 
 /// Held while a picture is decoded, because each decoder may use [`MAX_DECODED_BYTES`].

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use image::{ImageError, ImageFormat, Rgb, RgbImage};
 
 use super::seed::Seed;
-use crate::domain::{pricing::Quality, request::Style};
+use crate::{domain::pricing::Quality, request::Style};
 
 /// Draws a picture. The same seed gives the same motif at every size of one aspect ratio.
 pub(super) fn draw(

@@ -10,8 +10,8 @@ use super::{
     seed::{Seed, offloaded},
 };
 use crate::{
-    domain::request::SpeechFormat,
     providers::{ProviderError, SpeechAnswer, SpeechCall, SpeechProvider},
+    request::SpeechFormat,
 };
 
 /// Six notes at 48 kbit/s and 24 kHz.

@@ -13,12 +13,12 @@ use crate::{
         json::Members,
         pricing::TextCeiling,
         receipt::Blank,
-        request::DialogueRequest,
         route::route_name,
     },
     jobs::{Call, TextWork},
     memory,
     providers::{DeltaSink, Released, TextCall},
+    request::DialogueRequest,
     service::{Result, Service, ServiceError, auth::Caller},
     store::credits::{Balance, SpendLimit},
 };

@@ -10,9 +10,9 @@ use crate::{
         generation::Modality,
         inputs::InputRole,
         pricing::{Ceiling, Prices},
-        request::GenerationRequest,
         route::Dropped,
     },
+    request::GenerationRequest,
     service::{Result, Service, auth::Caller},
     store::credits::SpendLimit,
 };

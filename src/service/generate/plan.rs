@@ -17,16 +17,16 @@ use crate::{
         generation::TemplateUse,
         inputs::InputRole,
         pricing::{Ceiling, InputCeiling, PER_THOUSAND, Quality, TextCeiling, UnitCeiling},
-        request::{
-            DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, Outpaint, Ratio, SIZES,
-            SpeechRequest, TextRequest, VideoRequest,
-        },
         template::PROMPT,
         validate::{FieldCode, FieldError},
     },
     jobs::{Call, ImageWork, TextWork},
     media::{LONGEST_SIDE, MOST_PIXELS, same_shape},
     providers::{DeltaSink, ImageCall, TextCall},
+    request::{
+        DEFAULT_MAX_TOKENS, GenerationRequest, ImageRequest, Outpaint, Ratio, SIZES, SpeechRequest,
+        TextRequest, VideoRequest,
+    },
     service::{Result, Service, ServiceError, auth::Caller},
 };
 

@@ -6,12 +6,11 @@ use crate::{
     domain::{
         generation::TemplateUse,
         ids::TemplateId,
-        request::{
-            GenerationRequest, SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, TemplatePreview,
-            TemplateText,
-        },
         template::{PROMPT, RenderError, Template},
         validate::{Errors, FieldCode, FieldError, too_long},
+    },
+    request::{
+        GenerationRequest, SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, TemplatePreview, TemplateText,
     },
     service::{Result, Service, ServiceError, auth::Caller},
 };

@@ -3,11 +3,7 @@
 use super::{defaults::ALL_KEYS, *};
 use gensvc::{
     catalogue::{ImageModel, ModelKind, Support},
-    domain::{
-        generation::Modality,
-        pricing::Quality,
-        request::{SDK_SIZES, SIZES, SpeechFormat},
-    },
+    domain::{generation::Modality, pricing::Quality},
     providers::{
         elevenlabs::ElevenLabsModel,
         gemini::omni::OmniModel,
@@ -15,6 +11,7 @@ use gensvc::{
         runway::RunwayModel,
         stability::{StabilityEndpoint, StabilityModel},
     },
+    request::{SDK_SIZES, SIZES, SpeechFormat},
 };
 
 #[test]

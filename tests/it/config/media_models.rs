@@ -3,8 +3,9 @@
 use super::*;
 use gensvc::{
     catalogue::{ImageModel, Support},
-    domain::{pricing::Quality, request::SpeechFormat},
+    domain::pricing::Quality,
     providers::{openai::images::OpenAiImageModel, runway::RunwayModel},
+    request::SpeechFormat,
 };
 
 /// A file in which the models of a built-in provider are one with these lines.

@@ -5,10 +5,10 @@ use gensvc::{
     config::Status,
     domain::{
         generation::{Modality, Surface},
-        request::Target,
         validate::FieldCode,
     },
     providers::openai::{Api, OpenAiModel, SystemRole, TokenField},
+    request::Target,
 };
 
 const SERVERS: &str = r#"

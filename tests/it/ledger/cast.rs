@@ -5,10 +5,10 @@ use gensvc::{
     domain::{
         ability::Abilities,
         ids::{AccountId, ApiKeyId},
-        request::KeyRequest,
         spend::SpendPeriod,
         token::new_api_key,
     },
+    request::KeyRequest,
     store::accounts::NewAccount,
 };
 use uuid::Uuid;

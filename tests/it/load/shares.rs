@@ -4,7 +4,7 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::common::{Account, Reply, TestApp, Upstream, vendors::speech};
-use gensvc::domain::request::SpeechFormat;
+use gensvc::request::SpeechFormat;
 
 async fn speaking(env: &[(&str, &str)], options: PgConnectOptions) -> (TestApp, Upstream) {
     let upstream = Upstream::start().await;

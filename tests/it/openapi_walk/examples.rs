@@ -2,10 +2,9 @@
 
 use std::{fs, time::Duration};
 
-use gensvc::domain::{
-    credits::Credits,
+use gensvc::{
+    domain::{credits::Credits, validate::Object as _},
     request::{AccountRequest, Login},
-    validate::Object as _,
 };
 use http::Method;
 use serde_json::{Map, Value, json};

@@ -3,7 +3,7 @@
 use axum::body::Bytes;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use chrono::TimeDelta;
-use gensvc::domain::request::SpeechFormat;
+use gensvc::request::SpeechFormat;
 use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

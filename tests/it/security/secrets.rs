@@ -1,6 +1,9 @@
 //! Secrets at rest, and secrets in output.
 
-use gensvc::domain::{request::Login, token, validate::Body as _};
+use gensvc::{
+    domain::{token, validate::Body as _},
+    request::Login,
+};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use gensvc::domain::request::SpeechFormat;
+use gensvc::request::SpeechFormat;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

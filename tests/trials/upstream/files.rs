@@ -1,7 +1,7 @@
 //! Real files, generated once.
 
 use bytes::Bytes;
-use gensvc::domain::request::SpeechFormat;
+use gensvc::request::SpeechFormat;
 use image::{ImageFormat, Rgb, RgbImage};
 
 use crate::{

@@ -12,13 +12,13 @@ use crate::{
         },
         generation::Surface,
         json::Members,
-        request::Original,
         usage::TokenCounts,
     },
     providers::{
         DeltaSink, ProviderError, ProviderErrorKind, TextAnswer, TextCall, TextProvider as _,
         tests::fake::{Reply, Seen, TIMEOUT, Upstream, setup},
     },
+    request::Original,
 };
 
 fn real() -> OpenAiModel {

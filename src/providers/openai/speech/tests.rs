@@ -6,11 +6,11 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    domain::request::SpeechFormat,
     providers::{
         ProviderErrorKind,
         tests::fake::{Reply, TIMEOUT, Upstream, ends, recorded, setup},
     },
+    request::SpeechFormat,
 };
 
 fn call() -> SpeechCall {

@@ -1,10 +1,7 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::{
-    domain::{pricing::Quality, request::Style},
-    providers::ProviderErrorKind,
-};
+use crate::{domain::pricing::Quality, providers::ProviderErrorKind, request::Style};
 
 fn call(prompt: &str, size: (u32, u32)) -> ImageCall {
     ImageCall {

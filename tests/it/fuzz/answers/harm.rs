@@ -2,7 +2,7 @@
 
 use axum::body::Bytes;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use gensvc::domain::request::SpeechFormat;
+use gensvc::request::SpeechFormat;
 use http::Method;
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! POST /v1/generate/audio: speech, submitted once, joined and stored.
 
 use axum::body::Bytes;
-use gensvc::domain::request::SpeechFormat;
+use gensvc::request::SpeechFormat;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

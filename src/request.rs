@@ -31,7 +31,7 @@ pub use operator::{
 pub use text::TextRequest;
 pub use usage::{GROUPS, UsageRequest};
 
-use super::{
+use crate::domain::{
     credits::Credits,
     generation::{Modality, Surface},
     route::{MAX_FALLBACKS, PROVIDER, route_name},
