@@ -1,7 +1,7 @@
 //! The domain model: types that are valid by construction, and pure functions.
 //!
-//! Credits, prices, keys, requests, records and the rules that depend only on their arguments. No
-//! database, HTTP, network or system time (a [`clock::Clock`] is passed in).
+//! Credits, prices, keys, conversations, records and the rules that depend only on their arguments.
+//! No database, HTTP, network or system time (a [`clock::Clock`] is passed in).
 
 pub mod ability;
 pub mod clock;

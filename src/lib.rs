@@ -5,12 +5,15 @@
 //!
 //! Imports go one way, from right to left; modules on the same level never import each other:
 //!
-//! `domain` ← `store`, `providers`, `media` ← `jobs` ← `service` ← `api` ← `console` ← `app` ←
-//! `cli`, `main`
+//! `domain` ← `request` ← `dialect` ← `catalogue` ← `store`, `providers`, `media` ← `jobs` ←
+//! `service` ← `api` ← `console` ← `app` ← `cli`, `main`
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`domain`] | requests, credits, prices, tokens, templates, and pure functions |
+//! | [`domain`] | credits, prices, tokens, templates, conversations, and pure functions |
+//! | [`request`] | requests of callers, each parsed, bounded and documented by one function |
+//! | [`dialect`] | wire formats of SDKs: bodies of requests, and answers |
+//! | [`catalogue`] | the models that this server offers, with their prices and limits |
 //! | [`store`] | all SQL |
 //! | [`providers`] | one adapter per vendor: wire formats and model settings |
 //! | [`media`] | file storage, downloads and format checks |
