@@ -5,7 +5,7 @@
 //!
 //! Imports go one way, from right to left; modules on the same level never import each other:
 //!
-//! `domain` ← `request` ← `dialect` ← `catalogue` ← `store`, `providers`, `media` ← `jobs` ←
+//! `domain` ← `request` ← `dialect` ← `catalogue` ← `store`, `media` ← `providers` ← `jobs` ←
 //! `service` ← `api` ← `console` ← `app` ← `cli`, `main`
 //!
 //! | module | contents |
