@@ -28,6 +28,7 @@ mod group_rows;
 mod groups;
 mod hosts;
 mod pool;
+mod purge;
 mod schema;
 
 use std::{io::ErrorKind, sync::Arc, time::Duration};

@@ -205,11 +205,8 @@ impl Runner {
     /// Deletes expired rows, and webhook deliveries older than `log_age`, at most `batch` of each
     /// kind. Returns whether there may be more.
     pub async fn purge(&self, log_age: TimeDelta, batch: i64) -> Result<bool, StoreError> {
-        let (store, now) = (&self.0.store, self.0.clock.now());
-        let expired = store.purge_expired(now, batch).await?;
-        let uploads = store.purge_uploads(now, batch).await?;
-        let deliveries = store.purge_deliveries(now - log_age, now, batch).await?;
-        Ok(expired || uploads || deliveries)
+        let now = self.0.clock.now();
+        self.0.store.purge(now - log_age, now, batch).await
     }
 
     /// Sums usage and vacuums running generations, if this process has settled since the last call.

@@ -2,12 +2,12 @@
 //! them for an attempt and records its outcome. Any replica may claim any delivery; a crash during
 //! an attempt only delays the next one.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use secrecy::SecretSlice;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Result, Store, is_full};
+use super::{Result, Store};
 use crate::domain::{
     clock::rfc3339,
     ids::{AccountId, GenerationId, WebhookDeliveryId, WebhookId},
@@ -17,11 +17,6 @@ use crate::domain::{
 
 /// Prefix of the delivery list's cursors.
 pub const DELIVERIES_CURSOR: u8 = b'd';
-/// Pending deliveries are given up this long after they were due: their receiver was overloaded for
-/// longer than the whole backoff.
-const OVERDUE: TimeDelta = TimeDelta::days(7);
-/// As [`OVERDUE`], for deliveries that were never attempted: this service may have been down.
-const NEVER_TRIED: TimeDelta = TimeDelta::days(30);
 
 /// The delivery of one event to one webhook.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -156,55 +151,6 @@ impl Store {
         )
         .fetch_optional(self.requests.named("redeliver an event"));
         Ok(redelivering.await?)
-    }
-
-    /// Removes up to `batch` finished deliveries of events before `before`, and as many of deleted
-    /// webhooks; gives up overdue ones. Returns `true` if there may be more.
-    pub async fn purge_deliveries(
-        &self,
-        before: DateTime<Utc>,
-        now: DateTime<Utc>,
-        batch: i64,
-    ) -> Result<bool> {
-        let old = sqlx::query!(
-            "delete from webhook_deliveries where id in (
-                 select id from webhook_deliveries
-                 where status <> 'pending' and created_at < $1
-                 order by created_at limit $2)
-               and status <> 'pending'",
-            before,
-            batch
-        )
-        .execute(self.requests.named("purge deliveries").long())
-        .await?;
-        let orphans = sqlx::query!(
-            "delete from webhook_deliveries where id in (
-                 select d.id from webhooks w join webhook_deliveries d on d.webhook_id = w.id
-                 where w.deleted_at is not null limit $1)",
-            batch
-        )
-        .execute(self.requests.named("purge attempts").long())
-        .await?;
-        let overdue = sqlx::query!(
-            "update webhook_deliveries
-             set status = 'failed', next_attempt_at = null,
-                 error = 'the receiver was too slow for all of its events'
-             where id in (
-                 select id from webhook_deliveries
-                 where status = 'pending' and next_attempt_at < $1
-                   and (attempts > 0 or next_attempt_at < $3)
-                 order by next_attempt_at limit $2
-                 for update skip locked)",
-            now - OVERDUE,
-            batch,
-            now - NEVER_TRIED,
-        )
-        .execute(self.requests.named("purge events").long())
-        .await?;
-        let webhooks = self.purge_webhooks(now, batch).await?;
-        let [old, orphans, overdue] = [old, orphans, overdue].map(|done| done.rows_affected());
-        let most = old.max(orphans).max(overdue).max(webhooks);
-        Ok(is_full(most, batch))
     }
 
     /// Returns the next `limit` webhooks after `after` with pending deliveries, by id. Uses a loose

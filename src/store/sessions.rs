@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 
-use super::{Result, Store, exactly_one, is_full};
+use super::{Result, Store, exactly_one};
 use crate::domain::{
     clock::rfc3339,
     ids::{AccountId, AdminTokenId, SessionId, UserId},
@@ -16,7 +16,7 @@ const MAX_FAILURES: i64 = 10;
 /// An attempt without a result counts for this long: its server may have died.
 const PENDING_WINDOW: TimeDelta = TimeDelta::seconds(30);
 /// Sliding window of the login throttle.
-const THROTTLE_WINDOW: TimeDelta = TimeDelta::minutes(15);
+pub(super) const THROTTLE_WINDOW: TimeDelta = TimeDelta::minutes(15);
 
 #[derive(Debug)]
 pub struct PresentedSession {
@@ -241,50 +241,6 @@ impl Store {
         .execute(self.requests.named("forget a login"))
         .await?;
         Ok(())
-    }
-
-    /// Removes expired rows, at most `batch` of each kind. Returns `true` if there may be more.
-    pub async fn purge_expired(&self, now: DateTime<Utc>, batch: i64) -> Result<bool> {
-        let sessions = sqlx::query!(
-            "delete from sessions where id in
-                (select id from sessions where expires_at <= $1 order by expires_at limit $2)",
-            now,
-            batch
-        )
-        .execute(self.requests.named("purge sessions").long())
-        .await?;
-        let attempts = sqlx::query!(
-            "delete from login_attempts where (email, address) in
-                (select email, address from login_attempts
-                 where not exists (select from unnest(failed_at || pending) t where t > $1) limit $2)
-               and not exists (select from unnest(failed_at || pending) t where t > $1)",
-            now - THROTTLE_WINDOW,
-            batch
-        )
-        .execute(self.requests.named("purge login attempts").long())
-        .await?;
-        let keys = sqlx::query!(
-            "delete from idempotency_keys where (account_id, key) in
-                (select account_id, key from idempotency_keys
-                 where expires_at <= $1 order by expires_at limit $2)
-               and expires_at <= $1",
-            now,
-            batch
-        )
-        .execute(self.requests.named("purge idempotency keys").long())
-        .await?;
-        let limits = sqlx::query!(
-            "delete from rate_limits where tat <= $1 and (kind, id) in
-                (select kind, id from rate_limits where tat <= $1 limit $2
-                 for update skip locked)",
-            nanos(now),
-            batch
-        )
-        .execute(self.requests.named("purge rate limits").long())
-        .await?;
-        let receipts = self.purge_receipts(now, batch).await?;
-        let mut done = [sessions, attempts, keys, limits, receipts].into_iter();
-        Ok(done.any(|done| is_full(done.rows_affected(), batch)))
     }
 
     pub async fn create_admin_token(

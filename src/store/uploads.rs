@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use sqlx::PgExecutor;
 use uuid::Uuid;
 
-use super::{Result, Store, exactly_one, is_full};
+use super::{Result, Store, exactly_one};
 use crate::domain::{
     ids::{AccountId, GenerationId, UploadId},
     page::{Cursor, Page, PageRequest},
@@ -272,27 +272,6 @@ impl Store {
         )
         .fetch_all(self.requests.named("delete unused uploads"));
         Ok(reading.await?)
-    }
-
-    /// Deletes up to `batch` uploads that are no longer needed. The purge of `media_trash` removes
-    /// their files later.
-    pub async fn purge_uploads(&self, now: DateTime<Utc>, batch: i64) -> Result<bool> {
-        let done = sqlx::query!(
-            "with gone as (
-                 delete from uploads where (account_id, id) in (
-                     select account_id, id from uploads
-                     where greatest(expires_at, kept_until) <= $1
-                     order by greatest(expires_at, kept_until) limit $2
-                     for update skip locked
-                 ) returning file_id
-             )
-             insert into media_trash (generation_id, created_at) select file_id, $1 from gone",
-            now,
-            batch
-        )
-        .execute(self.requests.named("purge uploads").long())
-        .await?;
-        Ok(is_full(done.rows_affected(), batch))
     }
 
     /// Whether a file still belongs to an upload.

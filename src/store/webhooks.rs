@@ -1,6 +1,6 @@
 //! Webhooks. Their deliveries are in [`super::deliveries`].
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -17,8 +17,6 @@ use crate::{
 
 /// Prefix of the webhook list's cursors.
 pub const WEBHOOKS_CURSOR: u8 = b'w';
-/// How long a deleted webhook's row is kept: longer than any running settlement.
-const SETTLEMENT_AT_MOST: TimeDelta = TimeDelta::hours(1);
 
 #[derive(Debug)]
 pub enum WebhookMade {
@@ -172,21 +170,5 @@ impl Store {
             0 => Ok(false),
             rows => exactly_one("deleting a webhook", rows).map(|()| true),
         }
-    }
-
-    /// Removes up to `batch` webhooks that were deleted long enough ago and have no deliveries.
-    pub(super) async fn purge_webhooks(&self, now: DateTime<Utc>, batch: i64) -> Result<u64> {
-        let done = sqlx::query!(
-            "delete from webhooks where id in (
-                 select id from webhooks w
-                 where deleted_at < $1
-                   and not exists (select from webhook_deliveries d where d.webhook_id = w.id)
-                 limit $2)",
-            now - SETTLEMENT_AT_MOST,
-            batch
-        )
-        .execute(self.requests.named("purge webhooks").long())
-        .await?;
-        Ok(done.rows_affected())
     }
 }

@@ -1,9 +1,9 @@
 //! The statement that settles generations, many at once. It also writes receipts: the token counts
 //! that providers reported for a dialogue.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use serde_json::value::RawValue;
-use sqlx::{PgExecutor, postgres::PgQueryResult, types::Json};
+use sqlx::{PgExecutor, types::Json};
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 use uuid::Uuid;
@@ -52,9 +52,6 @@ struct Row {
 
 group_rows::composite!(Row, "settlement_row");
 
-/// Maximum pause between two turns of a dialogue, after which its receipts are removed.
-const KEPT: TimeDelta = TimeDelta::days(2);
-
 impl Store {
     /// Ends a generation and settles it: writes its row, the account and the ledger entry, all or
     /// none. Returns `None`, without changing anything, if it had ended already or another instance
@@ -89,24 +86,6 @@ impl Store {
             bound: row.bound.cast_unsigned(),
             tokens: row.tokens.cast_unsigned(),
         }))
-    }
-
-    /// Removes up to `batch` receipts of dialogues that did not continue.
-    pub(in crate::store) async fn purge_receipts(
-        &self,
-        now: DateTime<Utc>,
-        batch: i64,
-    ) -> Result<PgQueryResult> {
-        let purging = sqlx::query!(
-            "delete from prefix_receipts where (account_id, key) in
-                (select account_id, key from prefix_receipts
-                 where counted_at <= $1 order by counted_at limit $2)
-               and counted_at <= $1",
-            now - KEPT,
-            batch,
-        )
-        .execute(self.requests.named("purge receipts").long());
-        Ok(purging.await?)
     }
 }
 

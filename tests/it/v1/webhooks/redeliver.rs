@@ -130,7 +130,7 @@ async fn a_deleted_webhook_is_told_nothing_more(_: PgPoolOptions, options: PgCon
         let now = app.now();
         let store = &app.store;
         while store
-            .purge_deliveries(now - TimeDelta::days(30), now, 100)
+            .purge(now - TimeDelta::days(30), now, 100)
             .await
             .unwrap()
         {}
@@ -186,7 +186,7 @@ async fn finished_deliveries_are_kept_for_a_while(_: PgPoolOptions, options: PgC
     text(&app, &account).await;
     let purge = async |days| {
         let (now, before) = (app.now(), app.now() - TimeDelta::days(days));
-        app.store.purge_deliveries(before, now, 2).await.unwrap()
+        app.store.purge(before, now, 2).await.unwrap()
     };
     app.advance(TimeDelta::days(6));
     assert!(!purge(30).await);
