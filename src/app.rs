@@ -149,7 +149,7 @@ impl App {
             None => providers::registry(config, config.enabled_providers(), &http, &clock)?,
         };
         let metrics = Metrics::default();
-        let (providers, adapters) = jobs::observed(providers, &metrics);
+        let (providers, adapters) = jobs::observed(&providers, &metrics);
         let links = media::links(config, &store, &clock, public_url).await?;
         let runner = Runner::new(
             store.clone(),

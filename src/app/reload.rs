@@ -70,7 +70,7 @@ impl Reload {
             tracing::warn!("{warning}");
         }
         // Adapters first: no request may use an adapter that lacks its model.
-        inner.adapters.replace(&registry);
+        inner.adapters.store(Arc::new(registry));
         inner.service.replace_catalogue(&new.catalogue);
         *applied = Applied {
             providers: new.providers,

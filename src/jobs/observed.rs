@@ -23,78 +23,40 @@ use crate::{
     },
 };
 
-/// The wrapped adapters of a server. They can be replaced while it runs.
-pub struct Adapters {
-    text: Wrapped<dyn TextProvider>,
-    image: Wrapped<dyn ImageProvider>,
-    speech: Wrapped<dyn SpeechProvider>,
-    video: Wrapped<dyn VideoProvider>,
-}
-
-type Wrapped<P> = BTreeMap<String, Arc<Observed<P>>>;
+/// The adapters of a server. They can be replaced while it runs; running calls keep the old ones.
+pub type Adapters = Arc<ArcSwap<Registry>>;
 
 /// Wraps the providers of a registry.
-pub fn observed(registry: Registry, metrics: &Metrics) -> (Registry, Adapters) {
-    let adapters = Adapters {
-        text: each(registry.text, metrics),
-        image: each(registry.image, metrics),
-        speech: each(registry.speech, metrics),
-        video: each(registry.video, metrics),
-    };
-    let registry = Registry {
-        text: erased(&adapters.text, |provider| provider),
-        image: erased(&adapters.image, |provider| provider),
-        speech: erased(&adapters.speech, |provider| provider),
-        video: erased(&adapters.video, |provider| provider),
-        limiters: registry.limiters,
-        base_urls: registry.base_urls,
-    };
-    (registry, adapters)
-}
-
-impl Adapters {
-    /// Replaces the adapters; running calls keep the old ones.
-    pub fn replace(&self, registry: &Registry) {
-        replace(&self.text, &registry.text);
-        replace(&self.image, &registry.image);
-        replace(&self.speech, &registry.speech);
-        replace(&self.video, &registry.video);
+pub fn observed(registry: &Registry, metrics: &Metrics) -> (Registry, Adapters) {
+    let adapters = Arc::new(ArcSwap::from_pointee(registry.clone()));
+    macro_rules! wrapped {
+        ($modality:ident, $provider:ident) => {{
+            let wrap = |name: &String| -> Arc<dyn $provider> {
+                Arc::new(Observed::<dyn $provider> {
+                    provider: name.clone(),
+                    adapters: Arc::clone(&adapters),
+                    of: |registry| &registry.$modality,
+                    metrics: metrics.clone(),
+                })
+            };
+            let names = registry.$modality.keys();
+            names.map(|name| (name.clone(), wrap(name))).collect()
+        }};
     }
-}
-
-fn replace<P: ?Sized>(wrapped: &Wrapped<P>, adapters: &BTreeMap<String, Arc<P>>) {
-    for (name, observed) in wrapped {
-        if let Some(adapter) = adapters.get(name) {
-            observed.inner.store(Arc::new(Arc::clone(adapter)));
-        }
-    }
-}
-
-fn each<P: ?Sized>(providers: BTreeMap<String, Arc<P>>, metrics: &Metrics) -> Wrapped<P> {
-    let wrapped = providers.into_iter().map(|(name, inner)| {
-        let observed = Observed {
-            provider: name.clone(),
-            inner: ArcSwap::from_pointee(inner),
-            metrics: metrics.clone(),
-        };
-        (name, Arc::new(observed))
-    });
-    wrapped.collect()
-}
-
-fn erased<P: ?Sized>(
-    wrapped: &Wrapped<P>,
-    erase: fn(Arc<Observed<P>>) -> Arc<P>,
-) -> BTreeMap<String, Arc<P>> {
-    let erased = wrapped.iter();
-    erased
-        .map(|(name, observed)| (name.clone(), erase(Arc::clone(observed))))
-        .collect()
+    let wrapped = Registry {
+        text: wrapped!(text, TextProvider),
+        image: wrapped!(image, ImageProvider),
+        speech: wrapped!(speech, SpeechProvider),
+        video: wrapped!(video, VideoProvider),
+        ..registry.clone()
+    };
+    (wrapped, adapters)
 }
 
 struct Observed<P: ?Sized> {
     provider: String,
-    inner: ArcSwap<Arc<P>>,
+    adapters: Adapters,
+    of: fn(&Registry) -> &BTreeMap<String, Arc<P>>,
     metrics: Metrics,
 }
 
@@ -117,7 +79,8 @@ macro_rules! span {
 
 impl<P: ?Sized> Observed<P> {
     fn inner(&self) -> Arc<P> {
-        Arc::clone(&self.inner.load())
+        // A reload keeps all providers.
+        Arc::clone(&(self.of)(&self.adapters.load())[&self.provider])
     }
 
     fn watch(&self, modality: Modality, operation: &'static str) -> ProviderWatch {
