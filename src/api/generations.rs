@@ -106,8 +106,8 @@ pub async fn history(
     auth: Authorized<ReadHistory>,
     Query((filter, page)): Query<(HistoryFilter, PageRequest)>,
 ) -> Result<Response, ApiError> {
-    let (store, account) = (auth.service.store(), auth.caller.account_id);
-    let found = store.history(account, &filter, &page).await?;
+    let account = auth.caller.account_id;
+    let found = auth.service.history(account, &filter, &page).await?;
     Ok(record::page(found, &auth.uri, |g| {
         GenerationSummary::of(g, auth.links())
     }))

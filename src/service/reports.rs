@@ -1,4 +1,4 @@
-//! Reports: the usage of an account, and the outcomes of the models in the last day.
+//! Reports: the usage and the history of an account, and the outcomes of the models in the last day.
 
 use std::{ops::Range, sync::Arc};
 
@@ -11,15 +11,16 @@ use super::{Result, Service, ServiceError};
 use crate::{
     domain::{
         clock::rfc3339,
-        generation::Modality,
+        generation::{Generation, Modality},
         ids::AccountId,
         limiter::Permit,
+        page::{Page, PageRequest},
         party::Party,
         report::{Span, UsageRow, UsageTotals},
         validate::FieldCode,
     },
     request::UsageRequest,
-    store::{StoreError, operators::ModelHealth},
+    store::{StoreError, history::HistoryFilter, operators::ModelHealth},
 };
 
 /// Default period of a report.
@@ -122,6 +123,22 @@ impl Service {
             total += row.totals;
         }
         Ok(UsageReport { data: rows, total })
+    }
+
+    /// Returns a page of an account's generations, newest first. A search takes the permit of a
+    /// report, so that searches of one account leave connections to others.
+    pub async fn history(
+        &self,
+        account: AccountId,
+        filter: &HistoryFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Generation>> {
+        let _permit = if filter.is_search() {
+            Some(self.report_permit(account.into()).await?)
+        } else {
+            None
+        };
+        Ok(self.0.store.history(account, filter, page).await?)
     }
 
     pub(super) async fn report_permit(&self, party: Party) -> Result<Permit<Party>> {

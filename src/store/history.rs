@@ -51,6 +51,11 @@ impl HistoryFilter {
         (finished != Some(true), finished != Some(false))
     }
 
+    /// Whether a page may read many more rows than it returns.
+    pub fn is_search(&self) -> bool {
+        self.needs_scan() || self.caller.is_some()
+    }
+
     /// Whether it has a condition that is checked row by row, on a bounded number of rows.
     fn needs_scan(&self) -> bool {
         self.prompt.is_some() || self.request_id.is_some() || self.provider_request_id.is_some()

@@ -1,6 +1,9 @@
 //! Shared resources: one account, or one address, leaves room for others.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use axum::body::{Body, Bytes};
 use futures_util::{StreamExt as _, stream};
@@ -78,6 +81,27 @@ async fn reports_of_one_account_leave_room_for_others(_: PgPoolOptions, options:
         tokio::spawn(async move { app.get(&key, "/v1/credits/usage").await.expect(200) })
     };
     leaves_room_for_others(&app, report, 4).await;
+}
+
+#[sqlx::test]
+async fn searches_of_one_account_leave_room_for_others(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = Arc::new(TestApp::new(options).await);
+    let filters = [
+        "prompt=x",
+        "request_id=x",
+        "provider_request_id=x",
+        "api_key=none",
+    ];
+    let sent = AtomicUsize::new(0);
+    let search = |app: Arc<TestApp>, key: String| {
+        let filter = filters[sent.fetch_add(1, Ordering::Relaxed) % filters.len()];
+        let path = format!("/v1/generate/history?{filter}");
+        tokio::spawn(async move { app.get(&key, &path).await.expect(200) })
+    };
+    leaves_room_for_others(&app, search, 4).await;
 }
 
 #[sqlx::test]
