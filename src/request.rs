@@ -26,7 +26,7 @@ pub use media::{
 };
 pub use operator::{
     AccountRequest, AccountUpdate, EMAIL_CHARS, Move, MoveRequest, PASSWORD_CHARS,
-    SuspensionRequest, password_violations,
+    SuspensionRequest, normalized_email, password_violations,
 };
 pub use text::TextRequest;
 pub use usage::{GROUPS, UsageRequest};

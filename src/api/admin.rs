@@ -27,6 +27,7 @@ use crate::{
     },
     request::{
         AccountRequest, AccountUpdate, EMAIL_CHARS, KeyRequest, MoveRequest, SuspensionRequest,
+        normalized_email,
     },
     service::{ServiceError, operators::Presented},
     store::{
@@ -98,7 +99,9 @@ impl Input for (AccountFilter, PageRequest) {
         let generation = "A generation of the account, also a deleted one; a finished one that was free is not found";
         let key_hint = "The hint of an API key of the account, also of a revoked one";
         let filter = AccountFilter {
-            email: fields.optional("email", email, text(EMAIL_CHARS)),
+            email: fields
+                .optional("email", email, text(EMAIL_CHARS))
+                .map(|email| normalized_email(&email)),
             generation: fields.optional("generation", generation, generation_id()),
             key_hint: fields.optional("key_hint", key_hint, text(usize::MAX)),
         };

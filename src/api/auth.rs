@@ -28,7 +28,7 @@ use crate::{
 pub struct UserBody {
     /// Its id.
     pub id: UserId,
-    /// The email as entered when the account was created.
+    /// The email as entered, in lower case if it is not ASCII.
     pub email: String,
     /// The user's name.
     #[schema(required, nullable)]

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::{
     EMAIL_CHARS, LABEL, NAME, NAME_CHARS, PASSWORD_CHARS, TEXT_PROMPT_CHARS, Target,
-    operator::PASSWORD,
+    normalized_email, operator::PASSWORD,
 };
 use crate::domain::{
     ability::Abilities,
@@ -42,7 +42,7 @@ impl Object for Login {
         let password = text(PASSWORD_CHARS).not_blank();
         let password = fields.required("password", "The password.", password);
         Some(Self {
-            email: email?,
+            email: normalized_email(&email?),
             password: password?.into(),
         })
     }

@@ -27,6 +27,16 @@ pub struct AccountRequest {
     pub credits: Credits,
 }
 
+/// Returns an email as it is stored and looked up. SQL compares emails with `lower`, which knows only
+/// ASCII letters if the locale of the database is C, so emails with other letters are lower-cased here.
+pub fn normalized_email(email: &str) -> String {
+    if email.is_ascii() {
+        email.to_owned()
+    } else {
+        email.to_lowercase()
+    }
+}
+
 const EMAIL: Parsed<String> = parsed(
     || text(EMAIL_CHARS).min(3).with_pattern(r"^[^\s@]+@[^\s@]+$"),
     |email| {
@@ -37,7 +47,7 @@ const EMAIL: Parsed<String> = parsed(
                 && !part.contains(|c: char| c.is_whitespace() || c.is_control() || c == '@')
         };
         if halves.is_some_and(|(name, host)| sound(name) && sound(host)) {
-            return Ok(email.to_owned());
+            return Ok(normalized_email(email));
         }
         let message = "must be an address with one @";
         Err((FieldCode::InvalidFormat, message.into()))
@@ -71,7 +81,8 @@ impl Object for AccountRequest {
     );
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let email = "The first user's: one `@`; unique without case.";
+        let email = "The first user's: one `@`; unique without case; stored in lower case if it is \
+                     not ASCII.";
         let email = fields.required("email", email, EMAIL);
         let password = fields.required("password", "The first user's.", PASSWORD);
         let name = "The account's. Default: the email's first part.";
@@ -104,7 +115,8 @@ impl Object for AccountUpdate {
     const SCHEMA: SchemaName = ("AccountUpdateRequest", "The change of an account.");
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
-        let email = "The first user's: one `@`; unique, ignoring case. Default: unchanged.";
+        let email = "The first user's: one `@`; unique without case; stored in lower case if it is \
+                     not ASCII. Default: unchanged.";
         let name = "The account's. Default: unchanged.";
         Some(Self {
             email: fields.optional("email", email, EMAIL),

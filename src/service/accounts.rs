@@ -11,7 +11,8 @@ use crate::{
         validate::FieldError,
     },
     request::{
-        AccountChange, AccountRequest, AccountUpdate, KeyRequest, Target, password_violations,
+        AccountChange, AccountRequest, AccountUpdate, KeyRequest, Target, normalized_email,
+        password_violations,
     },
     store::{
         accounts::{AccountRecord, AccountSettings, NewAccount, USERS_EMAIL_KEY, UserRow},
@@ -100,7 +101,7 @@ impl Service {
     }
 
     pub async fn user(&self, email: &str) -> Result<UserRow> {
-        let user = self.0.store.user_by_email(email).await?;
+        let user = self.0.store.user_by_email(&normalized_email(email)).await?;
         user.ok_or(ServiceError::NotFound)
     }
 

@@ -47,7 +47,7 @@ pub struct NewAccount<'a> {
 pub struct UserRow {
     pub id: UserId,
     pub account_id: AccountId,
-    /// As typed at creation.
+    /// As entered, in lower case if it is not ASCII.
     pub email: String,
     pub name: Option<String>,
     /// argon2id, PHC string.
@@ -63,7 +63,8 @@ pub struct AccountRecord {
     pub id: AccountId,
     /// Its name.
     pub name: String,
-    /// The first user's email, as entered; empty for a deleted account.
+    /// The first user's email, as entered, in lower case if it is not ASCII; empty for a deleted
+    /// account.
     pub email: String,
     /// Credits that the account owns, including those on hold.
     pub balance: Credits,

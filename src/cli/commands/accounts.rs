@@ -14,7 +14,7 @@ use crate::{
     },
     config::Config,
     domain::ids::AccountId,
-    request::{AccountRequest, AccountUpdate, password_violations},
+    request::{AccountRequest, AccountUpdate, normalized_email, password_violations},
     service::ServiceError,
     store::accounts::{AccountFilter, AccountRecord},
 };
@@ -109,7 +109,7 @@ async fn set_password(app: &App, email: &str, password: SecretString, output: Ou
 async fn list(app: &App, email: Option<&str>, output: Output) -> Outcome {
     let store = app.service.store();
     let filter = AccountFilter {
-        email: email.map(str::to_owned),
+        email: email.map(normalized_email),
         ..AccountFilter::default()
     };
     let accounts = all(async |page| Ok(store.accounts(&filter, &page).await?)).await?;

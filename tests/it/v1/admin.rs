@@ -154,6 +154,40 @@ async fn an_account_is_made_and_found(_: PgPoolOptions, options: PgConnectOption
     app.assert_verified().await;
 }
 
+/// Postgres knows only the case of ASCII letters if its locale is C.
+#[sqlx::test]
+async fn an_email_with_other_letters_is_compared_without_case(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = TestApp::new(options).await;
+    let token = operator(&app).await;
+    let made = app
+        .post(&token, ACCOUNTS, &new_account("JÖRG@Example.com"))
+        .await
+        .expect(201);
+    assert_eq!(made["email"], "jörg@example.com");
+    for email in ["JÖRG@Example.com", "Jörg@example.com"] {
+        let again = app.post(&token, ACCOUNTS, &new_account(email)).await;
+        assert_eq!(again.fields()["email"], "not_allowed", "{email}");
+        let body = json!({"email": email, "password": PASSWORD});
+        app.post("", "/v1/auth/login", &body).await.expect(200);
+        app.app.service.user(email).await.unwrap();
+    }
+    let found = app
+        .get(&token, &format!("{ACCOUNTS}?email=J%C3%96RG@EXAMPLE.com"))
+        .await;
+    assert_eq!(found.expect(200)["data"], json!([made]));
+    let other = app.account("0").await;
+    let path = format!("{ACCOUNTS}/{}", other.id);
+    let body = Some(json!({"email": "jÖrg@example.com"}).to_string());
+    let json = [("content-type", "application/json")];
+    let changed = app
+        .call(http::Method::PATCH, &token, &path, &json, body)
+        .await;
+    assert_eq!(changed.fields()["email"], "not_allowed");
+}
+
 #[sqlx::test]
 async fn every_field_of_a_new_account_is_checked_at_once(
     _: PgPoolOptions,
