@@ -45,8 +45,6 @@ pub struct Caller {
     /// Whether the caller is an operator's session.
     pub operator: bool,
     suspended: bool,
-    /// Whether the caller is a key with a spend limit.
-    capped: bool,
     /// The account's default providers and models, by modality.
     defaults: serde_json::Value,
     /// The rate limit after the request, if the token was read for it.
@@ -65,7 +63,6 @@ impl Caller {
             expires_at: key.expires_at,
             operator: false,
             suspended: key.suspended,
-            capped: key.spend_limit.is_some(),
             defaults: key.defaults.clone(),
             rate: None,
             cached: None,
@@ -128,11 +125,6 @@ impl Caller {
         })
     }
 
-    /// Whether the caller is a key with a spend limit.
-    pub fn is_capped(&self) -> bool {
-        self.capped
-    }
-
     /// Refuses API keys.
     pub fn require_session(&self) -> Result<()> {
         self.require_active()?;
@@ -184,7 +176,6 @@ impl Service {
                     expires_at: Some(session.expires_at),
                     operator: session.operator,
                     suspended: session.suspended,
-                    capped: false,
                     defaults: session.defaults,
                     rate: Some(session.rate),
                     cached: None,

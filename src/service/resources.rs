@@ -7,6 +7,7 @@ use secrecy::SecretString;
 use super::{Result, Service, ServiceError, TokenRefusal, auth::Caller};
 use crate::{
     domain::{
+        ability::Ability,
         form_token::{self, FormToken},
         ids::{AccountId, ApiKeyId, TemplateId, WebhookDeliveryId, WebhookId},
         page::{Page, PageRequest},
@@ -19,6 +20,7 @@ use crate::{
     store::{
         StoreError,
         deliveries::DeliveryRecord,
+        generations::Credential,
         keys::ApiKeyRecord,
         templates::{MAX_TEMPLATES, TemplateRecord},
         webhooks::{WebhookMade, WebhookRecord},
@@ -75,16 +77,36 @@ impl Service {
         by: Option<&Caller>,
         token: &NewToken,
     ) -> Result<ApiKeyRecord> {
-        // The new key would not share the spend limit.
-        if by.is_some_and(Caller::is_capped) {
-            return Err(ServiceError::CappedKey);
-        }
         ServiceError::any(self.key_violations(request))?;
         let (store, now) = (&self.0.store, self.0.clock.now());
         let by_credential = by.map(|caller| caller.credential);
         let created = store.create_key(account, request, token, by_credential, now);
-        let ended = || by.map_or(ServiceError::Token(TokenRefusal::Invalid), Caller::ended);
-        created.await?.ok_or_else(ended)
+        match (created.await?, by) {
+            (Some(key), _) => Ok(key),
+            (None, Some(caller)) => Err(self.creation_refusal(caller).await?),
+            (None, None) => Err(ServiceError::Token(TokenRefusal::Invalid)),
+        }
+    }
+
+    /// Returns why a caller may not create keys, although its token had all abilities when it was
+    /// authenticated.
+    async fn creation_refusal(&self, caller: &Caller) -> Result<ServiceError> {
+        let account = self.account(caller.account_id).await?;
+        let key = match caller.credential {
+            Credential::ApiKey(id) => Some(self.key(caller, id).await?),
+            Credential::Session(_) => None,
+        };
+        let is_revoked = key.as_ref().is_some_and(|key| key.revoked_at.is_some());
+        Ok(match key {
+            _ if is_revoked || account.deleted_at.is_some() => caller.ended(),
+            _ if account.suspended_at.is_some() => ServiceError::Suspended,
+            Some(key) if !key.abilities.grant(Ability::All) => {
+                ServiceError::MissingAbility(Ability::All.as_str())
+            }
+            // The new key would not share the spend limit.
+            Some(key) if key.spend_limit.is_some() => ServiceError::CappedKey,
+            _ => caller.ended(),
+        })
     }
 
     /// Returns the current time of the service's clock.

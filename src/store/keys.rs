@@ -87,8 +87,9 @@ pub struct ApiKeyRecord {
 }
 
 impl Store {
-    /// Stores a key. Returns `None` if the caller's key or session has ended. Locks the row of the
-    /// caller's token, so that its revocation comes before or after.
+    /// Stores a key. Returns `None` if the caller's key or session has ended, its account is
+    /// suspended, or the caller is a key with a spend limit or without all abilities. Locks the row
+    /// of the caller's token, so that its revocation or change comes before or after.
     pub async fn create_key(
         &self,
         account: AccountId,
@@ -104,7 +105,13 @@ impl Store {
                  (account_id, name, digest, key_hint, abilities, rate_limit_per_minute, expires_at,
                   created_at, spend_limit, spend_period)
              select $1, $2, $3, $4, $5, $6, $7, $8, $11, $12
-             where ($9::bigint is null and $10::bigint is null) or lock_live_caller($9, $10, $8)
+             where ($9::bigint is null and $10::bigint is null)
+                or lock_live_caller($9, $10, $8)
+                   and exists (select from accounts where id = $1 and suspended_at is null)
+                   -- Locks the row too, to read its newest version.
+                   and ($9 is null
+                        or exists (select from api_keys where id = $9 and spend_limit is null
+                                   and abilities = '{*}' for share))
              returning id as "id: _", name, key_hint, abilities as "abilities: _",
                        rate_limit_per_minute, expires_at, spend_limit as "spend_limit: _",
                        spend_period as "spend_period: _", 0::bigint as "spent!: _",

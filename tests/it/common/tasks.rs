@@ -41,10 +41,19 @@ impl TestApp {
         tokio::spawn(async move { app.call(Method::GET, &token, &path, &headers, None).await })
     }
 
-    /// A text whose body is sent later. Returns once the handler reads it, so its token is checked.
+    /// A text whose body is sent later, as [`Self::spawn_slow_post`].
     pub async fn spawn_slow_text(
         self: &Arc<Self>,
         token: &str,
+    ) -> (oneshot::Sender<Bytes>, JoinHandle<Answer>) {
+        self.spawn_slow_post(token, "/v1/generate/text").await
+    }
+
+    /// A POST whose body is sent later. Returns once the handler reads it, so its token is checked.
+    pub async fn spawn_slow_post(
+        self: &Arc<Self>,
+        token: &str,
+        path: &str,
     ) -> (oneshot::Sender<Bytes>, JoinHandle<Answer>) {
         let (reads, is_read) = oneshot::channel::<()>();
         let (rest, arrives) = oneshot::channel::<Bytes>();
@@ -54,7 +63,7 @@ impl TestApp {
             let _ = reads.unwrap().send(());
             arrives.await.map_err(std::io::Error::other)
         });
-        let request = Request::post("/v1/generate/text")
+        let request = Request::post(path)
             .header("authorization", format!("Bearer {token}"))
             .header("content-type", "application/json")
             .body(Body::from_stream(body.boxed()))

@@ -3,9 +3,11 @@
 mod list;
 
 use chrono::{SecondsFormat, TimeDelta};
+use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
+use super::admin::operator;
 use crate::common::TestApp;
 
 const KEYS: &str = "/v1/api-keys";
@@ -237,4 +239,68 @@ async fn a_key_ends_when_it_expires_and_when_it_is_revoked(
     let path = format!("{KEYS}/{}", hour["id"]);
     app.delete(&account.key, &path).await.expect(200);
     app.get(&hour_key, ME).await.error(401, "revoked_key");
+}
+
+/// A key that was limited while the body arrives could otherwise create one without the limits.
+#[sqlx::test]
+async fn a_creator_is_checked_again_after_the_body(_: PgPoolOptions, options: PgConnectOptions) {
+    let app = std::sync::Arc::new(TestApp::new(options).await);
+    let admin = operator(&app).await;
+    let put = |limits: Value| (Method::PUT, "", limits);
+    for ((method, action, body), status, code) in [
+        (
+            put(json!({"name": "x", "spend_limit": "1"})),
+            403,
+            "session_required",
+        ),
+        (
+            put(json!({"name": "x", "abilities": ["read:history"]})),
+            403,
+            "missing_ability",
+        ),
+        ((Method::DELETE, "", Value::Null), 401, "revoked_key"),
+        (
+            (Method::POST, "suspend", json!({})),
+            403,
+            "account_suspended",
+        ),
+    ] {
+        let account = app.account("1").await;
+        let session = app.login(&account).await;
+        let id = app.get(&account.key, KEYS).await.expect(200)["data"][0]["id"].clone();
+        let (rest, creation) = app.spawn_slow_post(&account.key, KEYS).await;
+        let path = match action {
+            "" => format!("/v1/admin/accounts/{}/api-keys/{id}", account.id),
+            action => format!("/v1/admin/accounts/{}/{action}", account.id),
+        };
+        let body = (!body.is_null()).then(|| body.to_string());
+        let headers = body.as_ref().map(|_| ("content-type", "application/json"));
+        let changed = app.call(method, &admin, &path, headers.as_slice(), body);
+        changed.await.expect(200);
+        rest.send(r#"{"name": "new"}"#.into()).unwrap();
+        creation.await.unwrap().error(status, code);
+        if action == "suspend" {
+            let path = format!("/v1/admin/accounts/{}/resume", account.id);
+            app.call(Method::POST, &admin, &path, &[], None)
+                .await
+                .expect(200);
+        }
+        let keys = app.get(&session, KEYS).await.expect(200);
+        assert_eq!(keys["data"].as_array().unwrap().len(), 1, "{code}");
+    }
+}
+
+#[sqlx::test]
+async fn a_session_of_a_suspended_account_creates_no_key(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = std::sync::Arc::new(TestApp::new(options).await);
+    let account = app.account("1").await;
+    let session = app.login(&account).await;
+    let (rest, creation) = app.spawn_slow_post(&session, KEYS).await;
+    let service = &app.app.service;
+    service.set_suspended(account.id, true, None).await.unwrap();
+    rest.send(r#"{"name": "new"}"#.into()).unwrap();
+    creation.await.unwrap().error(403, "account_suspended");
 }
