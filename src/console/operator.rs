@@ -201,7 +201,7 @@ pub async fn jobs(Operator(session): Operator) -> Result<Markup, Problem> {
     let about = "New work shows here while it runs.";
     let none = parts::empty("Nothing is running", about, &html! {});
     let content = html! {
-        (shell::head("Jobs", "Unfinished generations of all accounts, oldest first.",
+        (shell::head("Jobs", "Unfinished generations of all accounts, oldest first. The page and the file have at most 100.",
             &parts::download("/operator/jobs.csv", rows)))
         section.card #jobs data-live="/operator/jobs" {
             div.card-head { h2 { "Unfinished" } span.muted.small { (amount(&found["total"])) " in all" } }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::Operator;
 use crate::{
     console::{
+        client::Call,
         form::{Form, RequestForm},
         operations as op,
         parts::{self, amount, badge, fact, field, option, text, time},
@@ -24,15 +25,24 @@ use crate::{
     request::{AccountRequest, AccountUpdate, MoveRequest, SuspensionRequest},
 };
 
+/// Filters of the list, by their names in the console and in the API.
+const FILTERS: [&str; 2] = ["email", "key_hint"];
+
+/// Adds the filters of the page to a call of the list.
+fn filtered<'a>(session: &Session, call: Call<'a>) -> Call<'a> {
+    FILTERS.into_iter().fold(call, |call, name| {
+        call.query(name, session.query.word(name))
+    })
+}
+
 pub async fn list(Operator(session): Operator) -> Result<Markup, Problem> {
     let form = &session.query;
-    let call = session.call(op::ACCOUNTS, &[]).query("per_page", "50");
-    let call = call.query("email", form.word("email"));
-    let call = call.query("key_hint", form.word("key_hint"));
-    let found = session.page_of(call).json().await?;
+    let call = filtered(&session, session.call(op::ACCOUNTS, &[]));
+    let found = session.page_of(call.query("per_page", "50")).json().await?;
     let rows = parts::list(&found["data"]);
+    let filters = FILTERS.map(|name| (name, form.word(name)));
     let actions = html! {
-        (parts::download("/operator/accounts.csv", rows))
+        (parts::download(&parts::link("/operator/accounts.csv", &filters), rows))
         a.button.primary href="/operator/accounts/new" { "Create an account" }
     };
     let content = html! {
@@ -53,7 +63,7 @@ pub async fn list(Operator(session): Operator) -> Result<Markup, Problem> {
 
 pub async fn csv(Operator(session): Operator) -> Result<Response, Problem> {
     table::download_list("accounts", columns(), session, |session| {
-        session.long_pages(op::ACCOUNTS)
+        filtered(session, session.long_pages(op::ACCOUNTS))
     })
     .await
 }

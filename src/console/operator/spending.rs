@@ -172,6 +172,7 @@ fn report_card(title: &str, report: &Value, by: &str, export: &str) -> Markup {
     html! {
         section.card {
             div.card-head { h2 { (title) } (parts::download(export, rows)) }
+            @if by == "account" { p.muted.small { "The 100 accounts with the highest charges, also in the file." } }
             @if rows.is_empty() { p.muted { "Nothing was charged in this time." } }
             @else { (table::cards(&columns(by), rows)) }
         }

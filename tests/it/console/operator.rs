@@ -561,6 +561,16 @@ async fn accounts_are_created_changed_and_deleted(_: PgPoolOptions, options: PgC
         again.text
     );
     assert!(!again.text.contains("battery staple"), "{}", again.text);
+    let query = "email=NEW@example.com&key_hint=x";
+    for (query, lines) in [("email=NEW@example.com", 2), (query, 1)] {
+        let page = browser.page(&format!("/operator/accounts?{query}")).await;
+        let file = format!("/operator/accounts.csv?{query}");
+        // A list without rows has no file.
+        let link = format!("href=\"{}\"", file.replace('@', "%40"));
+        assert_eq!(page.contains(&link), lines > 1, "{page}");
+        let file = browser.get(&file).await.text;
+        assert_eq!(file.lines().count(), lines, "{file}");
+    }
     let change = [("email", "newer@example.com"), ("name", "Shop <b>")];
     let changed = browser.post(&format!("{path}/change"), &change).await;
     assert_eq!(changed.status, StatusCode::OK, "{}", changed.text);
