@@ -257,7 +257,7 @@ fn routes() -> Vec<Route> {
         route!(auth::change_password).errors(&[TooManyLogins]),
         route!(auth::me),
         route!(admin::list),
-        route!(admin::create),
+        route!(admin::create).errors(&[Paused]),
         route!(admin::get),
         route!(admin::change),
         route!(admin::delete).errors(&[Paused]),

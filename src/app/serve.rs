@@ -229,7 +229,7 @@ async fn run(
     if let Some(local) = local {
         background.spawn(supervision(Arc::clone(local), store.clone()));
         local.announce(&url)?;
-        if is_empty {
+        if is_empty && !config.jobs.paused {
             demo::create(&app, config, &url).await?;
         } else {
             demo::remind(&app, &config.data.dir, &url).await?;

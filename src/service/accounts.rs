@@ -6,6 +6,7 @@ use serde_json::{Map, json};
 use super::{Result, Service, ServiceError, auth::Caller};
 use crate::{
     domain::{
+        credits::Credits,
         generation::Modality,
         ids::{AccountId, ApiKeyId, UserId},
         validate::FieldError,
@@ -37,6 +38,9 @@ impl Service {
 
     /// Creates an account with its first user and its first grant.
     pub async fn create_account(&self, request: &AccountRequest) -> Result<(AccountId, UserId)> {
+        if request.credits > Credits::ZERO {
+            self.require_running()?;
+        }
         let password_hash = self.hashed(request.password.clone()).await?;
         let local = request.email.split('@').next().unwrap_or_default();
         let new = NewAccount {

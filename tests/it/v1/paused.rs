@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::admin::operator;
-use crate::common::{Reply, TestApp, Upstream};
+use crate::common::{PASSWORD, Reply, TestApp, Upstream};
 
 #[sqlx::test]
 async fn what_moves_credits_or_work_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
@@ -38,7 +38,9 @@ async fn what_moves_credits_or_work_is_refused(_: PgPoolOptions, options: PgConn
         "max_tokens": 8});
     let json = [("content-type", "application/json")];
     let record = format!("/v1/generate/{}", made["uuid"].as_str().unwrap());
+    let new = |credits: &str| json!({"email": "new@example.com", "password": PASSWORD, "credits": credits});
     for (method, token, path, body) in [
+        (Method::POST, &admin, "/v1/admin/accounts", new("1")),
         (Method::POST, &admin, credits.as_str(), moved("grant", "1")),
         (Method::POST, &admin, &credits, moved("adjustment", "-1")),
         (Method::POST, &admin, &credits, refund),
@@ -86,6 +88,8 @@ async fn what_moves_credits_or_work_is_refused(_: PgPoolOptions, options: PgConn
     app.deliver().await;
     assert_eq!(receiver.count(), 1);
 
+    let made = paused.post(&admin, "/v1/admin/accounts", &new("0")).await;
+    made.expect(201);
     // A reference that was refused is free.
     let granted = app.post(&admin, &credits, &moved("grant", "1")).await;
     granted.expect(201);
