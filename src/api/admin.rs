@@ -138,8 +138,9 @@ pub async fn create(
     body: JsonBody<AccountRequest>,
 ) -> Result<(StatusCode, Json<AccountRecord>), ApiError> {
     let request = body.read()?;
+    // Logged before the creation, which completes even if the caller disconnects.
+    tracing::info!(%operator, credits = %request.credits, "creating an account");
     let (id, _) = operator.service.create_account(&request).await?;
-    tracing::info!(%operator, account = %id, "an account was made");
     let account = operator.service.account(id).await?;
     Ok((StatusCode::CREATED, Json(account)))
 }
@@ -175,17 +176,16 @@ pub async fn move_credits(
     PathId(id): PathId<AccountId>,
     body: JsonBody<MoveRequest>,
 ) -> Result<Response, ApiError> {
-    let request = body.read()?;
-    let (entry, moved) = operator
-        .service
-        .move_credits(id, request.what, Some(&request.reference))
-        .await?;
-    let mut status = StatusCode::OK;
-    if moved {
-        status = StatusCode::CREATED;
-        tracing::info!(%operator, account = %id, kind = entry.kind, amount = %entry.amount,
-            entry = %entry.id, "credits were moved");
-    }
+    let MoveRequest { what, reference } = body.read()?;
+    tracing::info!(%operator, account = %id, kind = what.kind(), amount = what.amount().map(display),
+        reference, "moving credits");
+    let moving = operator.service.move_credits(id, what, Some(&reference));
+    let (entry, moved) = moving.await?;
+    let status = if moved {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
     Ok((status, Json(entry)).into_response())
 }
 
@@ -201,12 +201,9 @@ pub async fn suspend(
     PathId(id): PathId<AccountId>,
     OptionalBody(SuspensionRequest { reason }): OptionalBody<SuspensionRequest>,
 ) -> Result<Json<AccountRecord>, ApiError> {
-    let account = operator
-        .service
-        .set_suspended(id, true, reason.as_deref())
-        .await?;
-    tracing::info!(%operator, account = %id, "the account is suspended");
-    Ok(Json(account))
+    tracing::info!(%operator, account = %id, "suspending an account");
+    let suspending = operator.service.set_suspended(id, true, reason.as_deref());
+    Ok(Json(suspending.await?))
 }
 
 /// Resume a suspended account
@@ -222,8 +219,8 @@ pub async fn resume(
     _query: NoQuery,
     _body: EmptyBody,
 ) -> Result<Json<AccountRecord>, ApiError> {
+    tracing::info!(%operator, account = %id, "resuming an account");
     let account = operator.service.set_suspended(id, false, None).await?;
-    tracing::info!(%operator, account = %id, "account resumed");
     Ok(Json(account))
 }
 

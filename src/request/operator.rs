@@ -195,6 +195,14 @@ impl Move {
         })
     }
 
+    /// Returns the requested amount; `None` for the whole charge of a generation.
+    pub const fn amount(self) -> Option<Credits> {
+        match self {
+            Self::Grant(amount) | Self::Adjustment(amount) => Some(amount),
+            Self::Refund { amount, .. } => amount,
+        }
+    }
+
     fn check(self) -> Result<(), Refusal> {
         let refuse = |message: &'static str| Err((FieldCode::OutOfRange, message.into()));
         match self {
