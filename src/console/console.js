@@ -283,6 +283,18 @@ function run(form) {
   });
 }
 
+// The first submission of a form is the only one until the page is left: a double click on a form
+// without a token would show the refusal of the second. Forms that a script sends are not affected.
+let submitted = new WeakSet();
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (event.defaultPrevented || form.getAttribute("method") !== "post") return;
+  if (submitted.has(form)) event.preventDefault();
+  submitted.add(form);
+});
+// The back button shows the page as it was left.
+addEventListener("pageshow", () => { submitted = new WeakSet(); });
+
 // Ctrl+K and / lead to the search, / only outside of fields.
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest("input, select, textarea");

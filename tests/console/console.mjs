@@ -301,6 +301,18 @@ async function operator(page, hers) {
   assert.match(await text(hers), /suspended/);
   await submit(page, "form[action$='/resume'] button");
   assert.equal(await go(hers, "/keys"), 200);
+  // A double click on any form is one submission.
+  await go(page, "/operator/accounts/new");
+  const fill = () => page.$$eval("[name=email], [name=password]", (fields) => {
+    for (const field of fields) field.value = "twice@example.com";
+  });
+  await fill();
+  await Promise.all([page.waitForNavigation(), page.click("main form button.primary", { count: 2 })]);
+  assert.equal(await text(page, "h1"), "twice");
+  // The form can be submitted again after the back button.
+  await page.goBack();
+  await fill();
+  assert.equal(await submit(page, "main form button.primary"), 422);
   await go(page, "/operator");
   await until(page, () => document.querySelector("main").innerText.includes("0 differences"));
   await go(hers, "/keys/new");
