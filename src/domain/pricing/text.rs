@@ -19,12 +19,12 @@ pub(super) const PER_MILLION: u64 = 1_000_000;
 /// A generation is charged `((input_tokens - cached_input_tokens - cache_write_tokens) ×
 /// input_per_million + cached_input_tokens × cached_input_per_million + (cache_write_tokens -
 /// cache_write_long_tokens) × cache_write_per_million + cache_write_long_tokens ×
-/// cache_write_long_per_million + output_tokens × output_per_million) ÷ 1,000,000`, by its `usage`:
-/// cached and written tokens are parts of the input, long writes a part of the writes, and a count
-/// that is absent is 0. `searches × per_search` is added. The sum is rounded up once to a millionth
-/// of a credit, and is at most `credits.estimated`. The prices are those of the last tier whose
-/// `above_input_tokens` is below `input_tokens`, cached ones included; where there is none, the
-/// model's.
+/// cache_write_long_per_million + output_tokens × output_per_million) ÷ 1,000,000 + searches ×
+/// per_search`, by its `usage`: cached and written tokens are parts of the input, long writes a part
+/// of the writes, a difference is at least 0, and a count that is absent is 0. The sum is rounded up
+/// once to a millionth of a credit, and is at most `credits.estimated`. The prices are those of the
+/// last tier whose `above_input_tokens` is below `input_tokens`, cached ones included; where there
+/// is none, the model's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TextPrices {
     #[serde(flatten)]
