@@ -168,6 +168,20 @@ async fn a_logout_ends_its_own_session_only(_: PgPoolOptions, options: PgConnect
 }
 
 #[sqlx::test]
+async fn a_logout_during_the_deletion_of_the_account_succeeds(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let app = std::sync::Arc::new(TestApp::new(options).await);
+    let account = app.account("1").await;
+    let session = app.login(&account).await;
+    let (rest, logout) = app.spawn_slow_post(&session, LOGOUT).await;
+    app.app.service.delete_account(account.id).await.unwrap();
+    rest.send("{}".into()).unwrap();
+    logout.await.unwrap().expect(204);
+}
+
+#[sqlx::test]
 async fn the_server_ends_a_session_after_30_days(_: PgPoolOptions, options: PgConnectOptions) {
     let app = TestApp::new(options).await;
     let account = app.account("1").await;
