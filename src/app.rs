@@ -150,6 +150,7 @@ impl App {
         };
         let metrics = Metrics::default();
         let (providers, adapters) = jobs::observed(&providers, &metrics);
+        let memory = Memory::new(config.server.memory_bytes());
         let links = media::links(config, &store, &clock, public_url).await?;
         let runner = Runner::new(
             store.clone(),
@@ -168,6 +169,7 @@ impl App {
                 poll_interval: *config.jobs.poll_interval_ms,
                 workers: *config.jobs.workers,
                 workers_per_account: *config.jobs.max_workers_per_account,
+                memory: memory.clone(),
             },
         );
         let webhooks = &config.webhooks;
@@ -203,7 +205,7 @@ impl App {
             storage,
             links: links.clone(),
             metrics,
-            memory: Memory::new(config.server.memory_bytes()),
+            memory,
         };
         let api::Routers {
             api,

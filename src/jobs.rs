@@ -54,6 +54,7 @@ use crate::{
         limiter::Limiter,
     },
     media::{Downloader, MediaStore},
+    memory::Memory,
     observe::Metrics,
     providers::Registry,
     store::{
@@ -79,7 +80,7 @@ const INTERRUPTED_SETTLE: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct Runner(Arc<Inner>);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct RunnerSettings {
     pub submit: SubmitSettings,
     /// How long a lease lasts without a heartbeat.
@@ -90,6 +91,8 @@ pub struct RunnerSettings {
     pub workers: usize,
     /// Maximum concurrent jobs of one account in this process.
     pub workers_per_account: usize,
+    /// The budget that jobs share with requests.
+    pub memory: Memory,
 }
 
 struct Inner {
@@ -140,6 +143,7 @@ impl Runner {
         metrics: Metrics,
         settings: RunnerSettings,
     ) -> Self {
+        let quota = Limiter::new(settings.workers, settings.workers_per_account);
         Self(Arc::new(Inner {
             store,
             clock,
@@ -150,7 +154,7 @@ impl Runner {
             instance: InstanceId(Uuid::now_v7()),
             ids: GenerationIds::default(),
             settings,
-            quota: Limiter::new(settings.workers, settings.workers_per_account),
+            quota,
             claims: tokio::sync::Mutex::new(()),
             wakeups: Arc::default(),
             tasks: TaskTracker::new(),

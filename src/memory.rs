@@ -54,7 +54,7 @@ impl Memory {
         }))
     }
 
-    /// Runs the work of a new request, which [`charge_to`] assigns to an account.
+    /// Runs the work of a new request or a job's step, which [`charge_to`] assigns to an account.
     pub async fn for_request<T>(&self, work: impl Future<Output = T>) -> T {
         let reservation = Reservation::new(self.clone(), None);
         REQUEST.scope(Arc::new(reservation), work).await
@@ -123,6 +123,17 @@ impl Reservation {
     /// (the dynamic threshold of Choudhury and Hahne, 1998).
     pub fn try_add(&self, bytes: usize) -> bool {
         self.try_reserve(bytes, Limiter::try_acquire_leaving)
+    }
+
+    /// As [`Self::try_add`], for the result of a job before its call. Of a large one, only a quarter
+    /// of the budget must be available, so that it fits if half of the budget is free.
+    pub fn try_add_result(&self, bytes: usize) -> bool {
+        let quarter = self.memory.0.limiter.total() / 4;
+        let has_room = self.try_add(bytes.min(quarter));
+        if has_room {
+            self.add(bytes.saturating_sub(quarter));
+        }
+        has_room
     }
 
     /// Reserves more bytes for work that has started. Returns `false` if the budget or the owner's

@@ -20,6 +20,7 @@ use crate::{
         ids::GenerationId,
     },
     media::{MediaKind, fit_png},
+    memory,
     providers::{ImageAnswer, ImageCall},
     store::generations::{Completion, Outcome},
 };
@@ -52,6 +53,7 @@ impl Run<'_> {
             memory.release();
         }
         let answer = answer?;
+        memory::keep(answer.images.iter().map(Bytes::len).sum());
         let request_id = answer.request_id.clone();
         let keeping = self.store_images(work, answer);
         Ok(Step::Finished {
@@ -111,7 +113,9 @@ impl Run<'_> {
         let most = usize::try_from(work.price.units).unwrap_or(usize::MAX);
         let mut images: Vec<Result<Bytes, Failure>> = answer.images.into_iter().map(Ok).collect();
         for url in answer.urls {
-            images.push(self.download_image(id, &url).await);
+            let image = self.download_image(id, &url).await;
+            memory::keep(image.as_ref().map_or(0, Bytes::len));
+            images.push(image);
         }
         for image in images.into_iter().take(most) {
             let image = match image {

@@ -1,5 +1,8 @@
 //! Speech: submits once, then joins, checks and stores the audio parts.
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use serde_json::json;
 
 use super::{
@@ -9,9 +12,28 @@ use super::{
 };
 use crate::{
     media::{MediaKind, mp3_from_parts, wav_from_parts},
-    providers::{SpeechAnswer, SpeechCall},
+    memory,
+    providers::{SpeechAnswer, SpeechCall, http::SPEECH_CAP},
     request::SpeechFormat,
 };
+
+/// Copies of a file in memory: its parts, and the joined file.
+const COPIES: usize = 2;
+/// Characters per second at speed 1.0.
+const PACE: f64 = 15.0;
+
+/// Estimates the bytes of a file: an MP3 of 128 kbit/s, or a WAV of 24 kHz, 16 bits, mono.
+fn expected_bytes(call: &SpeechCall) -> usize {
+    let per_second = match call.format {
+        SpeechFormat::Mp3 => 16_000,
+        SpeechFormat::Wav => 48_000,
+    };
+    let characters = u32::try_from(call.text.chars().count()).unwrap_or(u32::MAX);
+    let length = Duration::try_from_secs_f64(f64::from(characters) / PACE / call.speed);
+    let seconds = length.unwrap_or(Duration::MAX).as_secs();
+    let bytes = usize::try_from(seconds).unwrap_or(usize::MAX);
+    bytes.saturating_mul(per_second).min(SPEECH_CAP)
+}
 
 impl Run<'_> {
     /// Takes the step of a speech job. A job with a stored intent belongs to an interrupted call
@@ -24,6 +46,13 @@ impl Run<'_> {
         let Some(provider) = self.0.providers.speech.get(&job.provider) else {
             return Step::no_provider(job);
         };
+        let memory = memory::reservation();
+        let expected = COPIES * expected_bytes(call);
+        if let Some(memory) = &memory
+            && !memory.try_add_result(expected)
+        {
+            return Step::retry();
+        }
         let permit = match self.job_permit().await {
             Ok(permit) => permit,
             Err(step) => return step,
@@ -32,6 +61,11 @@ impl Run<'_> {
         match submit.await {
             Ok(answer) => {
                 drop(permit);
+                if let Some(memory) = &memory {
+                    let bytes = COPIES * answer.parts.iter().map(Bytes::len).sum::<usize>();
+                    memory.shrink_to(bytes);
+                    memory.add(bytes.saturating_sub(expected));
+                }
                 self.store_speech(call, answer).await
             }
             Err(step) => step,

@@ -3,9 +3,12 @@
 use futures_util::FutureExt as _;
 
 use super::{Call, Runner, running::Stopped, step::Run, wakeups::RETRY_PAUSE};
-use crate::store::{
-    StoreError,
-    jobs::{AccountQuota, Job},
+use crate::{
+    memory,
+    store::{
+        StoreError,
+        jobs::{AccountQuota, Job},
+    },
 };
 
 impl Runner {
@@ -85,9 +88,11 @@ impl Runner {
         self.spawn_in(span, async move {
             // A panic leaves the row without a worker; the sweep finds it.
             let step = async {
+                memory::charge_to(job.account_id);
                 let call = Call::of_job(&job);
                 runner.step(&job, &guard).advance(call.as_ref()).await
             };
+            let step = Box::pin(runner.0.settings.memory.for_request(step));
             let _ = std::panic::AssertUnwindSafe(step).catch_unwind().await;
             drop((guard, done, worker));
             runner.0.wakeups.jobs.ring();

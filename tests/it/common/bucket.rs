@@ -18,6 +18,7 @@ use axum::{
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{HeaderMap, Method, StatusCode, Uri};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::{Notify, RwLock, RwLockWriteGuard};
 
 const ID: &str = "bucket-id";
 const SECRET: &str = "bucket-secret";
@@ -35,6 +36,9 @@ struct Shared {
     /// Methods of the requests that were served.
     served: Mutex<Vec<Method>>,
     away: AtomicBool,
+    /// Locked while requests are held back.
+    gate: RwLock<()>,
+    has_arrived: Notify,
 }
 
 impl Bucket {
@@ -65,6 +69,16 @@ impl Bucket {
         self.shared.away.store(away, Ordering::Release);
     }
 
+    /// Holds requests back until the guard is dropped.
+    pub async fn hold(&self) -> RwLockWriteGuard<'_, ()> {
+        self.shared.gate.write().await
+    }
+
+    /// Waits for a request.
+    pub async fn arrived(&self) {
+        self.shared.has_arrived.notified().await;
+    }
+
     /// Methods of the requests that were served since the last call.
     pub fn served(&self) -> Vec<Method> {
         std::mem::take(&mut self.shared.served.lock().unwrap())
@@ -78,6 +92,8 @@ async fn answer(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
+    shared.has_arrived.notify_one();
+    drop(shared.gate.read().await);
     if shared.away.load(Ordering::Acquire) {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }

@@ -1,10 +1,11 @@
 //! What requests keep in memory: bounded in bytes, shared by account, and not longer than needed.
 
-use std::{convert::Infallible, fmt::Write as _, sync::Arc};
+use std::{convert::Infallible, fmt::Write as _, sync::Arc, time::Duration};
 
 use axum::body::{Body, Bytes};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures_util::{StreamExt as _, stream};
+use gensvc::request::SpeechFormat;
 use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -13,7 +14,11 @@ use tower::ServiceExt as _;
 
 use super::{CHAT, MESSAGES, MODELS, RESPONSES, ROUTES, ask, error, events, record, text_of, with};
 use crate::{
-    common::{Answer, End, Reply, TestApp, Upstream, vendors::png},
+    common::{
+        Answer, End, Reply, TestApp, Upstream,
+        bucket::Bucket,
+        vendors::{openai_images, png, speech},
+    },
     envelope::raw,
 };
 
@@ -402,4 +407,57 @@ async fn invalid_fields_are_refused_before_answers_are_read(
         let refused = error(path, &refused, 400, "unsupported_parameter");
         assert_eq!(refused["param"], "input[0].id");
     }
+}
+
+/// The expected file counts before its call; without room the job is retried.
+#[sqlx::test]
+async fn speech_waits_for_memory(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let file = speech(SpeechFormat::Mp3, "x").await;
+    upstream.reply(Reply::File("audio/mpeg", file));
+    upstream.hold();
+    let app = TestApp::vendors(options, &upstream, &[SMALL]).await;
+    let (account, other) = (app.account("100").await, app.account("100").await);
+    // A minute of 16 kB per second, twice: half of the budget.
+    let body = json!({"prompt": "a".repeat(900), "provider": "elevenlabs"});
+    let mut queued = Vec::new();
+    for account in [&account, &account, &other] {
+        queued.push((account, app.queue(account, "audio", &body).await));
+    }
+    assert_eq!(app.app.runner.work_step().await.unwrap(), 3);
+    upstream.arrived(2).await;
+    let retried = async {
+        while app.app.runner.running() > 2 {
+            yield_now().await;
+        }
+    };
+    let retried = tokio::time::timeout(Duration::from_secs(30), retried).await;
+    assert!(retried.is_ok(), "it is submitted");
+    assert_eq!(upstream.count(), 2);
+    assert!(used(&app).await >= 3_800_000);
+    upstream.release(3);
+    for (account, uuid) in queued {
+        let record = app.until_finished(account, &uuid).await;
+        assert_eq!(record["status"], "completed", "{record}");
+    }
+    assert_eq!(used(&app).await, 0);
+    app.assert_settled().await;
+}
+
+#[sqlx::test]
+async fn images_count_until_they_are_stored(_: PgPoolOptions, options: PgConnectOptions) {
+    let (bucket, upstream) = (Bucket::start().await, Upstream::start().await);
+    let image = png(1_024, 1_024);
+    upstream.reply(openai_images(&[image.clone(), image.clone()]));
+    let app = Arc::new(TestApp::vendors(options, &upstream, &bucket.env()).await);
+    let account = app.account("100").await;
+    let held = bucket.hold().await;
+    let body = json!({"prompt": "x", "provider": "openai", "parameters": {"n": 2}});
+    let answer = app.spawn_post(&account.key, "/v1/generate/image", &[], body);
+    bucket.arrived().await;
+    assert!(used(&app).await >= 2 * image.len() as u64);
+    drop(held);
+    answer.await.unwrap().expect(200);
+    assert_eq!(used(&app).await, 0);
+    app.assert_settled().await;
 }
