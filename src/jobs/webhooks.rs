@@ -1,6 +1,6 @@
 //! Webhooks: reads the outbox and sends each delivery until its receiver accepts it.
 //!
-//! [`sender`] sends a delivery, [`permits`] limits concurrent attempts. The statement that finishes
+//! [`sender`] sends a delivery, [`permits`] limits attempts and bodies. The statement that finishes
 //! a generation writes the outbox, so no movement of credits waits for a webhook.
 //!
 //! All state is in the database: a delivery is claimed by postponing its due time, so a crash
@@ -28,7 +28,8 @@ use crate::{
     domain::{
         clock::{SharedClock, rfc3339},
         generation::Generation,
-        ids::WebhookId,
+        ids::{AccountId, WebhookId},
+        limiter::Permit,
         webhook::{DeliveryStatus, retry_delay},
     },
     store::{
@@ -170,8 +171,15 @@ impl Dispatcher {
         let this = self.clone();
         self.0.tasks.spawn(async move {
             let stop = this.0.stop.clone();
+            let attempting = async {
+                match this.0.limits.unread_body(attempt.account).await {
+                    Some(memory) => permit.timed_out(this.attempt(attempt, memory).await),
+                    // The delivery is due again when its lease has passed.
+                    None => tracing::warn!(delivery = %attempt.id, "no memory for a webhook delivery, which will be repeated"),
+                }
+            };
             tokio::select! {
-                timed_out = this.attempt(attempt) => permit.timed_out(timed_out),
+                () = attempting => {}
                 // The next server repeats the attempt.
                 () = stop.cancelled() => {}
             }
@@ -181,8 +189,9 @@ impl Dispatcher {
     }
 
     /// Makes an attempt and stores its outcome. Returns whether it timed out.
-    async fn attempt(&self, attempt: Attempt) -> bool {
-        self.try_attempt(&attempt).await.unwrap_or_else(|error| {
+    async fn attempt(&self, attempt: Attempt, memory: Permit<AccountId>) -> bool {
+        let trying = self.try_attempt(&attempt, memory).await;
+        trying.unwrap_or_else(|error| {
             // The delivery is due again when its lease has passed.
             let error = &error as &dyn std::error::Error;
             tracing::warn!(error, delivery = %attempt.id, "a webhook delivery will be repeated");
@@ -190,8 +199,12 @@ impl Dispatcher {
         })
     }
 
-    async fn try_attempt(&self, attempt: &Attempt) -> Result<bool, StoreError> {
-        let sent = self.send(attempt).await?;
+    async fn try_attempt(
+        &self,
+        attempt: &Attempt,
+        memory: Permit<AccountId>,
+    ) -> Result<bool, StoreError> {
+        let sent = self.send(attempt, memory).await?;
         let end = self.end(attempt, sent);
         log(attempt, &end);
         self.record(attempt, &end).await?;
@@ -223,7 +236,11 @@ impl Dispatcher {
     }
 
     /// Sends a delivery. The outer error is the database's, the inner one the attempt's.
-    async fn send(&self, attempt: &Attempt) -> Result<Result<u16, SendError>, StoreError> {
+    async fn send(
+        &self,
+        attempt: &Attempt,
+        memory: Permit<AccountId>,
+    ) -> Result<Result<u16, SendError>, StoreError> {
         let body = match self.body(attempt).await {
             Ok(body) => body,
             // A retry would not help.
@@ -233,6 +250,7 @@ impl Dispatcher {
             }
             Err(error) => return Err(error),
         };
+        let _memory = self.0.limits.body(memory, body.len());
         let message = Message {
             id: &format!("msg_{}", attempt.generation),
             timestamp: self.0.clock.now().timestamp(),

@@ -1,4 +1,4 @@
-//! Limits of concurrent attempts.
+//! Limits of concurrent attempts, and of their bodies in memory.
 //!
 //! A receiver that does not answer occupies each attempt until its timeout, and an account may have
 //! many such receivers. So each webhook and each account has a limit, and unresponsive webhooks
@@ -7,7 +7,10 @@
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex},
+    time::Duration,
 };
+
+use tokio::time::timeout;
 
 use crate::{
     domain::{
@@ -25,11 +28,19 @@ const PER_WEBHOOK: usize = 4;
 /// Maximum for all webhooks whose last attempt timed out; each has one.
 const UNRESPONSIVE: usize = 32;
 
+/// Maximum bytes of bodies in memory, in total and of one account.
+const BODIES: (usize, usize) = (64 << 20, 32 << 20);
+/// Bytes that are reserved while a body is rendered; a text has at most 4 MiB.
+const UNREAD_BODY: usize = 8 << 20;
+/// Maximum wait for them. Shorter than the part of a lease that attempts do not use.
+const BODY_WAIT: Duration = Duration::from_secs(5);
+
 /// Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct DeliveryLimits {
     accounts: Limiter<AccountId>,
     webhooks: Limiter<WebhookId>,
+    bodies: Limiter<AccountId>,
     /// Webhooks whose last attempt in this process timed out.
     unresponsive: Arc<Mutex<HashSet<WebhookId>>>,
 }
@@ -56,6 +67,8 @@ impl Default for DeliveryLimits {
         Self {
             accounts: Limiter::new(TOTAL, PER_ACCOUNT),
             webhooks: Limiter::new(TOTAL, PER_WEBHOOK),
+            // Attempts are limited, so the queue need not be.
+            bodies: Limiter::with_queue(BODIES, (usize::MAX, usize::MAX)),
             unresponsive: Arc::default(),
         }
     }
@@ -83,6 +96,19 @@ impl DeliveryLimits {
 
     pub fn is_full(&self) -> bool {
         self.webhooks.free() == 0
+    }
+
+    /// Waits for memory for a body that is not rendered yet. Returns `None` after [`BODY_WAIT`].
+    pub async fn unread_body(&self, account: AccountId) -> Option<Permit<AccountId>> {
+        let acquiring = self.bodies.acquire(account, UNREAD_BODY);
+        timeout(BODY_WAIT, acquiring).await.ok().flatten()
+    }
+
+    /// Exchanges that memory for the bytes of the rendered body.
+    pub fn body(&self, unread: Permit<AccountId>, bytes: usize) -> Permit<AccountId> {
+        let body = self.bodies.admit_many(unread.key(), bytes);
+        drop(unread);
+        body
     }
 
     fn try_acquire(&self, webhook: WebhookId, account: AccountId) -> Option<DeliveryPermit> {
@@ -134,6 +160,8 @@ impl DeliveryPermit {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     fn queue(webhook: i64, account: i64) -> Queue {
@@ -188,6 +216,25 @@ mod tests {
         assert_eq!(counts(&limits, &[queue(5_000, 5_000)]), [(5_000, 4)]);
         held.permits[&WebhookId(0)][0].timed_out(false);
         assert_eq!(counts(&limits, &unresponsive), [(0, 3), (32, 1)]);
+    }
+
+    #[tokio::test]
+    async fn bodies_of_an_account_leave_memory_for_another() {
+        let limits = DeliveryLimits::default();
+        let unread = |account| {
+            limits
+                .unread_body(AccountId(account))
+                .now_or_never()
+                .flatten()
+        };
+        let mut bodies = Vec::new();
+        while let Some(unread) = unread(1) {
+            bodies.push(limits.body(unread, 4 << 20));
+        }
+        assert_eq!(bodies.len(), 7);
+        assert!(unread(2).is_some());
+        bodies.pop();
+        assert!(unread(1).is_some());
     }
 
     #[test]
