@@ -14,7 +14,7 @@ use tokio::{
     net::{TcpListener, TcpSocket},
     signal::unix::{Signal, SignalKind, signal},
     task::JoinSet,
-    time::{Instant, timeout},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +33,7 @@ use crate::{
     jobs::{Auditor, Runner},
     local_postgres::{LocalPostgres, LocalPostgresError, Role},
     media::MediaStore,
-    store::{Durability, Store},
+    store::{Durability, Store, StoreError},
 };
 
 /// Interval of checks of the private Postgres, which is restarted within seconds.
@@ -208,10 +208,9 @@ async fn run(
     let beat = (*config.jobs.lease_seconds / 3).min(SWEEP_AT_MOST);
     let mut background = JoinSet::new();
     background.spawn(heartbeats(app.runner.clone(), beat));
-    // Bounded, since other servers may leave new work as fast as it is ended.
-    let begun = Instant::now();
-    while !paused && app.runner.sweep_step().await? > 0 && begun.elapsed() < SWEEP_AT_START {}
-
+    if !paused {
+        sweep_at_start(&app.runner).await?;
+    }
     background.spawn(check(storage));
     background.spawn(count_usage(app.runner.clone()));
     let listening = app.runner.clone();
@@ -297,6 +296,17 @@ async fn run(
     };
     stop.step("background work", DATABASE_ENDS, rest).await;
     Ok(())
+}
+
+/// Ends and releases generations of dead servers. Bounded, since other servers may leave new work as
+/// fast as it is ended, and locks may delay each. A sweep may be dropped at any point: each of its
+/// statements is complete in itself, and the next sweep finds the rest.
+async fn sweep_at_start(runner: &Runner) -> Result<(), StoreError> {
+    let sweeping = async {
+        while runner.sweep_step().await? > 0 {}
+        Ok(())
+    };
+    timeout(SWEEP_AT_START, sweeping).await.unwrap_or(Ok(()))
 }
 
 /// Starts the tasks that run, end or delete generations.

@@ -10,7 +10,7 @@ use super::{Runner, step::interrupted};
 use crate::{
     domain::{
         clock::ClockReading,
-        ids::{GenerationId, InstanceId},
+        ids::{AccountId, GenerationId, InstanceId},
         lock::lock,
     },
     store::{
@@ -116,11 +116,14 @@ impl Runner {
             wakeups.jobs.ring();
         }
         self.cancel_requested().await?;
-        let mut ended = 0;
-        if abandoned {
-            for left in store.abandoned(BATCH).await? {
-                ended += self.recover(left).await?;
+        let (mut ended, mut locked) = (0, Vec::new());
+        while abandoned {
+            let known = locked.len();
+            for left in store.abandoned(BATCH, &locked).await? {
+                ended += self.recover(left, &mut locked).await?;
             }
+            // Rows of locked accounts may have filled the batch.
+            abandoned = locked.len() > known;
         }
         if found.owns || self.running() > 0 {
             // A row that is being claimed is not registered yet.
@@ -131,7 +134,7 @@ impl Runner {
                 // The register is checked after the row was read. A row that had an owner then but
                 // has none now is settled, and ending it again has no effect.
                 if !self.0.running.contains(left.id) {
-                    ended += self.recover(left).await?;
+                    ended += self.recover(left, &mut locked).await?;
                 }
             }
             self.0.running.stop_lost(&ids);
@@ -151,16 +154,37 @@ impl Runner {
         Ok(ended)
     }
 
-    /// Releases a generation that another worker can resume; ends any other.
-    async fn recover(&self, left: Abandoned) -> Result<u64, StoreError> {
-        if !left.resumable {
-            return self.end_interrupted(&left).await;
+    /// Releases a generation that another worker can resume; ends any other. Adds its account to
+    /// `locked` after a lock timeout, and skips those of such accounts: waiting for each would delay
+    /// other accounts. The next sweep retries them.
+    async fn recover(
+        &self,
+        left: Abandoned,
+        locked: &mut Vec<AccountId>,
+    ) -> Result<u64, StoreError> {
+        if locked.contains(&left.account_id) {
+            return Ok(0);
         }
+        let recovered = if left.resumable {
+            self.release(&left).await.map(|()| 0)
+        } else {
+            self.end_interrupted(&left).await
+        };
+        match recovered {
+            Err(error) if error.is_locked() => {
+                locked.push(left.account_id);
+                Ok(0)
+            }
+            recovered => recovered,
+        }
+    }
+
+    async fn release(&self, left: &Abandoned) -> Result<(), StoreError> {
         let (store, now) = (&self.0.store, self.0.clock.now());
         let releasing = store.release_job(left.account_id, left.id, left.owner, None, now);
         releasing.await?;
         self.0.wakeups.jobs.ring();
-        Ok(0)
+        Ok(())
     }
 
     async fn end_interrupted(&self, left: &Abandoned) -> Result<u64, StoreError> {
@@ -172,8 +196,6 @@ impl Runner {
         };
         match self.end(&settlement).await {
             Ok(ended) => Ok(u64::from(ended.is_some())),
-            // Its account is locked. The next sweep retries it; other generations do not wait.
-            Err(error) if error.is_locked() => Ok(0),
             Err(error @ StoreError::Unavailable(_)) => Err(error),
             // A row that cannot be ended must not block the others.
             Err(error) => {

@@ -143,8 +143,9 @@ impl Store {
         Ok(())
     }
 
-    /// Returns unfinished generations of removed processes.
-    pub async fn abandoned(&self, limit: i64) -> Result<Vec<Abandoned>> {
+    /// Returns unfinished generations of removed processes, except those of the accounts `except`.
+    pub async fn abandoned(&self, limit: i64, except: &[AccountId]) -> Result<Vec<Abandoned>> {
+        let except: Vec<i64> = except.iter().map(|account| account.0).collect();
         let reading = sqlx::query_as!(
             Abandoned,
             r#"
@@ -154,9 +155,11 @@ impl Store {
             from running_generations g
             where g.lease_token is not null
               and not exists (select from instances i where i.id = g.lease_token)
+              and g.account_id <> all($2)
             order by g.id limit $1
             "#,
-            limit
+            limit,
+            &except
         )
         .fetch_all(self.jobs.named("find abandoned generations"));
         Ok(reading.await?)

@@ -15,6 +15,7 @@ use crate::{
 
 mod clocks;
 mod ends;
+mod locked;
 mod notices;
 
 #[sqlx::test]
