@@ -249,13 +249,19 @@ impl Run<'_> {
     async fn next(&self, call: Option<&Call>, late: bool) -> Step {
         match call {
             // Poll once more: the task may have completed while no server could poll it.
-            _ if late && self.job.remote_id.is_none() => Step::retry(),
+            _ if late && !self.has_task() => Step::retry(),
             None => self.unreadable().await,
             Some(Call::Text(work)) => self.text_step(work).await,
             Some(Call::Image(work)) => self.image_step(work).await,
             Some(Call::Video(work)) => self.video_step(work).await,
             Some(Call::Speech(call)) => self.speech_step(call).await,
         }
+    }
+
+    /// Whether there is a task that this server can poll.
+    fn has_task(&self) -> bool {
+        let videos = &self.0.providers.video;
+        self.job.remote_id.is_some() && videos.contains_key(&self.job.provider)
     }
 
     async fn unreadable(&self) -> Step {

@@ -98,8 +98,9 @@ impl AccountQuota {
 
 impl Store {
     /// Claims up to `limit` due jobs of `providers` for an instance; past their deadline, jobs of
-    /// any provider. No account exceeds its quota. Skips rows that other claims have locked. Fewer
-    /// than `limit` results do not mean that there are no more.
+    /// any provider, but a provider's task only after a minute in which others may poll it. No
+    /// account exceeds its quota. Skips rows that other claims have locked. Fewer than `limit`
+    /// results do not mean that there are no more.
     pub async fn claim_jobs(
         &self,
         instance: InstanceId,
@@ -125,7 +126,9 @@ impl Store {
                 select g.id, g.account_id, g.next_step_at
                 from running_generations g
                 where g.lease_token is null and g.next_step_at <= $3
-                  and (g.deadline_at <= $3 or exists (
+                  and (g.deadline_at <= $3 - case when g.remote_id is null then interval '0'
+                                                  else interval '1 minute' end
+                       or exists (
                       select from models m where m.id = g.model_id and m.provider = any($4)))
                   and g.account_id <> all($5)
                 order by g.next_step_at limit $2

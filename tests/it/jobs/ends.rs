@@ -280,3 +280,33 @@ async fn a_job_whose_provider_is_switched_off_expires(_: PgPoolOptions, options:
     assert_eq!(record["status"], "failed", "held for ever: {record}");
     other.assert_settled().await;
 }
+
+#[sqlx::test]
+async fn a_late_task_is_left_to_servers_with_its_provider(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let upstream = Upstream::start().await;
+    runway(&upstream, 1, None, Reply::File("video/mp4", mp4(2).await));
+    let app = TestApp::vendors(options, &upstream, &[]).await;
+    let off = [("GENSVC__PROVIDERS__RUNWAY__ENABLED", "false")];
+    let other = app.replica_with(&off).await;
+    let account = app.account("100").await;
+    let done = app.queue(&account, "video", &body()).await;
+    assert_eq!(app.work_once().await, 1);
+    app.advance(TimeDelta::minutes(30));
+    assert_eq!(other.work_once().await, 0);
+    assert_eq!(app.work_once().await, 1);
+    let record = app.record(&account, &done).await;
+    assert_eq!(record["status"], "completed", "{record}");
+    // No server with the provider is left.
+    let lost = app.queue(&account, "video", &body()).await;
+    assert_eq!(app.work_once().await, 1);
+    app.advance(TimeDelta::seconds(30 * 60 + 59));
+    assert_eq!(other.work_once().await, 0);
+    app.advance(TimeDelta::seconds(1));
+    assert_eq!(other.work_once().await, 1);
+    let record = app.record(&account, &lost).await;
+    assert_eq!(record["error"]["code"], "expired", "{record}");
+    app.assert_settled().await;
+}
