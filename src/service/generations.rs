@@ -248,13 +248,15 @@ impl Service {
 
     /// Permanently removes the prompt and the result of a finished generation.
     pub async fn delete(&self, caller: &Caller, id: GenerationId) -> Result<()> {
-        self.changeable_generation(caller, id).await?;
+        let found = self.changeable_generation(caller, id).await?;
         self.require_running()?;
         let (store, now) = (&self.0.store, self.0.clock.now());
         let deleting = store.delete_generation(caller.account_id, id, now);
         if deleting.await? {
-            // Links to its files must be invalid when the response is sent.
-            self.0.runner.remove_files(id).await;
+            if found.modality != Modality::Text {
+                // Links to its files must be invalid when the response is sent.
+                self.0.runner.remove_files(id).await;
+            }
             return Ok(());
         }
         // Not finished, or deleted by a parallel request.

@@ -153,3 +153,21 @@ async fn without_its_storage_a_server_is_degraded(_: PgPoolOptions, options: PgC
         json!({"database": "unavailable", "storage": "unavailable"})
     );
 }
+
+#[sqlx::test]
+async fn a_deleted_text_has_no_files_to_remove(_: PgPoolOptions, options: PgConnectOptions) {
+    let bucket = Bucket::start().await;
+    let app = TestApp::with(options, &bucket.env()).await;
+    let account = app.account("10").await;
+    let text = app
+        .text(&account.key, json!({"prompt": "x"}))
+        .await
+        .expect(200);
+    let image = picture(&app, &account).await;
+    bucket.served();
+    for (record, has_files) in [(text, false), (image, true)] {
+        let path = format!("/v1/generate/{}", record["uuid"].as_str().unwrap());
+        app.delete(&account.key, &path).await.expect(204);
+        assert_eq!(!bucket.served().is_empty(), has_files);
+    }
+}
