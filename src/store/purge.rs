@@ -19,6 +19,7 @@ impl Store {
     /// Removes up to `batch` rows of each kind: expired ones, finished webhook deliveries of events
     /// before `log_before`, and those of deleted webhooks. Gives up overdue deliveries. Returns
     /// `true` if there may be more.
+    #[expect(clippy::too_many_lines, reason = "a list of statements")]
     pub async fn purge(
         &self,
         log_before: DateTime<Utc>,
@@ -43,8 +44,12 @@ impl Store {
             ),
             sqlx::query!(
                 "delete from idempotency_keys where (account_id, key) in
-                    (select account_id, key from idempotency_keys
-                     where expires_at <= $1 order by expires_at limit $2)
+                    -- A retry joins what still runs.
+                    (select account_id, key from idempotency_keys i
+                     where expires_at <= $1
+                       and not exists (select from running_generations g
+                                       where g.account_id = i.account_id and g.id = i.generation_id)
+                     order by expires_at limit $2)
                    and expires_at <= $1",
                 now,
                 batch

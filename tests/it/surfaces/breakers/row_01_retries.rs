@@ -115,6 +115,38 @@ async fn an_sdks_own_retry_makes_and_bills_one_generation(
     app.assert_settled().await;
 }
 
+/// A package's own timeout may be as long as the period in which retries join what has ended.
+#[sqlx::test]
+async fn a_retry_joins_what_still_runs(_: PgPoolOptions, options: PgConnectOptions) {
+    let upstream = Upstream::start().await;
+    let app = Arc::new(TestApp::upstream(options, &upstream).await);
+    let other = Arc::new(app.replica().await);
+    let account = app.account("1").await;
+    for (n, path) in ROUTES.into_iter().enumerate() {
+        let body = ask(MODELS[1], "x");
+        upstream.hold();
+        let first = trying(&app, &account, path, "0", &body);
+        upstream.arrived(2 * n + 1).await;
+        first.abort();
+        let uuid = made(&app, &account).await[0].clone();
+        app.advance(TimeDelta::minutes(11));
+        app.app.runner.purge(TimeDelta::days(1), 100).await.unwrap();
+        let retries = [(&app, "1"), (&other, "2")];
+        let retries = retries.map(|(app, count)| trying(app, &account, path, count, &body));
+        joined(&app, &account, &uuid, 2).await;
+        upstream.release(2);
+        for retry in retries {
+            assert_eq!(retry.await.unwrap().header("x-gensvc-generation"), uuid);
+        }
+        app.idle().await;
+        let late = tried(&app, &account.key, path, "3", &body).await;
+        late.expect(200);
+        assert_ne!(late.header("x-gensvc-generation"), uuid);
+        assert_eq!(upstream.count(), 2 * n + 2);
+    }
+    app.assert_settled().await;
+}
+
 #[sqlx::test]
 async fn retries_at_once_without_a_first_try_make_one(_: PgPoolOptions, options: PgConnectOptions) {
     let upstream = Upstream::start().await;
