@@ -141,6 +141,7 @@ pub async fn create(
     // Logged before the creation, which completes even if the caller disconnects.
     tracing::info!(%operator, credits = %request.credits, "creating an account");
     let (id, _) = operator.service.create_account(&request).await?;
+    tracing::info!(%operator, account = %id, "the account was created");
     let account = operator.service.account(id).await?;
     Ok((StatusCode::CREATED, Json(account)))
 }
