@@ -65,6 +65,8 @@ impl Object for ChatRequest {
         "A dialogue. Other fields pass to providers that speak Chat Completions, and are refused \
          by name for others.",
     );
+    const EXAMPLE: &'static str = r#"{"model": "sandbox/sandbox-text-1", "max_completion_tokens": 64,
+        "messages": [{"role": "user", "content": "A haiku about exactness"}]}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         fields.keep_others();
@@ -146,11 +148,6 @@ impl Object for ChatRequest {
             include_usage: include_usage.unwrap_or(false),
             custom,
         })
-    }
-
-    fn example() -> Value {
-        json!({"model": "sandbox/sandbox-text-1", "max_completion_tokens": 64,
-            "messages": [{"role": "user", "content": "A haiku about exactness"}]})
     }
 }
 

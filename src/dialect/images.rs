@@ -5,7 +5,7 @@ use std::iter::repeat;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     domain::{
@@ -110,6 +110,10 @@ impl Object for EditsRequest {
         "EditsRequest",
         "Images to edit, with a prompt. Other OpenAI fields are refused by name.",
     );
+    const EXAMPLE: &'static str = r#"{"model": "sandbox/sandbox-image-1",
+        "prompt": "The same at night",
+        "images": [{"image_url": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="}],
+        "size": "512x512", "response_format": "url"}"#;
     const TAKES_FORMS: bool = true;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
@@ -138,13 +142,6 @@ impl Object for EditsRequest {
             .collect();
         Some(Self(request))
     }
-
-    fn example() -> Value {
-        let pixel = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk\
-                     YPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
-        json!({"model": "sandbox/sandbox-image-1", "prompt": "The same at night",
-            "images": [{"image_url": pixel}], "size": "512x512", "response_format": "url"})
-    }
 }
 
 impl Object for ImagesRequest {
@@ -152,6 +149,8 @@ impl Object for ImagesRequest {
         "ImagesRequest",
         "Images from a prompt. Other fields of OpenAI's are refused by name.",
     );
+    const EXAMPLE: &'static str = r#"{"model": "sandbox/sandbox-image-1",
+        "prompt": "A lighthouse at dusk", "size": "512x512", "response_format": "url"}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         fields.take_unknown_nulls();
@@ -203,10 +202,5 @@ impl Object for ImagesRequest {
             format,
             left_out: fields.hints(HINTS),
         })
-    }
-
-    fn example() -> Value {
-        json!({"model": "sandbox/sandbox-image-1", "prompt": "A lighthouse at dusk",
-            "size": "512x512", "response_format": "url"})
     }
 }

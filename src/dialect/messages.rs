@@ -212,14 +212,11 @@ impl Object for MessagesRequest {
         "MessagesRequest",
         "A dialogue. Other fields pass to Anthropic, and are refused by name for other providers.",
     );
+    const EXAMPLE: &'static str = r#"{"model": "sandbox/sandbox-text-1", "max_tokens": 64,
+        "messages": [{"role": "user", "content": "A haiku about exactness"}]}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         request(fields, true).map(Self)
-    }
-
-    fn example() -> Value {
-        json!({"model": "sandbox/sandbox-text-1", "max_tokens": 64,
-            "messages": [{"role": "user", "content": "A haiku about exactness"}]})
     }
 }
 
@@ -228,14 +225,11 @@ impl Object for CountRequest {
         "CountTokensRequest",
         "A dialogue, of which the input tokens are to be counted.",
     );
+    const EXAMPLE: &'static str = r#"{"model": "sandbox/sandbox-text-1",
+        "messages": [{"role": "user", "content": "A haiku about exactness"}]}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         request(fields, false).map(Self)
-    }
-
-    fn example() -> Value {
-        json!({"model": "sandbox/sandbox-text-1",
-            "messages": [{"role": "user", "content": "A haiku about exactness"}]})
     }
 }
 

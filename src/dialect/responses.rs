@@ -13,7 +13,7 @@ mod mapping;
 mod tools;
 mod writer;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{MAX_LIMIT, REFUSED, STRING, json as text_of};
 use crate::{
@@ -160,6 +160,8 @@ impl Object for ResponsesRequest {
         "A dialogue. Other fields pass to providers that are called by the Responses API, and are \
          refused by name for others.",
     );
+    const EXAMPLE: &'static str = r#"{"model": "sandbox/sandbox-text-1",
+        "input": "A haiku about exactness", "max_output_tokens": 64}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let read = dialogue(fields);
@@ -211,11 +213,6 @@ impl Object for ResponsesRequest {
             echo,
         })
     }
-
-    fn example() -> Value {
-        json!({"model": "sandbox/sandbox-text-1", "input": "A haiku about exactness",
-            "max_output_tokens": 64})
-    }
 }
 
 impl Object for InputTokensRequest {
@@ -223,13 +220,11 @@ impl Object for InputTokensRequest {
         "ResponseInputTokensRequest",
         "A dialogue whose input tokens are to be counted.",
     );
+    const EXAMPLE: &'static str =
+        r#"{"model": "sandbox/sandbox-text-1", "input": "A haiku about exactness"}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         Some(Self(ResponsesRequest::read(fields)?.dialogue))
-    }
-
-    fn example() -> Value {
-        json!({"model": "sandbox/sandbox-text-1", "input": "A haiku about exactness"})
     }
 }
 

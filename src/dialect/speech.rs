@@ -1,7 +1,7 @@
 //! Speech of the `openai` packages (openai 3.51.0, `openai/types/audio/speech_create_params.py`).
 //! The response is the file.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     domain::{
@@ -33,6 +33,8 @@ impl Object for SpokenRequest {
         "SpeechRequest",
         "A text to be spoken. Other fields of OpenAI's are refused by name.",
     );
+    const EXAMPLE: &'static str =
+        r#"{"model": "sandbox/sandbox-speech-1", "input": "Good morning.", "voice": "aria"}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         fields.take_unknown_nulls();
@@ -68,9 +70,5 @@ impl Object for SpokenRequest {
             is_pcm: format == Some(SpokenFormat::Pcm),
             max_cost: None,
         }))
-    }
-
-    fn example() -> Value {
-        json!({"model": "sandbox/sandbox-speech-1", "input": "Good morning.", "voice": "aria"})
     }
 }

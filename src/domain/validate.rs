@@ -48,6 +48,8 @@ pub trait Body: Sized {
 /// A JSON body that is one list of fields.
 pub trait Object: Sized {
     const SCHEMA: SchemaName;
+    /// The example in the OpenAPI document, as JSON.
+    const EXAMPLE: &'static str;
     /// As [`Body::HAS_PICTURES`].
     const HAS_PICTURES: bool = false;
     /// As [`Body::TAKES_FORMS`].
@@ -55,8 +57,6 @@ pub trait Object: Sized {
 
     /// As [`Input::read`].
     fn read(fields: &Fields<'_>) -> Option<Self>;
-
-    fn example() -> Value;
 }
 
 impl<T: Object> Input for T {
@@ -76,7 +76,8 @@ impl<T: Object> Body for T {
 
     fn schema(schemas: &mut Schemas) -> Value {
         let mut schema = description::<Self>(schemas).object(Self::SCHEMA.1);
-        schema["example"] = Self::example();
+        // A test compares the document with `docs/openapi.json`, so an invalid example is found.
+        schema["example"] = serde_json::from_str(Self::EXAMPLE).unwrap_or_default();
         schema
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 use secrecy::SecretString;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use url::Url;
 
 use super::{
@@ -34,6 +34,7 @@ pub struct Login {
 
 impl Object for Login {
     const SCHEMA: SchemaName = ("LoginRequest", "Credentials.");
+    const EXAMPLE: &'static str = r#"{"email": "ada@example.com", "password": "correct horse"}"#;
 
     /// A password that cannot be set is treated as wrong, so that the response reveals nothing.
     fn read(fields: &Fields<'_>) -> Option<Self> {
@@ -45,10 +46,6 @@ impl Object for Login {
             email: normalized_email(&email?),
             password: password?.into(),
         })
-    }
-
-    fn example() -> Value {
-        json!({"email": "ada@example.com", "password": "correct horse"})
     }
 }
 
@@ -64,6 +61,8 @@ impl Object for PasswordChange {
         "PasswordChangeRequest",
         "Another password for who is logged in.",
     );
+    const EXAMPLE: &'static str =
+        r#"{"current_password": "correct horse", "new_password": "battery staple"}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let current = text(PASSWORD_CHARS).not_blank();
@@ -73,10 +72,6 @@ impl Object for PasswordChange {
             current: current?.into(),
             new: new?.into(),
         })
-    }
-
-    fn example() -> Value {
-        json!({"current_password": "correct horse", "new_password": "battery staple"})
     }
 }
 
@@ -94,6 +89,8 @@ pub struct KeyRequest {
 
 impl Object for KeyRequest {
     const SCHEMA: SchemaName = ("KeyCreationRequest", "The API key to create.");
+    const EXAMPLE: &'static str =
+        r#"{"name": "backend", "abilities": ["generate:text", "read:history"]}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let name = fields.required("name", "Its label.", LABEL);
@@ -121,10 +118,6 @@ impl Object for KeyRequest {
         let message = "is the period of a spend_limit, which is missing";
         fields.needs("spend_period", "spend_limit", message);
         Some(request)
-    }
-
-    fn example() -> Value {
-        json!({"name": "backend", "abilities": ["generate:text", "read:history"]})
     }
 }
 
@@ -170,6 +163,8 @@ fn parse_url(text: &str) -> Result<Url, Refusal> {
 
 impl Object for WebhookRequest {
     const SCHEMA: SchemaName = ("WebhookCreationRequest", "The webhook to create.");
+    const EXAMPLE: &'static str =
+        r#"{"url": "https://example.com/hooks/gensvc", "events": ["generation.completed"]}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let about = "Where events are posted to: http or https, without credentials and fragment, \
@@ -181,10 +176,6 @@ impl Object for WebhookRequest {
             url: url?,
             events: events.unwrap_or_else(|| WebhookEvent::ALL.to_vec()),
         })
-    }
-
-    fn example() -> Value {
-        json!({"url": "https://example.com/hooks/gensvc", "events": ["generation.completed"]})
     }
 }
 
@@ -247,6 +238,9 @@ impl Object for TemplateText {
          Limits of a rendering: 50,000 steps (fewer with strings over 4,000 bytes), 1 MiB of output,\n\
          and a bound on the work of filters and comparisons with large values.",
     );
+    const EXAMPLE: &'static str = r#"{"name": "translate",
+        "prompt": "Translate into {{ language }}: {{ prompt }}",
+        "system_prompt": "You are a {{ tone|default('careful') }} translator."}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let name = fields.required("name", "Its label; not blank.", LABEL);
@@ -255,11 +249,6 @@ impl Object for TemplateText {
             name: name?,
             ..text?
         })
-    }
-
-    fn example() -> Value {
-        json!({"name": "translate", "prompt": "Translate into {{ language }}: {{ prompt }}",
-            "system_prompt": "You are a {{ tone|default('careful') }} translator."})
     }
 }
 
@@ -284,6 +273,8 @@ impl TemplateText {
 
 impl Object for TemplatePreview {
     const SCHEMA: SchemaName = ("TemplatePreviewRequest", "A prompt template to be tried.");
+    const EXAMPLE: &'static str = r#"{"prompt": "Translate into {{ language }}: {{ prompt }}",
+        "template_variables": {"language": "French"}, "request_prompt": "Good morning"}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let text = TemplateText::read_sources(fields);
@@ -298,11 +289,6 @@ impl Object for TemplatePreview {
             request_prompt: request_prompt?,
         })
     }
-
-    fn example() -> Value {
-        json!({"prompt": "Translate into {{ language }}: {{ prompt }}",
-            "template_variables": {"language": "French"}, "request_prompt": "Good morning"})
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -313,6 +299,8 @@ pub struct AccountChange {
 
 impl Object for AccountChange {
     const SCHEMA: SchemaName = ("AccountChange", "What is to be changed of an account.");
+    const EXAMPLE: &'static str =
+        r#"{"defaults": {"text": {"provider": "sandbox"}, "video": null}}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let schema = (
@@ -326,10 +314,6 @@ impl Object for AccountChange {
             all.filter_map(of).collect()
         });
         Some(Self { defaults })
-    }
-
-    fn example() -> Value {
-        json!({"defaults": {"text": {"provider": "sandbox"}, "video": null}})
     }
 }
 

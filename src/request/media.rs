@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     IMAGE_PROMPT_CHARS, InputRequest, MAX_DURATION, NEGATIVE_PROMPT_CHARS, SPEECH_PROMPT_CHARS,
@@ -291,6 +291,8 @@ fn read_outpaint(parameters: &Fields<'_>) -> Option<Outpaint> {
 
 impl Object for ImageRequest {
     const SCHEMA: SchemaName = ("ImageGenerationRequest", "An image generation.");
+    const EXAMPLE: &'static str =
+        r#"{"prompt": "A lighthouse at dusk", "parameters": {"size": "512x512"}}"#;
     const HAS_PICTURES: bool = true;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
@@ -319,14 +321,12 @@ impl Object for ImageRequest {
             ..request
         })
     }
-
-    fn example() -> Value {
-        json!({"prompt": "A lighthouse at dusk", "parameters": {"size": "512x512"}})
-    }
 }
 
 impl Object for VideoRequest {
     const SCHEMA: SchemaName = ("VideoGenerationRequest", "A video generation.");
+    const EXAMPLE: &'static str =
+        r#"{"prompt": "Waves on a pebble beach", "parameters": {"duration": 4, "ratio": "16:9"}}"#;
     const HAS_PICTURES: bool = true;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
@@ -347,14 +347,11 @@ impl Object for VideoRequest {
             ..request
         })
     }
-
-    fn example() -> Value {
-        json!({"prompt": "Waves on a pebble beach", "parameters": {"duration": 4, "ratio": "16:9"}})
-    }
 }
 
 impl Object for SpeechRequest {
     const SCHEMA: SchemaName = ("SpeechGenerationRequest", "A speech generation.");
+    const EXAMPLE: &'static str = r#"{"prompt": "Good morning.", "parameters": {"format": "mp3"}}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let about = "The text to speak; not blank.";
@@ -376,10 +373,6 @@ impl Object for SpeechRequest {
             max_cost: max_cost(fields),
             ..request
         })
-    }
-
-    fn example() -> Value {
-        json!({"prompt": "Good morning.", "parameters": {"format": "mp3"}})
     }
 }
 

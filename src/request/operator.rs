@@ -1,7 +1,6 @@
 //! Requests of operators.
 
 use secrecy::SecretString;
-use serde_json::{Value, json};
 
 use crate::domain::{
     credits::Credits,
@@ -79,6 +78,8 @@ impl Object for AccountRequest {
         "AccountCreationRequest",
         "The account to create, with its first user.",
     );
+    const EXAMPLE: &'static str = r#"{"email": "ann@example.com", "password": "correct horse",
+        "name": "Ann's shop", "credits": "500"}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let email = "The first user's: one `@`; unique without case; stored in lower case if it is \
@@ -96,11 +97,6 @@ impl Object for AccountRequest {
             credits: granted.unwrap_or(Credits::ZERO),
         })
     }
-
-    fn example() -> Value {
-        json!({"email": "ann@example.com", "password": "correct horse", "name": "Ann's shop",
-            "credits": "500"})
-    }
 }
 
 /// An operator's change of an account.
@@ -113,6 +109,7 @@ pub struct AccountUpdate {
 
 impl Object for AccountUpdate {
     const SCHEMA: SchemaName = ("AccountUpdateRequest", "The change of an account.");
+    const EXAMPLE: &'static str = r#"{"name": "Ann's other shop"}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let email = "The first user's: one `@`; unique without case; stored in lower case if it is \
@@ -122,10 +119,6 @@ impl Object for AccountUpdate {
             email: fields.optional("email", email, EMAIL),
             name: fields.optional("name", name, NAME),
         })
-    }
-
-    fn example() -> Value {
-        json!({"name": "Ann's other shop"})
     }
 }
 
@@ -227,6 +220,8 @@ impl Move {
 
 impl Object for MoveRequest {
     const SCHEMA: SchemaName = ("CreditMovementRequest", "Credits to be moved.");
+    const EXAMPLE: &'static str =
+        r#"{"amount": "250", "kind": "grant", "reference": "invoice-17"}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let about = "Credits, not 0; negative only in an adjustment. Required but in a refund, \
@@ -248,10 +243,6 @@ impl Object for MoveRequest {
             reference: reference?,
         })
     }
-
-    fn example() -> Value {
-        json!({"amount": "250", "kind": "grant", "reference": "invoice-17"})
-    }
 }
 
 /// Why an account is suspended.
@@ -262,15 +253,12 @@ pub struct SuspensionRequest {
 
 impl Object for SuspensionRequest {
     const SCHEMA: SchemaName = ("SuspensionRequest", "An account to be suspended.");
+    const EXAMPLE: &'static str = r#"{"reason": "invoice 17 is unpaid"}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let reason = "The reason, which only the operator can see.";
         Some(Self {
             reason: fields.optional("reason", reason, REFERENCE),
         })
-    }
-
-    fn example() -> Value {
-        json!({"reason": "invoice 17 is unpaid"})
     }
 }

@@ -1,6 +1,6 @@
 //! POST /v1/generate/text
 
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 
 use super::{
     MAX_TOKENS, SYSTEM_PROMPT_CHARS, TEXT_PROMPT_CHARS, Target, TemplateRequest, max_cost,
@@ -29,6 +29,8 @@ const PARAMETERS: (&str, &str) = ("TextParameters", "Parameters of a text genera
 
 impl Object for TextRequest {
     const SCHEMA: SchemaName = ("TextGenerationRequest", "A text generation.");
+    const EXAMPLE: &'static str =
+        r#"{"prompt": "A haiku about exactness", "parameters": {"max_tokens": 64}}"#;
 
     fn read(fields: &Fields<'_>) -> Option<Self> {
         let prompt = fields.required("prompt", "Not blank.", text(TEXT_PROMPT_CHARS).not_blank());
@@ -58,10 +60,6 @@ impl Object for TextRequest {
         });
         Some(request)
     }
-
-    fn example() -> Value {
-        json!({"prompt": "A haiku about exactness", "parameters": {"max_tokens": 64}})
-    }
 }
 
 impl TemplateRequest {
@@ -86,6 +84,8 @@ impl TemplateRequest {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::domain::validate::{Body, FieldCode};
 

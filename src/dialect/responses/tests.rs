@@ -4,7 +4,7 @@ mod own;
 
 use std::collections::BTreeSet;
 
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 use super::*;
 use crate::{

@@ -115,6 +115,7 @@ fn what_is_read_is_described() {
     struct Limit;
     impl Object for Limit {
         const SCHEMA: SchemaName = ("Limit", "A limit.");
+        const EXAMPLE: &'static str = r#"{"name": "x"}"#;
 
         fn read(fields: &Fields<'_>) -> Option<Self> {
             fields.required("name", "A name.", text(5).not_blank());
@@ -125,10 +126,6 @@ fn what_is_read_is_described() {
                 more.optional("n", "How many.", integer::<u32>(1..=4));
             });
             Some(Self)
-        }
-
-        fn example() -> Value {
-            json!({"name": "x"})
         }
     }
     let mut schemas = Schemas::new();

@@ -55,7 +55,7 @@ async fn recorded_answers_are_as_the_server_answers(_: PgPoolOptions, options: P
 
 /// A success of each operation, by status.
 async fn recorded(app: &TestApp) -> Value {
-    let login = Login::example();
+    let login: Value = serde_json::from_str(Login::EXAMPLE).unwrap();
     let text = |name: &str| login[name].as_str().unwrap().to_owned();
     let account = made(app, &text("email"), &text("password")).await;
     let admin = operator(app).await;
