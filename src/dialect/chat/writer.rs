@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::text_of;
 use crate::{
     dialect::{Answer, Head, Writer, functions::custom_input},
     domain::{
-        conversation::{self, Delta, Part, ReasoningField, ToolCall, choices, reasoning, texts},
+        conversation::{
+            self, Delta, Part, ReasoningField, ToolCall, WireObject, WireValue, choices, reasoning,
+            texts,
+        },
         usage::TextUsage,
     },
 };
@@ -34,47 +36,6 @@ struct Calls {
     is_custom: bool,
 }
 
-/// An event of a stream, serialized directly, because there is one per token.
-#[derive(Serialize)]
-struct Chunk<'a, D> {
-    id: String,
-    object: &'static str,
-    created: i64,
-    model: &'a str,
-    choices: &'a [Choice<'a, D>],
-    /// With `include_usage`: null except in the last chunk.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    usage: Option<Value>,
-}
-
-#[derive(Serialize)]
-struct Choice<'a, D> {
-    index: u32,
-    delta: D,
-    logprobs: (),
-    finish_reason: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Piece<'a> {
-    Content(&'a str),
-    ReasoningContent(&'a str),
-    Reasoning(&'a str),
-    ToolCalls([ArgumentsPiece<'a>; 1]),
-}
-
-#[derive(Serialize)]
-struct ArgumentsPiece<'a> {
-    index: usize,
-    function: Arguments<'a>,
-}
-
-#[derive(Serialize)]
-struct Arguments<'a> {
-    arguments: &'a str,
-}
-
 impl ChatWriter {
     pub const fn new(head: Head, include_usage: bool, custom: BTreeSet<String>) -> Self {
         Self {
@@ -90,15 +51,15 @@ impl ChatWriter {
         format!("chatcmpl-{}", self.head.id)
     }
 
-    fn chunk<D: Serialize>(&self, choices: &[Choice<'_, D>], usage: Value) -> String {
-        let chunk = Chunk {
-            id: self.id(),
-            object: "chat.completion.chunk",
-            created: self.head.created,
-            model: &self.head.model,
-            choices,
-            usage: self.include_usage.then_some(usage),
-        };
+    /// Writes an event. With `include_usage`, its usage is null except in the last one.
+    fn chunk<'a>(&'a self, choices: Vec<WireValue<'a>>, usage: Value) -> String {
+        let chunk = WireObject::default()
+            .with("id", json!(self.id()))
+            .with("object", "chat.completion.chunk")
+            .with("created", json!(self.head.created))
+            .with("model", &self.head.model)
+            .with("choices", WireValue::Array(choices))
+            .with_some("usage", self.include_usage.then_some(usage));
         format!("data: {}\n\n", text_of(&chunk))
     }
 
@@ -109,14 +70,13 @@ impl ChatWriter {
         self.delta(json!({"tool_calls": [call]}), None)
     }
 
-    fn delta(&self, delta: impl Serialize, finish_reason: Option<&str>) -> String {
-        let choice = Choice {
-            index: self.choice,
-            delta,
-            logprobs: (),
-            finish_reason,
-        };
-        self.chunk(&[choice], Value::Null)
+    fn delta<'a>(&'a self, delta: impl Into<WireValue<'a>>, finish_reason: Option<&str>) -> String {
+        let choice = WireObject::default()
+            .with("index", json!(self.choice))
+            .with("delta", delta)
+            .with("logprobs", Value::Null)
+            .with("finish_reason", json!(finish_reason));
+        self.chunk(vec![choice.into()], Value::Null)
     }
 }
 
@@ -219,15 +179,12 @@ impl Writer for ChatWriter {
             };
         }
         if let Some(members) = delta.members() {
-            return self.delta(members, None);
+            return self.delta(json!(members), None);
         }
         let calls = self.calls.entry(self.choice).or_default();
         let piece = match delta {
-            Delta::Text(text) => Piece::Content(text),
-            Delta::Reasoning(ReasoningField::ReasoningContent, text) => {
-                Piece::ReasoningContent(text)
-            }
-            Delta::Reasoning(ReasoningField::Reasoning, text) => Piece::Reasoning(text),
+            Delta::Text(text) => WireObject::default().with("content", text),
+            Delta::Reasoning(field, text) => WireObject::default().with(field.as_str(), text),
             Delta::ToolCall(call) => {
                 calls.is_custom = self.custom.contains(&call.name);
                 if calls.is_custom {
@@ -238,10 +195,15 @@ impl Writer for ChatWriter {
                 return self.call(index, call, false);
             }
             Delta::Arguments(_) if calls.is_custom => return self.keep_alive(),
-            Delta::Arguments(arguments) => Piece::ToolCalls([ArgumentsPiece {
-                index: calls.count.saturating_sub(1),
-                function: Arguments { arguments },
-            }]),
+            Delta::Arguments(arguments) => {
+                let call = WireObject::default()
+                    .with("index", json!(calls.count.saturating_sub(1)))
+                    .with(
+                        "function",
+                        WireObject::default().with("arguments", arguments),
+                    );
+                WireObject::default().with("tool_calls", WireValue::Array(vec![call.into()]))
+            }
             // This dialect has no fields for these.
             Delta::Thinking(_) | Delta::Signature(_) | Delta::Redacted(_) | Delta::Opaque(_) => {
                 return self.keep_alive();
@@ -280,7 +242,7 @@ impl Writer for ChatWriter {
             events += &self.delta(json!({}), Some(reason(&choice, answer)));
         }
         if self.include_usage {
-            events += &self.chunk::<()>(&[], usage_of(&answer.usage));
+            events += &self.chunk(Vec::new(), usage_of(&answer.usage));
         }
         events + "data: [DONE]\n\n"
     }

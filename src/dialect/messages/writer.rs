@@ -42,27 +42,6 @@ enum Open {
     Tool,
 }
 
-/// The event for one token, serialized directly.
-#[derive(Serialize)]
-struct Added<'a> {
-    r#type: &'static str,
-    index: u32,
-    delta: Piece<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type")]
-enum Piece<'a> {
-    #[serde(rename = "text_delta")]
-    Text { text: &'a str },
-    #[serde(rename = "thinking_delta")]
-    Thinking { thinking: &'a str },
-    #[serde(rename = "signature_delta")]
-    Signature { signature: &'a str },
-    #[serde(rename = "input_json_delta")]
-    Json { partial_json: &'a str },
-}
-
 impl MessagesWriter {
     pub fn new(head: Head) -> Self {
         Self {
@@ -103,10 +82,9 @@ impl MessagesWriter {
     fn close(&mut self) -> String {
         let index = self.blocks.saturating_sub(1);
         let signature = self.signature.take();
-        let signed = signature.map(|signature| self.add(Piece::Signature { signature }));
+        let signed = signature.map(|signature| self.add("signature_delta", "signature", signature));
         let rest = take(&mut self.rest);
-        let partial_json = &rest;
-        let rest = (!rest.is_empty()).then(|| self.add(Piece::Json { partial_json }));
+        let rest = (!rest.is_empty()).then(|| self.add_input(&rest));
         let closed = self.open.take();
         let closed = closed.map(|_| event(&json!({"type": "content_block_stop", "index": index})));
         [signed, rest, closed].into_iter().flatten().collect()
@@ -122,15 +100,15 @@ impl MessagesWriter {
         closed + &event(&start)
     }
 
-    fn add(&self, delta: Piece<'_>) -> String {
-        let r#type = "content_block_delta";
-        let index = self.blocks.saturating_sub(1);
-        let added = Added {
-            r#type,
-            index,
-            delta,
-        };
-        format!("event: {}\ndata: {}\n\n", r#type, text_of(&added))
+    fn add(&self, kind: &'static str, member: &'static str, text: &str) -> String {
+        let added = WireObject::with_type("content_block_delta")
+            .with("index", json!(self.blocks.saturating_sub(1)))
+            .with("delta", WireObject::with_type(kind).with(member, text));
+        format!("event: content_block_delta\ndata: {}\n\n", text_of(&added))
+    }
+
+    fn add_input(&self, json: &str) -> String {
+        self.add("input_json_delta", "partial_json", json)
     }
 
     /// Writes a piece of a tool's input without U+0000, which clients could not send back.
@@ -138,8 +116,7 @@ impl MessagesWriter {
         let json = take(&mut self.rest) + partial_json;
         let (partial_json, rest) = without_escaped_nul(&json);
         rest.clone_into(&mut self.rest);
-        let partial_json = &partial_json;
-        self.add(Piece::Json { partial_json })
+        self.add_input(&partial_json)
     }
 
     /// Writes a block of another type. Clients read the input of a `server_tool_use` only from its
@@ -154,8 +131,7 @@ impl MessagesWriter {
         };
         let mut start = block.clone();
         start["input"] = json!({});
-        let partial_json = &input.to_string();
-        self.start(Open::Tool, &start) + &self.add(Piece::Json { partial_json }) + &self.close()
+        self.start(Open::Tool, &start) + &self.add_input(&input.to_string()) + &self.close()
     }
 
     /// Writes a complete block.
@@ -308,32 +284,32 @@ impl Writer for MessagesWriter {
                 } else {
                     self.start(Open::Text, &text_block(""))
                 };
-                begun + &self.add(Piece::Text { text })
+                begun + &self.add("text_delta", "text", text)
             }
             Delta::Thinking(thinking) => {
                 let continued = self.open == Some(Open::Thinking) && self.signature.is_none();
                 let begun = self.thinking(continued);
-                begun + &self.add(Piece::Thinking { thinking })
+                begun + &self.add("thinking_delta", "thinking", thinking)
             }
             Delta::Reasoning(field, thinking) => {
                 let continued = self.signature == Some(field.signature());
                 let begun = self.thinking(continued);
                 self.signature = Some(field.signature());
-                begun + &self.add(Piece::Thinking { thinking })
+                begun + &self.add("thinking_delta", "thinking", thinking)
             }
             Delta::Signature(signature) => {
                 let open = matches!(self.open, Some(Open::Thinking | Open::Signed))
                     && self.signature.is_none();
                 let begun = self.thinking(open);
                 self.open = Some(Open::Signed);
-                begun + &self.add(Piece::Signature { signature })
+                begun + &self.add("signature_delta", "signature", signature)
             }
             Delta::Redacted(data) => self.complete(&redacted(data)),
             Delta::ToolCall(call) => {
                 let mut events = String::new();
                 if let Some(signature) = &gemini_signature(call) {
                     events += &self.thinking(false);
-                    events += &self.add(Piece::Signature { signature });
+                    events += &self.add("signature_delta", "signature", signature);
                 }
                 let no_arguments = Json::from(&json!({}));
                 events += &self.start(Open::Tool, &tool_use(call, no_arguments));

@@ -74,20 +74,6 @@ struct Event<T> {
     more: T,
 }
 
-/// The members of an event, serialized directly, because there is one per token.
-#[derive(Serialize)]
-struct Added<'a> {
-    item_id: &'a str,
-    output_index: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content_index: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    summary_index: Option<usize>,
-    delta: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    logprobs: Option<[(); 0]>,
-}
-
 fn event(kind: &'static str, sequence_number: u64, more: impl Serialize) -> String {
     let event = Event {
         r#type: kind,
@@ -175,15 +161,11 @@ impl ResponsesWriter {
     }
 
     fn summary_delta(&mut self, item_id: &str, index: usize, delta: &str) -> String {
-        let output_index = self.output.len();
-        let added = Added {
-            item_id,
-            output_index,
-            content_index: None,
-            summary_index: Some(index),
-            delta,
-            logprobs: None,
-        };
+        let added = WireObject::default()
+            .with("item_id", item_id)
+            .with("output_index", json!(self.output.len()))
+            .with("summary_index", json!(index))
+            .with("delta", delta);
         self.event("response.reasoning_summary_text.delta", added)
     }
 
@@ -199,26 +181,22 @@ impl ResponsesWriter {
         let Some(part) = self.parts.last().filter(|_| !delta.is_empty()) else {
             return String::new();
         };
-        let (output_index, item_id) = (
-            self.output.len(),
-            id(&self.head.id, self.output.len(), part),
-        );
-        let (kind, content_index, logprobs) = match part {
-            Part::Text { .. } => ("response.output_text.delta", Some(0), Some([])),
+        let at = self.output.len();
+        let item_id = id(&self.head.id, at, part);
+        let (kind, is_text) = match part {
+            Part::Text { .. } => ("response.output_text.delta", true),
             Part::Thinking { .. } => return self.summary_delta(&item_id, 0, delta),
             // The input is inside the arguments, which are parsed when they are complete.
             Part::ToolCall(call) if self.echo.shown.is_custom(call) => return String::new(),
-            Part::ToolCall(_) => ("response.function_call_arguments.delta", None, None),
+            Part::ToolCall(_) => ("response.function_call_arguments.delta", false),
             _ => return String::new(),
         };
-        let added = Added {
-            item_id: &item_id,
-            output_index,
-            content_index,
-            summary_index: None,
-            delta,
-            logprobs,
-        };
+        let added = WireObject::default()
+            .with("item_id", &item_id)
+            .with("output_index", json!(at))
+            .with_some("content_index", is_text.then(|| json!(0)))
+            .with("delta", delta)
+            .with_some("logprobs", is_text.then(|| json!([])));
         self.event(kind, added)
     }
 

@@ -70,6 +70,7 @@ pub enum WireValue<'a> {
     Borrowed(&'a Value),
     Object(WireObject<'a>),
     List(#[serde(serialize_with = "write_list")] Items<'a>),
+    Array(Vec<Self>),
     Image(WireUrl<'a>),
     Document(DocumentData<'a>),
 }
