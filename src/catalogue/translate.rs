@@ -119,10 +119,8 @@ impl TextModel {
             Arc::make_mut(conversation).respell_names(self.dialogue.names)
         };
         let ids = self.dialogue.ids;
-        let fits = conversation.parts().all(|part| match part {
-            Part::ToolCall(call) => ids.fits(&call.id),
-            _ => true,
-        });
+        let mut calls = conversation.parts().filter_map(Part::call);
+        let fits = calls.all(|call| ids.fits(&call.id));
         let loses = |part: &Part| !self.takes_back(part);
         if let Some(original) = &mut request.original {
             original.leave_out_nulls();
@@ -309,11 +307,8 @@ fn move_results(messages: &mut Vec<Message>) {
                 moved[place].parts.push(part);
             }
         }
-        let calls = message.parts.iter().filter_map(|part| match part {
-            Part::ToolCall(call) => Some((call.id.clone(), moved.len() + 1)),
-            _ => None,
-        });
-        places.extend(calls);
+        let calls = message.parts.iter().filter_map(Part::call);
+        places.extend(calls.map(|call| (call.id.clone(), moved.len() + 1)));
         let results = Message {
             role: Role::User,
             parts: Vec::new(),

@@ -370,11 +370,8 @@ impl Conversation {
 
     /// Returns the called functions by the ids of the calls.
     pub fn calls(&self) -> HashMap<&str, &str> {
-        let calls = self.parts().filter_map(|part| match part {
-            Part::ToolCall(call) => Some((call.id.as_str(), call.name.as_str())),
-            _ => None,
-        });
-        calls.collect()
+        let calls = self.parts().filter_map(Part::call);
+        calls.map(|call| (&call.id[..], &call.name[..])).collect()
     }
 }
 
@@ -434,6 +431,13 @@ impl Part {
         Self::Thinking {
             text: text.into(),
             signature: signature.into(),
+        }
+    }
+
+    pub const fn call(&self) -> Option<&ToolCall> {
+        match self {
+            Self::ToolCall(call) => Some(call),
+            _ => None,
         }
     }
 

@@ -306,10 +306,7 @@ impl<'a> AnswerBuilder<'a> {
 
     /// Returns the calls so far.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
-        self.parts.parts().iter().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(call),
-            _ => None,
-        })
+        self.parts.parts().iter().filter_map(Part::call)
     }
 
     /// Forwards the counts and the id so far (see [`DeltaSink::note`]).

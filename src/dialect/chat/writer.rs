@@ -80,13 +80,6 @@ impl ChatWriter {
     }
 }
 
-fn calls(parts: &[Part]) -> impl Iterator<Item = &ToolCall> {
-    parts.iter().filter_map(|part| match part {
-        Part::ToolCall(call) => Some(call),
-        _ => None,
-    })
-}
-
 /// Writes a complete call.
 fn tool_call(call: &ToolCall, is_custom: bool) -> Value {
     let mut value = if is_custom {
@@ -123,7 +116,8 @@ fn reason<'a>(choice: &'a conversation::Choice, answer: &'a Answer) -> &'a str {
 
 fn message(parts: &[Part], custom: &BTreeSet<String>) -> Value {
     let text = texts(parts, "");
-    let calls = calls(parts).map(|call| tool_call(call, custom.contains(&call.name)));
+    let calls = parts.iter().filter_map(Part::call);
+    let calls = calls.map(|call| tool_call(call, custom.contains(&call.name)));
     let calls: Vec<Value> = calls.collect();
     let mut message = json!({"role": "assistant", "content": null, "refusal": null});
     if !text.is_empty() || calls.is_empty() {
@@ -235,7 +229,8 @@ impl Writer for ChatWriter {
             events += &self.piece(&Delta::from(choice.clone()));
             // SDKs expect the calls in the order of their indexes.
             let sent = self.calls.get(&index).map_or(0, |calls| calls.count);
-            let custom = calls(parts).filter(|call| self.custom.contains(&call.name));
+            let custom = parts.iter().filter_map(Part::call);
+            let custom = custom.filter(|call| self.custom.contains(&call.name));
             for (at, call) in custom.enumerate() {
                 events += &self.call(sent + at, call, true);
             }

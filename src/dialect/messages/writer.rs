@@ -221,10 +221,7 @@ fn blocks(part: &Part) -> impl Iterator<Item = WireValue<'_>> {
         Part::ToolResult(_) | Part::Image(_) | Part::Document(_) => None,
         Part::Opaque { block } => Some(WireValue::Borrowed(block)),
     };
-    let signature = match part {
-        Part::ToolCall(call) => gemini_signature(call),
-        _ => None,
-    };
+    let signature = part.call().and_then(gemini_signature);
     let signature = signature.map(|signature| WireValue::from(thinking("", json!(signature))));
     signature.into_iter().chain(block)
 }

@@ -80,71 +80,52 @@ fn is_marker(block: &Value) -> bool {
     block["type"] == CHOICE || phase_of(block).is_some() || members_of(block).is_some()
 }
 
-impl Delta {
-    fn block(&self) -> Option<&Value> {
-        match self {
-            Self::Opaque(block) => Some(block),
-            _ => None,
+/// Adds the methods for markers to a type, whose opaque blocks match a pattern.
+macro_rules! markers {
+    ($type:ty, $opaque:pat => $block:ident) => {
+        impl $type {
+            /// Returns a block that only the vendor's dialect has.
+            pub(super) fn block(&self) -> Option<&Value> {
+                match self {
+                    $opaque => Some($block),
+                    _ => None,
+                }
+            }
+
+            /// Returns the choice of what follows, if this is its marker.
+            pub fn choice(&self) -> Option<Choice> {
+                self.block().and_then(Choice::from_block)
+            }
+
+            /// Returns the phase of the text after this, if this is its marker.
+            pub fn phase(&self) -> Option<&str> {
+                self.block().and_then(phase_of)
+            }
+
+            /// The members of the message before this, if this is a marker.
+            pub fn members(&self) -> Option<&Map<String, Value>> {
+                self.block().and_then(members_of)
+            }
+
+            /// Whether this only marks a choice, a phase or members, and is no content.
+            pub fn is_marker(&self) -> bool {
+                self.block().is_some_and(is_marker)
+            }
         }
-    }
+    };
+}
 
-    /// Returns the choice of the next pieces, if this is its marker.
-    pub fn choice(&self) -> Option<Choice> {
-        self.block().and_then(Choice::from_block)
-    }
+markers!(Delta, Self::Opaque(block) => block);
+markers!(Part, Self::Opaque { block } => block);
 
+impl Delta {
     pub fn from_phase(phase: &str) -> Self {
         Self::Opaque(json!({"type": PHASE, "phase": phase}))
-    }
-
-    /// Returns the phase of the text after this piece, if this is its marker.
-    pub fn phase(&self) -> Option<&str> {
-        self.block().and_then(phase_of)
     }
 
     /// Creates the marker of members of a message.
     pub fn from_members(members: &Map<String, Value>) -> Self {
         Self::Opaque(json!({"type": MEMBERS, "members": members}))
-    }
-
-    /// The members of the message before this piece, if this is a marker.
-    pub fn members(&self) -> Option<&Map<String, Value>> {
-        self.block().and_then(members_of)
-    }
-
-    /// Whether this only marks a choice, a phase or members, and is no content.
-    pub fn is_marker(&self) -> bool {
-        self.block().is_some_and(is_marker)
-    }
-}
-
-impl Part {
-    /// Returns a block that only the vendor's dialect has.
-    pub(super) fn block(&self) -> Option<&Value> {
-        match self {
-            Self::Opaque { block } => Some(block),
-            _ => None,
-        }
-    }
-
-    /// As [`Delta::choice`].
-    pub fn choice(&self) -> Option<Choice> {
-        self.block().and_then(Choice::from_block)
-    }
-
-    /// As [`Delta::phase`].
-    pub fn phase(&self) -> Option<&str> {
-        self.block().and_then(phase_of)
-    }
-
-    /// As [`Delta::members`].
-    pub fn members(&self) -> Option<&Map<String, Value>> {
-        self.block().and_then(members_of)
-    }
-
-    /// As [`Delta::is_marker`].
-    pub fn is_marker(&self) -> bool {
-        self.block().is_some_and(is_marker)
     }
 }
 

@@ -119,10 +119,7 @@ impl ReplacedNames {
 impl Conversation {
     /// Returns the names of declared and called functions.
     fn names(&self) -> impl Iterator<Item = &String> {
-        let called = self.parts().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(&call.name),
-            _ => None,
-        });
+        let called = self.parts().filter_map(Part::call).map(|call| &call.name);
         let declared = self.tools.functions.iter().map(|function| &function.name);
         declared.chain(called)
     }

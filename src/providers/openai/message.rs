@@ -106,9 +106,7 @@ fn content_part(part: &Part) -> Option<WireObject<'_>> {
 }
 
 fn call(part: &Part) -> Option<WireObject<'_>> {
-    let Part::ToolCall(call) = part else {
-        return None;
-    };
+    let call = part.call()?;
     let function = WireObject::default()
         .with("name", &call.name)
         .with("arguments", &call.arguments);
