@@ -122,16 +122,16 @@ impl Reservation {
     /// remains free. So one owner gets at most half, and there is always room for another owner
     /// (the dynamic threshold of Choudhury and Hahne, 1998).
     pub fn try_add(&self, bytes: usize) -> bool {
-        self.try_reserve(bytes, Limiter::try_acquire_leaving)
+        self.try_reserve(bytes, Limiter::try_acquire_leaving) || self.refuse()
     }
 
-    /// As [`Self::try_add`], for the result of a job before its call. Of a large one, only a quarter
-    /// of the budget must be available, so that it fits if half of the budget is free.
+    /// As [`Self::try_add`], for the result of a job that is tried again if there is no room. A large
+    /// one counts as half of the budget, and fits if this half is free.
     pub fn try_add_result(&self, bytes: usize) -> bool {
-        let quarter = self.memory.0.limiter.total() / 4;
-        let has_room = self.try_add(bytes.min(quarter));
+        let total = self.memory.0.limiter.total();
+        let has_room = self.try_reserve(bytes.min(total / 4), Limiter::try_acquire_leaving);
         if has_room {
-            self.add(bytes.saturating_sub(quarter));
+            self.add(bytes.min(total / 2).saturating_sub(total / 4));
         }
         has_room
     }
@@ -139,7 +139,14 @@ impl Reservation {
     /// Reserves more bytes for work that has started. Returns `false` if the budget or the owner's
     /// half of it is used up.
     pub fn try_add_to_started(&self, bytes: usize) -> bool {
-        self.try_reserve(bytes, Limiter::try_acquire_many)
+        self.try_reserve(bytes, Limiter::try_acquire_many) || self.refuse()
+    }
+
+    /// Counts and logs a refusal. Returns `false`.
+    fn refuse(&self) -> bool {
+        let owner = lock(&self.state).owner;
+        self.memory.refuse(owner);
+        false
     }
 
     fn try_reserve(
@@ -156,9 +163,6 @@ impl Reservation {
             let permit = acquire(limiter, state.owner, step);
             let permit = permit.or_else(|| acquire(limiter, state.owner, missing));
             let Some(permit) = permit else {
-                let owner = state.owner;
-                drop(state);
-                self.memory.refuse(owner);
                 return false;
             };
             state.permits.push(permit);
@@ -176,13 +180,11 @@ impl Reservation {
             let missing = (state.used + bytes).saturating_sub(state.reserved());
             (state.owner, missing)
         };
-        let has_room = missing == 0 || limiter.held_by(owner) + missing <= limiter.per_key();
-        if has_room {
-            self.add(bytes);
-        } else {
-            self.memory.refuse(owner);
+        if missing > 0 && limiter.held_by(owner) + missing > limiter.per_key() {
+            return self.refuse();
         }
-        has_room
+        self.add(bytes);
+        true
     }
 
     /// Adds bytes regardless of the budget, for work that has started.

@@ -46,25 +46,24 @@ impl Run<'_> {
         let Some(provider) = self.0.providers.speech.get(&job.provider) else {
             return Step::no_provider(job);
         };
-        let memory = memory::reservation();
-        let expected = COPIES * expected_bytes(call);
-        if let Some(memory) = &memory
-            && !memory.try_add_result(expected)
-        {
-            return Step::retry();
-        }
         let permit = match self.job_permit().await {
             Ok(permit) => permit,
             Err(step) => return step,
         };
+        let memory = memory::reservation();
+        if let Some(memory) = &memory
+            && !memory.try_add_result(COPIES * expected_bytes(call))
+        {
+            return Step::retry();
+        }
         let submit = self.submit(Submission::OfJob, || provider.generate(call));
         match submit.await {
             Ok(answer) => {
                 drop(permit);
                 if let Some(memory) = &memory {
                     let bytes = COPIES * answer.parts.iter().map(Bytes::len).sum::<usize>();
-                    memory.shrink_to(bytes);
-                    memory.add(bytes.saturating_sub(expected));
+                    memory.shrink_to(0);
+                    memory.add(bytes);
                 }
                 self.store_speech(call, answer).await
             }

@@ -175,7 +175,7 @@ impl Dispatcher {
                 match this.0.limits.unread_body(attempt.account).await {
                     Some(memory) => permit.timed_out(this.attempt(attempt, memory).await),
                     // The delivery is due again when its lease has passed.
-                    None => tracing::warn!(delivery = %attempt.id, "no memory for a webhook delivery, which will be repeated"),
+                    None => tracing::warn!(delivery = %attempt.id, "webhook delivery postponed: no memory for its body"),
                 }
             };
             tokio::select! {

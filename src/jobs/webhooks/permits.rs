@@ -33,7 +33,7 @@ const BODIES: (usize, usize) = (64 << 20, 32 << 20);
 /// Bytes that are reserved while a body is rendered; a text has at most 4 MiB.
 const UNREAD_BODY: usize = 8 << 20;
 /// Maximum wait for them. Shorter than the part of a lease that attempts do not use.
-const BODY_WAIT: Duration = Duration::from_secs(5);
+const BODY_WAIT: Duration = Duration::from_secs(35);
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
