@@ -323,6 +323,9 @@ impl Run<'_> {
 
     async fn expire(&self) -> Step {
         let job = self.job;
+        if job.remote_id.is_some() && !self.has_task() {
+            tracing::error!(generation = %job.id, provider = job.provider, "a task expired because its provider is not on this server");
+        }
         self.cancel_task(&job.provider, job.remote_id.as_deref())
             .await;
         let message = "the generation was not finished by its deadline";

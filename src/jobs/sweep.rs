@@ -127,17 +127,18 @@ impl Runner {
         }
         if found.owns || self.running() > 0 {
             // A row that is being claimed is not registered yet.
-            let _claims = self.0.claims.lock().await;
-            let owned = store.owned(self.0.instance).await?;
+            let claims = self.0.claims.lock().await;
+            let mut owned = store.owned(self.0.instance).await?;
             let ids: Vec<GenerationId> = owned.iter().map(|left| left.id).collect();
-            for left in owned {
-                // The register is checked after the row was read. A row that had an owner then but
-                // has none now is settled, and ending it again has no effect.
-                if !self.0.running.contains(left.id) {
-                    ended += self.recover(left, &mut locked).await?;
-                }
-            }
+            // The register is checked after the row was read. A row that had an owner then but has
+            // none now is settled, and ending it again has no effect.
+            owned.retain(|left| !self.0.running.contains(left.id));
             self.0.running.stop_lost(&ids);
+            // Nobody claims the others: they still have this process's lease.
+            drop(claims);
+            for left in owned {
+                ended += self.recover(left, &mut locked).await?;
+            }
         }
         // Includes the last settlements of a dead process.
         if found.uncounted
