@@ -44,9 +44,9 @@ impl Store {
             ),
             sqlx::query!(
                 "delete from idempotency_keys where (account_id, key) in
-                    -- A retry joins what still runs.
                     (select account_id, key from idempotency_keys i
                      where expires_at <= $1
+                       -- A retry can still join a running generation.
                        and not exists (select from running_generations g
                                        where g.account_id = i.account_id and g.id = i.generation_id)
                      order by expires_at limit $2)

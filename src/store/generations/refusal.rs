@@ -211,8 +211,8 @@ pub struct Joinable {
 }
 
 /// Finds the attempt that a retry most likely repeats: the one that has been joined by as many
-/// retries as preceded this one; among several, a running one, then the oldest. A running one does
-/// not expire.
+/// retries as preceded this one; among several, a running one, then the oldest. A running one can be
+/// joined for longer than any work takes; later it cannot be settled, and must not catch retries.
 pub(super) async fn find_attempt(
     executor: impl PgExecutor<'_>,
     account: AccountId,
@@ -231,7 +231,8 @@ pub(super) async fn find_attempt(
                    on f.account_id = $1 and f.id = i.generation_id and not f.failed
                       and f.finish_reason is null and f.deleted_at is null
            where i.account_id = $1 and i.fingerprint = $2 and starts_with(i.key, ' ')
-             and (r.id is not null or f.id is not null and i.expires_at > $4)
+             and (i.expires_at > $4 and (r.id is not null or f.id is not null)
+                  or r.created_at > $4 - interval '6 hours')
            order by abs(coalesce(r.joined, f.joined, 0)::bigint - $3), r.id is null,
                     i.generation_id
            limit 1"#,
