@@ -45,7 +45,8 @@ use auth::KeyCache;
 use generate::HoldQueues;
 use reports::ModelStatsCache;
 
-/// Maximum concurrent usage reports, maximum waiting ones, and the maximum wait.
+/// Maximum concurrent usage reports and searches of the history, maximum waiting ones, and the
+/// maximum wait.
 const REPORTS: (usize, usize, Duration) = (4, 64, Duration::from_secs(5));
 /// As [`REPORTS`], for reads of stored answers, which hold a database connection for seconds.
 const ANSWERS: (usize, usize, Duration) = (2, 64, Duration::from_secs(5));
@@ -145,7 +146,7 @@ impl Service {
             synchronous: Limiter::new(usize::MAX, per_account),
             hold_queues: HoldQueues::default(),
             refusals: Refusals::new("provider calls"),
-            reports: shared("usage reports", REPORTS),
+            reports: shared("reports and searches", REPORTS),
             answers: shared("stored answers", ANSWERS),
             renderings: shared("template renderings", RENDERINGS),
         };

@@ -283,8 +283,8 @@ function run(form) {
   });
 }
 
-// The first submission of a form is the only one until the page is left: a double click on a form
-// without a token would show the refusal of the second. Forms that a script sends are not affected.
+// Submits a form once per page view: a double click on a form without a token would show the error of
+// the second submission. Forms that a script sends prevent the default and are skipped.
 let submitted = new WeakSet();
 document.addEventListener("submit", (event) => {
   const form = event.target;

@@ -35,7 +35,7 @@ pub fn observed(registry: &Registry, metrics: &Metrics) -> (Registry, Adapters) 
                 Arc::new(Observed::<dyn $provider> {
                     provider: name.clone(),
                     adapters: Arc::clone(&adapters),
-                    of: |registry| &registry.$modality,
+                    by_name: |registry| &registry.$modality,
                     metrics: metrics.clone(),
                 })
             };
@@ -56,7 +56,7 @@ pub fn observed(registry: &Registry, metrics: &Metrics) -> (Registry, Adapters) 
 struct Observed<P: ?Sized> {
     provider: String,
     adapters: Adapters,
-    of: fn(&Registry) -> &BTreeMap<String, Arc<P>>,
+    by_name: fn(&Registry) -> &BTreeMap<String, Arc<P>>,
     metrics: Metrics,
 }
 
@@ -80,7 +80,7 @@ macro_rules! span {
 impl<P: ?Sized> Observed<P> {
     fn inner(&self) -> Arc<P> {
         // A reload keeps all providers.
-        Arc::clone(&(self.of)(&self.adapters.load())[&self.provider])
+        Arc::clone(&(self.by_name)(&self.adapters.load())[&self.provider])
     }
 
     fn watch(&self, modality: Modality, operation: &'static str) -> ProviderWatch {
