@@ -134,7 +134,7 @@ impl Runner {
             // none now is settled, and ending it again has no effect.
             owned.retain(|left| !self.0.running.contains(left.id));
             self.0.running.stop_lost(&ids);
-            // Nobody claims the others: they still have this process's lease.
+            // These rows cannot be claimed: this process still has their leases.
             drop(claims);
             for left in owned {
                 ended += self.recover(left, &mut locked).await?;
